@@ -1,0 +1,38 @@
+# Each target does its own set-up (tools/setup): a fresh clone needs nothing but make and Python.
+BIN := .venv/bin
+
+.PHONY: demo test check format bench clean lint setup
+
+# Serve the example shop on a MongoDB of its own; the addresses are printed.
+demo:
+	@tools/setup demo
+	$(BIN)/revstream demo
+
+# Everything: format, lint, types, layers, all tests.
+test: setup lint
+	$(BIN)/python -m pytest
+
+# What is quick enough to run before each commit.
+check: setup lint
+	$(BIN)/python -m pytest tests/unit $(wildcard tests/contract tests/test_repository.py)
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+setup:
+	@tools/setup test
+
+# All that the targets above have made; the demo's data stays.
+clean:
+	rm -rf .venv gql/static web/node_modules web/dist dist build .build
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

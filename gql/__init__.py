@@ -1,0 +1,1 @@
+"""The edge: GraphQL over HTTP and WebSocket, settings, commands, pages."""

@@ -1,0 +1,5 @@
+"""`python -m gql` is `revstream`."""
+
+from gql.cli import main
+
+main()

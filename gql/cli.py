@@ -1,0 +1,109 @@
+"""The command `revstream`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gql.demo import demo_settings, play
+from gql.logs import configure_logging
+from gql.mongod import EmbeddedError
+from gql.schema import build_schema, print_sdl
+from gql.serving import Failed, run, serve
+from gql.settings import Settings, check_environment, options
+from model.entities import Model
+from model.errors import ModelErrors
+from model.reading import read_model
+from streams.errors import GatewayError
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Every error that a user can mend is printed as a sentence, never as a traceback. Exits 1 (2:
+    wrong usage)."""
+    try:
+        check_environment(os.environ)
+        cli.main(standalone_mode=False)
+    except click.exceptions.Exit as exc:
+        sys.exit(exc.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    except click.ClickException as exc:
+        exc.show()
+        sys.exit(exc.exit_code)
+    except ModelErrors as exc:
+        click.echo(str(exc), err=True)
+        sys.exit(1)
+    except (GatewayError, EmbeddedError, Failed) as exc:
+        click.echo(f"revstream: {exc}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@click.group(context_settings={"max_content_width": 120})
+@click.version_option(package_name="revstream")
+def cli() -> None:
+    """A GraphQL gateway for MongoDB that never forgets."""
+
+
+@cli.command("serve")
+@options()
+def serve_command(**given: Any) -> None:
+    """Serve the API, follow the stream, and offer to record."""
+    settings = _settings(given)
+    model = _model(settings.schema)
+    run(lambda: serve(settings, model, http=True))
+
+
+@cli.command("record")
+@options(
+    "schema", "mongodb_uri", "database", "images", "driver", "lease_s", "connect_s", "read_limit_s",
+    "log_level", "log_json",
+)  # fmt: skip
+def record_command(**given: Any) -> None:
+    """Run the listeners only."""
+    settings = _settings(given)
+    model = _model(settings.schema)
+    run(lambda: serve(settings, model, http=False))
+
+
+@cli.command("demo")
+@options("embedded", "host", "port", "driver", "log_level")
+@click.option("--rate", default=2.0, show_default=True, help="Writes per second.")
+def demo_command(rate: float, **given: Any) -> None:
+    """Serve the example shop on a MongoDB of its own, loaded and being written to."""
+    settings = demo_settings(_settings(given))
+    model = _model(settings.schema)
+    run(lambda: serve(settings, model, http=True, ready=lambda *to: play(*to, rate=rate)))
+
+
+@cli.command("schema")
+@options("schema")
+def schema_command(**given: Any) -> None:
+    """Print the API's SDL, for code generators."""
+    click.echo(print_sdl(build_schema(_model(_settings(given, log=False).schema))))
+
+
+def _settings(given: dict[str, Any], *, log: bool = True) -> Settings:
+    settings = Settings(**given)
+    if log:
+        configure_logging(settings.log_level, json=settings.log_json)
+    return settings
+
+
+def _model(path: Path) -> Model:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as exc:
+        raise click.UsageError(
+            f"no model at {path}: write one (docs/model.md), or say where it is with --schema"
+        ) from exc
+    except (OSError, UnicodeDecodeError) as exc:
+        raise click.UsageError(f"the model {path} cannot be read: {exc}") from exc
+    return read_model(text, filename=str(path))

@@ -1,0 +1,81 @@
+"""What the resolvers of one request can reach: the services of this gateway, and what was read for
+this response."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from graphql import GraphQLError, GraphQLResolveInfo
+
+from gql.loaders import Loaders
+from gql.selection import Selections
+from resolvers.current import Current
+from resolvers.history import History
+from resolvers.live import Changes
+from resolvers.moments import Moments
+from resolvers.status import Status
+from streams import tokens
+
+__all__ = ["Context", "ResolveInfo"]
+
+
+@dataclass(kw_only=True, eq=False)
+class Context:
+    """One per request; Strawberry shares it among the operations of a WebSocket, so each response
+    gets a `fresh` one of it.
+
+    Args:
+        deployment: the tag that resume tokens end with on the wire.
+        principal: who asks, where that is known.
+        connection_params: what a WebSocket client sent to introduce itself; Strawberry sets it.
+    Attributes:
+        loads: what is read for this response.
+        problems: errors of documents that were left out of a page, for the response to name.
+    """
+
+    current: Current
+    history: History
+    moments: Moments
+    live: Changes
+    status: Status
+    deployment: str
+    principal: object | None = None
+    connection_params: Any = None
+    loads: Loaders = field(init=False, repr=False)
+    problems: list[GraphQLError] = field(init=False, repr=False)
+    _selections: Selections | None = field(init=False, repr=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.loads = Loaders(self.current, self.history, self.moments)
+        self.problems = []
+
+    def fresh(self) -> Context:
+        """The same services with nothing read yet: for one operation."""
+        return replace(self)
+
+    def next_event(self) -> Context:
+        """The same for another event of a subscription, whose selections stay as they are."""
+        fresh = replace(self)
+        fresh._selections = self._selections
+        return fresh
+
+    def selections(self, info: ResolveInfo) -> Selections:
+        """What this operation selects."""
+        if self._selections is None:
+            self._selections = Selections(info)
+        return self._selections
+
+    def token_out(self, token: str) -> str:
+        """A resume token as the API shows it."""
+        return tokens.encode(token, self.deployment)
+
+    def token_in(self, text: str) -> str:
+        """Raises:
+        ResumeTokenInvalid: malformed, or of another deployment.
+        """
+        return tokens.decode(text, self.deployment)
+
+
+ResolveInfo: TypeAlias = GraphQLResolveInfo[Context]
+"""What graphql-core hands to a field's function."""

@@ -1,0 +1,109 @@
+"""What becomes of an error on its way out: its code, how it is logged, and whether the client may
+read it. The only such table.
+
+Guarantees: what is not in the table is a fault of revstream: the client gets INTERNAL and an
+incident id, the log gets the id with the traceback. What graphql-core says about a document or its
+variables is passed on as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphql import GraphQLError
+
+from resolvers.errors import BadUserInput, DocumentMisfit, Forbidden
+from streams.errors import (
+    ArchiveBehind,
+    GatewayError,
+    HistoryLost,
+    InternalError,
+    ResumeTokenInvalid,
+    SlowConsumer,
+    TimeLimit,
+    Unavailable,
+    Unsuitable,
+)
+
+__all__ = ["TABLE", "Rule", "finish_errors", "rule_of"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`masked`: the client gets a number to ask by, not the message."""
+
+    code: str
+    level: int
+    masked: bool = False
+
+
+TABLE: Mapping[type[Exception], Rule] = {
+    BadUserInput: Rule("BAD_USER_INPUT", logging.INFO),
+    Forbidden: Rule("FORBIDDEN", logging.INFO),
+    DocumentMisfit: Rule("DOCUMENT_MISFIT", logging.WARNING),
+    ResumeTokenInvalid: Rule("RESUME_TOKEN_INVALID", logging.INFO),
+    HistoryLost: Rule("HISTORY_LOST", logging.WARNING),
+    ArchiveBehind: Rule("ARCHIVE_BEHIND", logging.WARNING),
+    SlowConsumer: Rule("SLOW_CONSUMER", logging.WARNING),
+    TimeLimit: Rule("TIMEOUT", logging.WARNING),
+    Unavailable: Rule("UNAVAILABLE", logging.ERROR),
+    Unsuitable: Rule("UNAVAILABLE", logging.ERROR),
+    InternalError: Rule("INTERNAL", logging.ERROR, masked=True),
+    GatewayError: Rule("INTERNAL", logging.ERROR, masked=True),
+    Exception: Rule("INTERNAL", logging.ERROR, masked=True),
+}
+
+
+def rule_of(error: BaseException) -> Rule:
+    """The rule of the nearest class that has one."""
+    return next(TABLE[each] for each in type(error).__mro__ if each in TABLE)
+
+
+def finish_errors(errors: Iterable[GraphQLError], token_out: Callable[[str], str]) -> None:
+    """Log each error by its rule, and make of each what the client may read, in place.
+
+    One exception that many fields failed with, as when they were read together, is one incident and
+    one line.
+
+    Args:
+        token_out: a resume token as the API shows it, of one among the facts.
+    """
+    incidents: dict[int, str] = {}
+    logged: set[int] = set()
+    for error in errors:
+        cause = error.original_error
+        while isinstance(cause, GraphQLError) and cause.original_error is not None:
+            cause = cause.original_error
+        if cause is None or isinstance(cause, GraphQLError):
+            # Said by graphql-core, or by a scalar of ours, about the request.
+            continue
+        rule = rule_of(cause)
+        facts = {"code": rule.code, "path": error.path, "detail": error.message}
+        if rule.masked:
+            incident = incidents.setdefault(id(cause), secrets.token_hex(6))
+            facts["incident"] = incident
+            error.message = f"internal error; the log has it under incident {incident}"
+            error.extensions = {"code": rule.code, "incident": incident}
+        else:
+            error.extensions = _shown(error.extensions or {}, token_out)
+        if id(cause) not in logged:
+            logged.add(id(cause))
+            logger.log(
+                rule.level,
+                "request failed" if rule.masked else "request refused",
+                extra=facts,
+                exc_info=cause if rule.masked else None,
+            )
+
+
+def _shown(facts: Mapping[str, Any], token_out: Callable[[str], str]) -> dict[str, Any]:
+    return {
+        name: token_out(value) if name.lower().endswith("resumetoken") else value
+        for name, value in facts.items()
+    }

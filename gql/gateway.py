@@ -1,0 +1,235 @@
+"""Open everything that one process needs, in order, and close it in reverse: client, indexes, hub,
+recorders, tasks.
+
+The services of a gateway are made here and nowhere else. A background task that dies is logged,
+makes `/readyz` fail, and is handed to `on_fatal`, which ends the process: revstream never goes on
+half alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from gql.settings import Settings
+from model.entities import Model
+from resolvers.current import Current
+from resolvers.history import History
+from resolvers.live import Changes
+from resolvers.moments import Moments
+from resolvers.status import Status
+from streams import tokens
+from streams.archive import Archive
+from streams.checkpoints import Checkpoints
+from streams.errors import HistoryLost, Unavailable
+from streams.hub import Hub, HubOptions, follow
+from streams.indexes import create_indexes
+from streams.lease import LeaseOptions, Leases
+from streams.listener import Listener
+from streams.mongo import Mongo, MongoOptions
+from streams.progress import Progress
+from streams.recorder import Recorder
+from streams.server import deployment_tag, enable_images, inspect_server
+from streams.source import Source
+
+__all__ = ["Gateway", "open_gateway"]
+
+log = logging.getLogger(__name__)
+
+Report = Callable[[str, int, int], None]
+OnFatal = Callable[[BaseException], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """The services of one process, and what they say of themselves."""
+
+    settings: Settings
+    model: Model
+    deployment: str
+    mongo: Mongo
+    source: Source
+    hub: Hub
+    progress: Progress
+    current: Current
+    history: History
+    moments: Moments
+    live: Changes
+    status: Status
+    recorders: tuple[Recorder, ...]
+    listeners: tuple[Listener, ...]
+    failures: list[BaseException]
+
+    def not_ready(self) -> dict[str, str]:
+        """Which parts are not ready, and why; empty where all are."""
+        found = {f"task {n}": repr(failure) for n, failure in enumerate(self.failures)}
+        if not self.source.connected:
+            found["stream"] = "MongoDB's change stream is not open"
+        return found
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """Counters of every part, by part."""
+        found: dict[str, dict[str, Any]] = {"hub": self.hub.statistics()}
+        for recorder, listener in zip(self.recorders, self.listeners, strict=True):
+            found[recorder.name] = {
+                **recorder.statistics(),
+                "state": listener.state,
+                "lease_changes": listener.changes,
+                "lag_s": self.progress.lag_s(recorder.collection),
+            }
+        return found
+
+
+@asynccontextmanager
+async def open_gateway(
+    settings: Settings,
+    model: Model,
+    uri: str,
+    database: str,
+    *,
+    report: Report = lambda text, done, total: None,
+    on_fatal: OnFatal = lambda failure: None,
+) -> AsyncIterator[Gateway]:
+    """A gateway that follows the stream and, where settings say so, offers itself as recorder.
+
+    Raises:
+        Unavailable: MongoDB cannot be reached.
+        Unsuitable: a standalone, too old, or not permitted.
+    """
+    mongo_options = MongoOptions(
+        driver=settings.driver,
+        read_limit_s=settings.read_limit_s,
+        server_selection_s=settings.connect_s,
+    )
+    async with Mongo.connect(uri, database, options=mongo_options) as mongo:
+        gateway = await _assemble(settings, model, mongo, report)
+        async with asyncio.TaskGroup() as tasks:
+            watched = [
+                tasks.create_task(_watched(name, work(), gateway, on_fatal))
+                for name, work in _background(gateway)
+            ]
+            try:
+                yield gateway
+            finally:
+                gateway.hub.end_all(
+                    Unavailable(
+                        "this gateway is shutting down; subscribe again after the last token"
+                    )
+                )
+                for task in watched:
+                    task.cancel()
+
+
+async def _assemble(settings: Settings, model: Model, mongo: Mongo, report: Report) -> Gateway:
+    server = await inspect_server(mongo)
+    collections = [entity.collection for entity in model.entities]
+    deployment = await deployment_tag(mongo)
+    if settings.images:
+        await enable_images(mongo, collections)
+    for refused in await create_indexes(mongo, model, report):
+        log.error(
+            "index refused",
+            extra={
+                "collection": refused.collection,
+                "fields": refused.fields,
+                "reason": refused.reason,
+            },
+        )
+    archives = {name: Archive(mongo, name) for name in collections}
+    for archive in archives.values():
+        await archive.prepare()
+    position = tokens.moment(await mongo.operation_time())
+    hub_options = HubOptions(
+        ring_events=settings.ring_events,
+        ring_bytes=settings.ring_bytes,
+        backlog_events=settings.backlog_events,
+    )
+    hub = Hub(collections, position=position, options=hub_options)
+    checkpoints = Checkpoints(mongo)
+    progress = Progress(checkpoints, hub, listener=_listener_name, limit_s=settings.archive_wait_s)
+    leases = Leases(
+        mongo,
+        _holder(),
+        LeaseOptions(duration_s=settings.lease_s, renew_every_s=settings.lease_s / 5),
+    )
+    recorders = tuple(
+        Recorder(
+            mongo,
+            archives[entity.collection],
+            Source(mongo, [entity.collection], before_images=False, sharded=server.sharded),
+            checkpoints,
+            progress,
+            name=_listener_name(entity.collection),
+            version_field=entity.version,
+        )
+        for entity in model.entities
+        if settings.record
+    )
+    listeners = tuple(Listener(each.name, leases, each.run) for each in recorders)
+    names = [(_listener_name(name), name) for name in collections]
+    log.info(
+        "connected",
+        extra={
+            "mongodb": server.version,
+            "database": mongo.name,
+            "driver": settings.driver,
+            "deployment": deployment,
+        },
+    )
+    return Gateway(
+        settings=settings,
+        model=model,
+        deployment=deployment,
+        mongo=mongo,
+        source=Source(mongo, collections, before_images=True, sharded=server.sharded),
+        hub=hub,
+        progress=progress,
+        current=Current(mongo, archives),
+        history=History(mongo, archives),
+        moments=Moments(mongo, archives, progress, deployment),
+        live=Changes(mongo, archives, hub, progress, quiet_s=settings.quiet_s),
+        status=Status(names, leases, checkpoints, progress),
+        recorders=recorders,
+        listeners=listeners,
+        failures=[],
+    )
+
+
+def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+    async def follow_stream() -> None:
+        while True:
+            try:
+                await follow(gateway.source, gateway.hub)
+            except HistoryLost as exc:
+                # Longer away than the oplog reaches: those who were attached resume from the
+                # archive.
+                log.error("the live stream begins anew", extra={"reason": exc.message})
+                now = await gateway.mongo.operation_time()
+                gateway.hub.restart(tokens.moment(now))
+
+    return [("stream", follow_stream), *((each.name, each.run) for each in gateway.listeners)]
+
+
+async def _watched(name: str, work: Awaitable[None], gateway: Gateway, on_fatal: OnFatal) -> None:
+    try:
+        await work
+    except Exception as exc:
+        log.exception("background task died", extra={"task": name})
+        gateway.failures.append(exc)
+        on_fatal(exc)
+
+
+def _listener_name(collection: str) -> str:
+    return f"recorder:{collection}"
+
+
+def _holder() -> str:
+    """Unique to this process's life: a restarted process is another holder."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"

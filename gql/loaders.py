@@ -1,0 +1,136 @@
+"""Read together what many fields of one response ask for one by one: a constant number of commands,
+however many documents.
+
+Guarantees: what is asked for in the same turn of the loop, with the same fields to read, is one
+call of the resolvers; what was read once in a response is not read again. One `Loaders` serves one
+response and is then thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from bson import Timestamp
+from strawberry.dataloader import DataLoader
+
+from model.entities import Entity
+from resolvers.current import Current
+from resolvers.history import History
+from resolvers.moments import Moment, Moments
+from streams.documents import Document
+from streams.events import identity
+from streams.versions import Version
+
+__all__ = ["Loaders"]
+
+Fields = frozenset[str]
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class Loaders:
+    """Args:
+    current, history, moments: the batched reads, list in, list out, in the same order.
+    """
+
+    def __init__(self, current: Current, history: History, moments: Moments) -> None:
+        self._current = current
+        self._history = history
+        self._moments = moments
+        self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
+
+    async def document(self, entity: Entity, id_: Any, fields: Fields) -> Document | None:
+        """A current document, or None."""
+
+        async def load(ids: list[Any]) -> Sequence[Document | None]:
+            return await self._current.by_ids(entity, ids, fields)
+
+        return await self._load(("document", entity.name, fields), id_, load, identity)
+
+    async def number(self, entity: Entity, document: Document) -> int:
+        """The version number of a current document, read with its version field."""
+
+        async def load(documents: list[Document]) -> Sequence[int]:
+            return await self._current.numbers(entity, documents)
+
+        return await self._load(("number", entity.name), document, load, _id_of)
+
+    async def version_numbered(
+        self, entity: Entity, id_: Any, number: int, fields: Fields | None
+    ) -> Version | None:
+        async def load(wanted: list[tuple[Any, int]]) -> Sequence[Version | None]:
+            return await self._history.by_number(entity, wanted, fields)
+
+        return await self._load(("numbered", entity.name, fields), (id_, number), load, _id_and)
+
+    async def version_at(
+        self, entity: Entity, id_: Any, at: Timestamp, fields: Fields | None
+    ) -> Version | None:
+        """The version that stood at a moment, once the archive has reached it; None where there was
+        no document."""
+
+        async def load(wanted: list[tuple[Any, Timestamp]]) -> Sequence[Version | None]:
+            latest = max(moment for _, moment in wanted)
+            await self._moments.reached(entity, Moment(at=latest))
+            return await self._history.as_of(entity, wanted, fields)
+
+        return await self._load(("at", entity.name, fields), (id_, at), load, _id_and)
+
+    async def version_before(
+        self, entity: Entity, token: str, fields: Fields | None
+    ) -> Version | None:
+        """Args:
+        token: `Version.previous` of the version after.
+        """
+
+        async def load(tokens: list[str]) -> Sequence[Version | None]:
+            return await self._history.before(entity, tokens, fields)
+
+        return await self._load(("before", entity.name, fields), token, load)
+
+    async def moment(self, entity: Entity, time: datetime | None, token: str | None) -> Moment:
+        """The moment that a TimePoint means, once the archive has reached it."""
+
+        async def load(wanted: list[tuple[datetime | None, str | None]]) -> Sequence[Moment]:
+            return await asyncio.gather(
+                *(self._moments.of(entity, time=time, token=token) for time, token in wanted)
+            )
+
+        return await self._load(("moment", entity.name), (time, token), load)
+
+    async def together(
+        self, kind: Hashable, id_: Any, read: Callable[[list[Any]], Awaitable[Sequence[T]]]
+    ) -> T:
+        """What belongs to one document: a page of its history, its blame, who refers to it.
+
+        Args:
+            kind: equal for all documents that are asked the same.
+            read: ids -> one for each, in the same order.
+        """
+        return await self._load(("together", kind), id_, read, identity)
+
+    async def _load(
+        self,
+        kind: Hashable,
+        key: K,
+        load: Callable[[list[K]], Awaitable[Sequence[T]]],
+        cache_key: Callable[[K], Hashable] | None = None,
+    ) -> T:
+        loader = self._loaders.get(kind)
+        if loader is None:
+            loader = self._loaders[kind] = DataLoader(load_fn=load, cache_key_fn=cache_key)
+        # Several fields wait for one result: where execution gives up one of them, the others still
+        # want it.
+        found: T = await asyncio.shield(loader.load(key))
+        return found
+
+
+def _id_of(document: Document) -> Hashable:
+    return identity(document["_id"])  # type: ignore[no-any-return]
+
+
+def _id_and(key: tuple[Any, Hashable]) -> Hashable:
+    return identity(key[0]), key[1]

@@ -1,0 +1,121 @@
+"""What the resolvers of the API hand to one another: small records, one per object of a response.
+
+`moment` is the cluster time at which references below a record are resolved; None means now.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from bson import Timestamp
+
+from gql.shapes import Shape
+from resolvers.values import Place, id_to_api
+from streams.documents import Document
+from streams.versions import Version
+
+__all__ = ["CurrentDocument", "EmbeddedDocument", "SnapshotDocument", "State", "VersionRecord"]
+
+
+class CurrentDocument:
+    """A document as it is now, or as a change left it: then its version `number` is known, where it
+    was asked for."""
+
+    __slots__ = ("number", "place", "shape", "values")
+    moment: ClassVar[Timestamp | None] = None
+
+    def __init__(self, shape: Shape, values: Document, number: int | None = None) -> None:
+        self.shape = shape
+        self.values = values
+        self.number = number
+        self.place = Place(shape.entity.collection, values["_id"])
+
+    @property
+    def type_name(self) -> str:
+        return self.shape.name
+
+    @property
+    def id_text(self) -> str:
+        return _id_text(self.shape, self.values["_id"], self.place)
+
+
+class SnapshotDocument:
+    """A document as one version left it."""
+
+    __slots__ = ("moment", "number", "place", "shape", "values")
+
+    def __init__(
+        self, shape: Shape, values: Document, number: int | None, moment: Timestamp
+    ) -> None:
+        self.shape = shape
+        self.values = values
+        self.number = number
+        self.moment = moment
+        self.place = Place(shape.entity.collection, values["_id"])
+
+    @property
+    def type_name(self) -> str:
+        return self.shape.snapshot
+
+    @property
+    def id_text(self) -> str:
+        return f"{_id_text(self.shape, self.values['_id'], self.place)}@{self.number}"
+
+
+class EmbeddedDocument:
+    """A document inside another one."""
+
+    __slots__ = ("moment", "place", "shape", "values")
+
+    def __init__(
+        self, shape: Shape, values: Document, place: Place, moment: Timestamp | None
+    ) -> None:
+        self.shape = shape
+        self.values = values
+        self.place = place
+        self.moment = moment
+
+    @property
+    def type_name(self) -> str:
+        return self.shape.name if self.moment is None else self.shape.snapshot
+
+
+State = CurrentDocument | SnapshotDocument | EmbeddedDocument
+
+
+class VersionRecord:
+    """One version of one document; by itself it stands at its own moment, below an as-of root at
+    the root's."""
+
+    __slots__ = ("moment", "place", "shape", "version")
+
+    def __init__(self, shape: Shape, version: Version, moment: Timestamp | None = None) -> None:
+        self.shape = shape
+        self.version = version
+        self.moment = version.at if moment is None else moment
+        self.place = Place(shape.entity.collection, version.document)
+
+    @property
+    def type_name(self) -> str:
+        return self.shape.version
+
+    @property
+    def document_id(self) -> str:
+        return _id_text(self.shape, self.version.document, self.place)
+
+    @property
+    def id_text(self) -> str:
+        return f"{self.document_id}@{self.version.number}"
+
+    @property
+    def snapshot(self) -> SnapshotDocument | None:
+        """None where this version is a deletion."""
+        version = self.version
+        if version.operation == "DELETE":
+            return None
+        values = version.full if version.full is not None else {"_id": version.document}
+        return SnapshotDocument(self.shape, values, version.number, self.moment)
+
+
+def _id_text(shape: Shape, value: Any, place: Place) -> str:
+    return id_to_api(shape.entity.id.stored_scalar or shape.entity.id.type, value, place)  # type: ignore[arg-type]

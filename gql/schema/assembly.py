@@ -1,0 +1,61 @@
+"""Put a model's schema together."""
+
+from __future__ import annotations
+
+import strawberry
+from strawberry.schema.config import StrawberryConfig
+
+from gql.documents import Documents, KnownDocuments
+from gql.execution import Executor, Schema
+from gql.schema.back_links import back_link_field
+from gql.schema.building import Types
+from gql.schema.connections import define_connections
+from gql.schema.descriptions import enum_description
+from gql.schema.fields import FieldInfo
+from gql.schema.filters import define_filters
+from gql.schema.interfaces import define_interfaces
+from gql.schema.queries import define_query
+from gql.schema.scalars import SCALAR_MAP, SCALARS
+from gql.schema.states import define_states
+from gql.schema.subscriptions import define_subscription
+from gql.schema.versions import define_versions, history_fields
+from gql.shapes import shapes_of
+from model.entities import Model
+
+__all__ = ["build_schema", "print_sdl"]
+
+
+def build_schema(model: Model) -> strawberry.Schema:
+    """The API of a model. Each operation is given a `gql.context.Context`."""
+    types = Types(SCALARS)
+    shapes = shapes_of(model)
+    for enum in model.enums:
+        values = {each: enum.value_descriptions.get(each) for each in enum.values}
+        types.add_enum(enum.name, values, enum_description(enum))
+    define_interfaces(types)
+    define_filters(types, shapes)
+    for shape in shapes.values():
+        if not shape.is_entity:
+            define_states(types, shape)
+            continue
+        back_links = [back_link_field(model, each) for each in shape.back_links.values()]
+        define_states(types, shape, [*back_links, *history_fields(model, shape)])
+        define_versions(types, model, shape)
+        define_connections(types, shape)
+    define_query(types, model, shapes)
+    define_subscription(types, model, shapes)
+    every = types.finish()
+    documents = Documents()
+    return Schema(
+        query=types["Query"],
+        subscription=types["Subscription"],
+        types=every,
+        config=StrawberryConfig(info_class=FieldInfo, scalar_map=SCALAR_MAP),
+        execution_context_class=Executor,
+        extensions=[lambda: KnownDocuments(documents)],
+    )
+
+
+def print_sdl(schema: strawberry.Schema) -> str:
+    """The schema in GraphQL's own language, descriptions included."""
+    return f"{schema.as_str()}\n"

@@ -1,0 +1,71 @@
+"""`@referencedBy`: a connection of the documents that refer to one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from gql.context import ResolveInfo
+from gql.records import CurrentDocument
+from gql.schema.connections import (
+    PAGE_ARGUMENTS,
+    PageRecord,
+    connection_name,
+    current_page,
+    edge_name,
+    filter_arguments,
+    order_of,
+)
+from gql.schema.fields import Resolve
+from gql.shapes import BackLink
+from model.entities import Model
+from resolvers.filters import parse_where
+from resolvers.pages import page_request
+
+__all__ = ["back_link_field"]
+
+
+def back_link_field(model: Model, link: BackLink) -> StrawberryField:
+    """A connection of the documents that refer to one."""
+    target, by = link.target, link.by
+
+    async def resolve(
+        source: CurrentDocument,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        order_by: Any = None,
+        **page: Any,
+    ) -> PageRecord:
+        context = info.context
+        selections = context.selections(info)
+        selected = selections.connection(
+            info.field_nodes, connection_name(target.name), edge_name(target.name)
+        )
+
+        async def read(ids: list[Any]) -> Any:
+            return await context.current.pages_by_parent(
+                target.entity,
+                by.stored,
+                ids,
+                where=parse_where(model, target.entity, where),
+                order=order_of(order_by),
+                page=page_request(**page),
+                fields=selections.stored(selected.items, target, target.name),
+                total=selected.total,
+                token=selected.token,
+            )
+
+        kind = (source.shape.name, link.reference.name, *map(id, info.field_nodes))
+        found = await context.loads.together(kind, source.values["_id"], read)
+        return await current_page(info, target, found, selected.items)
+
+    return Resolve(
+        link.reference.name,
+        f"{connection_name(target.name)}!",
+        link.reference.description
+        or f"The documents of {target.name} whose `{by.name}` names this one.",
+        resolve,
+        (*filter_arguments(target), *PAGE_ARGUMENTS),
+    )

@@ -1,0 +1,176 @@
+"""Relay connections of current documents and of versions, and what a page of either is made
+into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Literal
+
+from gql.context import ResolveInfo
+from gql.fitness import fitting
+from gql.records import CurrentDocument, VersionRecord
+from gql.schema.building import Types
+from gql.schema.fields import Argument, Read
+from gql.selection import Nodes
+from gql.shapes import Shape
+from resolvers.pages import Page
+from streams.documents import Document
+from streams.versions import Version
+
+__all__ = [
+    "PAGE_ARGUMENTS",
+    "connection_name",
+    "current_page",
+    "define_connections",
+    "edge_name",
+    "filter_arguments",
+    "order_of",
+    "version_page",
+]
+
+PAGE_ARGUMENTS = (
+    Argument(
+        "first",
+        "Int",
+        "At most so many, from the beginning or behind `after`; "
+        "20 where neither `first` nor `last` is given.",
+    ),
+    Argument("after", "String", "Behind the item with this cursor."),
+    Argument("last", "Int", "At most so many, from the end or before `before`."),
+    Argument("before", "String", "Before the item with this cursor."),
+)
+
+
+def filter_arguments(shape: Shape) -> tuple[Argument, ...]:
+    return (
+        Argument("where", f"{shape.name}Where", "Only those that match."),
+        Argument(
+            "orderBy",
+            f"[{shape.name}Order!]",
+            "In this order, the most important field first; those equal in it, "
+            "and all where there is none, by id.",
+        ),
+    )
+
+
+def order_of(
+    order_by: Sequence[Mapping[str, Literal["ASC", "DESC"]]] | None,
+) -> list[tuple[str, Literal["ASC", "DESC"]]]:
+    """What the argument says: API names with ASC or DESC."""
+    return [item for each in order_by or () for item in each.items()]
+
+
+def connection_name(type_name: str) -> str:
+    return f"{type_name}Connection"
+
+
+def edge_name(type_name: str) -> str:
+    return f"{type_name}Edge"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    node: Any
+    cursor: str
+
+
+class PageRecord:
+    """A page as the API shows it; its ends are those of what was read, shown or left out."""
+
+    __slots__ = (
+        "edges",
+        "end_cursor",
+        "has_next",
+        "has_previous",
+        "resume_token",
+        "start_cursor",
+        "total",
+    )
+
+    def __init__(self, edges: list[Edge], page: Page[Any], resume_token: str | None = None) -> None:
+        self.edges = edges
+        self.has_next = page.has_next
+        self.has_previous = page.has_previous
+        self.start_cursor = page.cursors[0] if page.cursors else None
+        self.end_cursor = page.cursors[-1] if page.cursors else None
+        self.total = page.total
+        self.resume_token = resume_token
+
+    @property
+    def nodes(self) -> list[Any]:
+        return [each.node for each in self.edges]
+
+
+async def current_page(
+    info: ResolveInfo, shape: Shape, page: Page[Document], nodes: Nodes
+) -> PageRecord:
+    """Without the documents that cannot be shown: see `gql.fitness`.
+
+    Args:
+        nodes: where the fields of the documents are selected.
+    """
+    context = info.context
+    documents = [CurrentDocument(shape, each) for each in page.items]
+    fits = await fitting(info, documents, shape, nodes)
+    edges = [
+        Edge(document, cursor)
+        for document, cursor, fit in zip(documents, page.cursors, fits, strict=True)
+        if fit
+    ]
+    return PageRecord(edges, page, None if page.token is None else context.token_out(page.token))
+
+
+def version_page(page: Page[Version], record: Callable[[Version], VersionRecord]) -> PageRecord:
+    """Args:
+    record: what a version becomes, with the moment that is looked from.
+    """
+    return PageRecord(
+        [Edge(record(each), cursor) for each, cursor in zip(page.items, page.cursors, strict=True)],
+        page,
+    )
+
+
+def define_connections(types: Types, shape: Shape) -> None:
+    """Define the connections of an entity's documents and versions, with their edges."""
+    resume_token = Read(
+        "resumeToken",
+        "ResumeToken!",
+        "Subscribe after it, and nothing is missed between this read and the first event.",
+        attrgetter("resume_token"),
+    )
+    _define(types, shape.name, f"Documents of {shape.name}: one page of them.", resume_token)
+    _define(types, shape.version, f"Versions of {shape.name}: one page of them.")
+
+
+def _define(types: Types, item: str, description: str, *more: Read) -> None:
+    edge = edge_name(item)
+    types.add_object(
+        connection_name(item),
+        [
+            Read("edges", f"[{edge}!]!", "The items, each with its place.", attrgetter("edges")),
+            Read("nodes", f"[{item}!]!", "The items alone.", attrgetter("nodes")),
+            Read("pageInfo", "PageInfo!", "Where this page stands.", _itself),
+            Read("totalCount", "Int!", "How many there are on all pages.", attrgetter("total")),
+            *more,
+        ],
+        description,
+    )
+    types.add_object(
+        edge,
+        [
+            Read("node", f"{item}!", "The item.", attrgetter("node")),
+            Read(
+                "cursor",
+                "String!",
+                "Its place: give it as `after` or `before`.",
+                attrgetter("cursor"),
+            ),
+        ],
+        f"One {item} of a page.",
+    )
+
+
+def _itself(source: object) -> object:
+    return source

@@ -1,0 +1,270 @@
+"""The types that are the same for every model: interfaces, and what belongs to no entity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from gql.context import ResolveInfo
+from gql.schema.building import Types
+from gql.schema.enums import define_enums
+from gql.schema.fields import InputField, Read, Resolve
+
+__all__ = ["change_fields", "define_interfaces", "version_fields"]
+
+NODE_ID = "Names this object among all types; `node(nodeId:)` finds it again."
+
+
+def define_interfaces(types: Types) -> None:
+    """Everything that the types of entities refer to."""
+    define_enums(types)
+    types.add_input(
+        "TimePoint",
+        [
+            InputField(
+                "time", "DateTime", "By the clock: everything written at or before this time."
+            ),
+            InputField(
+                "token",
+                "ResumeToken",
+                "Exactly: everything up to the place where an event or a read stands.",
+            ),
+        ],
+        "A moment in the stream, for reads as of then.",
+        one_of=True,
+    )
+    types.add_interface(
+        "Node",
+        [Read("nodeId", "ID!", NODE_ID, _never)],
+        "An object with an id that is unique across all types; "
+        "`nodeId` of a version or a snapshot names that one state for ever.",
+    )
+    types.add_interface(
+        "Version",
+        version_fields(),
+        "One version of one document: what a write made of it.",
+        ["Node"],
+    )
+    types.add_interface(
+        "Change",
+        change_fields(),
+        "What a subscription is told: a write, or where the stream stands.",
+    )
+    types.add_object(
+        "FieldChange",
+        [
+            Read(
+                "path",
+                "String!",
+                "The field, dotted inside embedded documents.",
+                attrgetter("path"),
+            ),
+            Read(
+                "kind",
+                "FieldChangeKind!",
+                "Whether it was added, removed, or given another value.",
+                attrgetter("kind"),
+            ),
+            Read(
+                "before",
+                "JSON",
+                "The value before; null where there was none.",
+                attrgetter("before"),
+            ),
+            Read(
+                "after", "JSON", "The value after; null where there is none.", attrgetter("after")
+            ),
+        ],
+        "One field that differs between two states.",
+    )
+    types.add_object(
+        "PageInfo",
+        [
+            Read(
+                "hasNextPage",
+                "Boolean!",
+                "Whether there is more after this page.",
+                attrgetter("has_next"),
+            ),
+            Read(
+                "hasPreviousPage",
+                "Boolean!",
+                "Whether there is more before this page.",
+                attrgetter("has_previous"),
+            ),
+            Read(
+                "startCursor",
+                "String",
+                "The place of the first item: give it as `before`.",
+                attrgetter("start_cursor"),
+            ),
+            Read(
+                "endCursor",
+                "String",
+                "The place of the last item: give it as `after`.",
+                attrgetter("end_cursor"),
+            ),
+        ],
+        "Where a page stands in the whole.",
+    )
+    _define_stream_status(types)
+
+
+def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
+    """The fields of the interface Version; an object type says how each is read, by name in snake
+    case.
+
+    `resume_token` is given the source and graphql-core's info.
+    """
+
+    def read(name: str) -> Callable[..., Any]:
+        return reads.get(name, _never)
+
+    return [
+        Read("nodeId", "ID!", NODE_ID, read("node_id")),
+        Read("id", "ID!", "`<document id>@<version>`", read("id")),
+        Read("documentId", "ID!", "The id of the document.", read("document_id")),
+        Read(
+            "version",
+            "Int!",
+            "Its number: higher than that of every earlier version.",
+            read("version"),
+        ),
+        Read("operation", "Operation!", "What was done.", read("operation")),
+        Read("at", "DateTime!", "When it was written.", read("at")),
+        Read(
+            "until",
+            "DateTime",
+            "When the next version replaced this one; null while it is the current one.",
+            read("until"),
+        ),
+        Read("author", "String", "Who wrote it, where the writer said so.", read("author")),
+        Read("comment", "String", "Why it was written, where the writer said so.", read("comment")),
+        Read(
+            "changedFields",
+            "[String!]!",
+            "The fields that it changed: dotted paths.",
+            read("changed_fields"),
+        ),
+        Read(
+            "restoredFrom",
+            "Int",
+            "The version whose content this one brought back, if it did.",
+            read("restored_from"),
+        ),
+        Read(
+            "fromDraft",
+            "Int",
+            "The draft that was published as this version, if one was.",
+            read("from_draft"),
+        ),
+        Read(
+            "gap",
+            "Boolean!",
+            "True where something between the version before and this one may have been lost.",
+            read("gap"),
+        ),
+        Resolve(
+            "resumeToken",
+            "ResumeToken!",
+            "Where it stands in the stream: subscribe after it, or read as of it.",
+            read("resume_token"),
+        ),
+    ]
+
+
+def change_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
+    """The fields of the interface Change, as `version_fields`."""
+
+    def read(name: str) -> Callable[..., Any]:
+        return reads.get(name, _never)
+
+    return [
+        Read("kind", "ChangeKind!", "What this is about.", read("kind")),
+        Read("operation", "Operation", "What was done; null where nothing was.", read("operation")),
+        Read(
+            "transition",
+            "Transition",
+            "What it means to the subscription's filter.",
+            read("transition"),
+        ),
+        Read("documentId", "ID", "The id of the document.", read("document_id")),
+        Read("version", "Int", "The version that it made.", read("version")),
+        Read(
+            "changedFields",
+            "[String!]",
+            "The fields that it changed: dotted paths.",
+            read("changed_fields"),
+        ),
+        Read(
+            "diff",
+            "[FieldChange!]",
+            "What it changed, with the values before and after.",
+            read("diff"),
+        ),
+        Read("at", "DateTime", "When it was written.", read("at")),
+        Read("author", "String", "Who wrote it, where the writer said so.", read("author")),
+        Read("comment", "String", "Why it was written, where the writer said so.", read("comment")),
+        Read(
+            "replayed",
+            "Boolean!",
+            "True when it was read from the archive, or caught up on, rather than seen live.",
+            read("replayed"),
+        ),
+        Read("gap", "Boolean!", "True where something before it may have been lost.", read("gap")),
+        Resolve(
+            "resumeToken",
+            "ResumeToken!",
+            "Hold it: a subscription `after` it goes on right behind this event.",
+            read("resume_token"),
+        ),
+    ]
+
+
+def _define_stream_status(types: Types) -> None:
+    def resume_token(source: Any, info: ResolveInfo) -> str | None:
+        return None if source.resume_token is None else info.context.token_out(source.resume_token)
+
+    types.add_object(
+        "StreamStatus",
+        [
+            Read("name", "String!", "The listener's name.", attrgetter("name")),
+            Read(
+                "collection",
+                "String!",
+                "The collection that it listens to.",
+                attrgetter("collection"),
+            ),
+            Read(
+                "state",
+                "String!",
+                "`recording`; `reading`, while it reads what was there before it; "
+                "`waiting`, while no process has it.",
+                attrgetter("state"),
+            ),
+            Read("owner", "String", "Which process holds the lease.", attrgetter("owner")),
+            Read(
+                "fence",
+                "Long",
+                "The lease's fencing token: it grows with each change of holder, "
+                "and the newest one alone may write.",
+                attrgetter("fence"),
+            ),
+            Resolve("resumeToken", "ResumeToken", "How far it has come.", resume_token),
+            Read("at", "DateTime", "How far it has come, by the clock.", attrgetter("at")),
+            Read(
+                "lagSeconds",
+                "Float",
+                "The age of the oldest change that it has yet to deal with; 0 where there is none.",
+                attrgetter("lag_s"),
+            ),
+        ],
+        "One change-stream listener of this deployment: a recorder, a view or a sink.",
+    )
+
+
+def _never(_source: object) -> Any:
+    raise AssertionError("an interface's fields are resolved by the types that implement it")

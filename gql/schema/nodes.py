@@ -1,0 +1,91 @@
+"""Objects by their ids: `Query.node` over all types, and what an id of the API means in MongoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from gql.context import ResolveInfo
+from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
+from gql.schema.fields import Argument, Resolve
+from gql.schema.versions import version_asked_for
+from gql.shapes import Shape
+from resolvers.errors import BadUserInput
+from resolvers.inputs import id_from_api
+from resolvers.nodes import parse_node_id
+
+__all__ = ["current_document", "node_field", "stored_id"]
+
+
+def stored_id(shape: Shape, text: str) -> Any:
+    """The `_id` that an id of the API means.
+
+    Raises:
+        BadUserInput: it cannot be the id of any document of that entity.
+    """
+    scalar = shape.entity.id.stored_scalar
+    assert scalar is not None
+    return id_from_api(scalar, text, f"{shape.name}.id")
+
+
+async def current_document(info: ResolveInfo, shape: Shape, id_: Any) -> CurrentDocument | None:
+    """A document as it is now, or None."""
+    context = info.context
+    fields = context.selections(info).stored(info.field_nodes, shape, shape.name)
+    document = await context.loads.document(shape.entity, id_, fields)
+    return None if document is None else CurrentDocument(shape, document)
+
+
+_Find = Callable[[ResolveInfo, str], Awaitable[Any]]
+
+
+def node_field(shapes: Mapping[str, Shape]) -> StrawberryField:
+    """The field of Query that finds whatever a `nodeId` names."""
+    finders: dict[str, _Find] = {}
+    for shape in shapes.values():
+        if shape.is_entity:
+            finders |= _finders(shape)
+
+    async def resolve(_root: None, info: ResolveInfo, node_id: str) -> Any:
+        type_name, id_text = parse_node_id(node_id)
+        find = finders.get(type_name)
+        if find is None:
+            raise BadUserInput(
+                f"nodeId names an object of type {type_name!r}, which this API does not have"
+            )
+        return await find(info, id_text)
+
+    return Resolve(
+        "node",
+        "Node",
+        "Any object by its `nodeId`; null where it is not there, or not any more.",
+        resolve,
+        (Argument("nodeId", "ID!", "What the object's own field `nodeId` says."),),
+    )
+
+
+def _finders(shape: Shape) -> dict[str, _Find]:
+    async def current(info: ResolveInfo, id_text: str) -> CurrentDocument | None:
+        return await current_document(info, shape, stored_id(shape, id_text))
+
+    async def version(info: ResolveInfo, id_text: str) -> VersionRecord | None:
+        id_, number = _id_and_number(shape, id_text)
+        return await version_asked_for(info, shape, id_, info.field_nodes, number, None)
+
+    async def snapshot(info: ResolveInfo, id_text: str) -> SnapshotDocument | None:
+        id_, number = _id_and_number(shape, id_text)
+        context = info.context
+        fields = context.selections(info).stored(info.field_nodes, shape, shape.snapshot)
+        found = await context.loads.version_numbered(shape.entity, id_, number, fields)
+        return None if found is None else VersionRecord(shape, found).snapshot
+
+    return {shape.name: current, shape.version: version, shape.snapshot: snapshot}
+
+
+def _id_and_number(shape: Shape, id_text: str) -> tuple[Any, int]:
+    id_, at, number = id_text.rpartition("@")
+    if not at or not number.isascii() or not number.isdigit() or len(number) > 10:
+        raise BadUserInput(f"nodeId: {id_text!r} is not of the form <document id>@<version>")
+    return stored_id(shape, id_), int(number)

@@ -1,0 +1,210 @@
+"""`Query`: the present, the past and the whereabouts, for every entity of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from gql.context import ResolveInfo
+from gql.records import CurrentDocument, VersionRecord
+from gql.schema.building import Types
+from gql.schema.connections import (
+    PAGE_ARGUMENTS,
+    PageRecord,
+    connection_name,
+    current_page,
+    edge_name,
+    filter_arguments,
+    order_of,
+    version_page,
+)
+from gql.schema.fields import Argument, Resolve
+from gql.schema.nodes import current_document, node_field, stored_id
+from gql.schema.versions import STATE_ARGUMENTS, VERSION_WHERE, version_asked_for
+from gql.shapes import Shape
+from model.entities import Model
+from resolvers.filters import parse_where
+from resolvers.pages import page_request
+from resolvers.records import parse_version_where
+from streams import tokens
+
+__all__ = ["define_query"]
+
+_ID = Argument("id", "ID!", "Its id.")
+
+
+def define_query(types: Types, model: Model, shapes: Mapping[str, Shape]) -> None:
+    """Define the type Query."""
+    fields = [node_field(shapes), _resume_token(), _streams()]
+    for entity in model.entities:
+        shape = shapes[entity.name]
+        fields += [
+            _one(shape),
+            _many(model, shape),
+            _version(shape),
+            _many_as_of(model, shape),
+            _trail(model, shape),
+        ]
+    types.add_object(
+        "Query",
+        fields,
+        "What can be asked: the present, any document's past, and the whole as of a moment.",
+    )
+
+
+def _one(shape: Shape) -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo, id: str) -> CurrentDocument | None:
+        return await current_document(info, shape, stored_id(shape, id))
+
+    return Resolve(
+        shape.entity.singular,
+        shape.name,
+        f"One {shape.name} as it is now; null where there is none.",
+        resolve,
+        (_ID,),
+    )
+
+
+def _many(model: Model, shape: Shape) -> StrawberryField:
+    async def resolve(
+        _root: None,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        order_by: Any = None,
+        **page: Any,
+    ) -> PageRecord:
+        context = info.context
+        selections = context.selections(info)
+        selected = selections.connection(
+            info.field_nodes, connection_name(shape.name), edge_name(shape.name)
+        )
+        found = await context.current.page(
+            shape.entity,
+            where=parse_where(model, shape.entity, where),
+            order=order_of(order_by),
+            page=page_request(**page),
+            fields=selections.stored(selected.items, shape, shape.name),
+            total=selected.total,
+            token=selected.token,
+        )
+        return await current_page(info, shape, found, selected.items)
+
+    return Resolve(
+        shape.entity.plural,
+        f"{connection_name(shape.name)}!",
+        f"The collection `{shape.entity.collection}` as it is now: filtered, sorted and paged.",
+        resolve,
+        (*filter_arguments(shape), *PAGE_ARGUMENTS),
+    )
+
+
+def _version(shape: Shape) -> StrawberryField:
+    async def resolve(
+        _root: None,
+        info: ResolveInfo,
+        id: str,
+        version: int | None = None,
+        as_of: Mapping[str, Any] | None = None,
+    ) -> VersionRecord | None:
+        id_ = stored_id(shape, id)
+        return await version_asked_for(info, shape, id_, info.field_nodes, version, as_of)
+
+    return Resolve(
+        f"{shape.entity.singular}Version",
+        shape.version,
+        "One version of a document, by number or as of a moment; give one of the two. "
+        "Null where the document did not exist.",
+        resolve,
+        (_ID, *STATE_ARGUMENTS),
+    )
+
+
+def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
+    async def resolve(
+        _root: None,
+        info: ResolveInfo,
+        as_of: Mapping[str, Any],
+        where: Mapping[str, Any] | None = None,
+        order_by: Any = None,
+        **page: Any,
+    ) -> PageRecord:
+        context = info.context
+        selections = context.selections(info)
+        selected = selections.connection(
+            info.field_nodes, connection_name(shape.version), edge_name(shape.version)
+        )
+        moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
+        found = await context.history.collection_as_of(
+            shape.entity,
+            moment,
+            where=parse_where(model, shape.entity, where),
+            order=order_of(order_by),
+            page=page_request(**page),
+            fields=selections.version(selected.items, shape),
+            total=selected.total,
+        )
+        return version_page(found, lambda each: VersionRecord(shape, each, moment.at))
+
+    return Resolve(
+        f"{shape.entity.plural}AsOf",
+        f"{connection_name(shape.version)}!",
+        "The whole collection as it was at a moment: "
+        f"filtered, sorted and paged like `{shape.entity.plural}`.",
+        resolve,
+        (Argument("asOf", "TimePoint!", "The moment."), *filter_arguments(shape), *PAGE_ARGUMENTS),
+    )
+
+
+def _trail(model: Model, shape: Shape) -> StrawberryField:
+    async def resolve(
+        _root: None,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        **page: Any,
+    ) -> PageRecord:
+        context = info.context
+        selections = context.selections(info)
+        selected = selections.connection(
+            info.field_nodes, connection_name(shape.version), edge_name(shape.version)
+        )
+        found = await context.history.trail(
+            shape.entity,
+            where=parse_version_where(model, shape.entity, where),
+            page=page_request(**page),
+            fields=selections.version(selected.items, shape),
+            total=selected.total,
+        )
+        return version_page(found, lambda each: VersionRecord(shape, each))
+
+    return Resolve(
+        f"{shape.entity.singular}Versions",
+        f"{connection_name(shape.version)}!",
+        "The audit trail over all documents, the newest version first.",
+        resolve,
+        (VERSION_WHERE, *PAGE_ARGUMENTS),
+    )
+
+
+def _resume_token() -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo) -> str:
+        context = info.context
+        moment = await context.moments.now()
+        return context.token_out(tokens.moment(moment.at))
+
+    return Resolve(
+        "resumeToken", "ResumeToken!", "Now, as a token: read it, then subscribe after it.", resolve
+    )
+
+
+def _streams() -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo) -> Any:
+        return await info.context.status.statuses()
+
+    return Resolve(
+        "streams",
+        "[StreamStatus!]!",
+        "How the listeners of this deployment are doing, whichever process has them.",
+        resolve,
+    )

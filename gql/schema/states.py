@@ -1,0 +1,174 @@
+"""The types of documents: `ProductState`, `Product`, `ProductSnapshot`, and the same three of
+embedded documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from gql.context import ResolveInfo
+from gql.records import CurrentDocument, EmbeddedDocument, State
+from gql.references import follow
+from gql.schema.building import Types
+from gql.schema.descriptions import field_description
+from gql.schema.fields import Read, Resolve
+from gql.schema.interfaces import NODE_ID
+from gql.shapes import Link, Shape
+from model.entities import EnumType, Field, Scalar
+from resolvers.nodes import node_id
+from resolvers.values import converter
+
+__all__ = ["define_states"]
+
+
+def define_states(types: Types, shape: Shape, more: Sequence[StrawberryField] = ()) -> None:
+    """Define a shape's interface and its two object types.
+
+    Args:
+        more: further fields of the current document: its history, and who refers to it.
+    """
+    what = shape.type.description
+    types.add_interface(
+        shape.state,
+        _fields(shape, past=True, type_of=lambda inner: inner.state),
+        f"What a current {shape.name} and its snapshots have in common; write fragments on it.",
+    )
+    current = _fields(shape, past=False, type_of=lambda inner: inner.name)
+    past = _fields(shape, past=True, type_of=lambda inner: inner.snapshot)
+    if shape.is_entity:
+        current = [*_identity(shape), _version(shape), *current, *more]
+        past = [*_snapshot_identity(shape), *past]
+    interfaces = ["Node", shape.state] if shape.is_entity else [shape.state]
+    types.add_object(shape.name, current, what or f"A {shape.name} as it is now.", interfaces)
+    types.add_object(
+        shape.snapshot,
+        past,
+        f"A {shape.name} as one version left it. Every field may be null: "
+        "history outlives the model." + (f"\n\n{what}" if what else ""),
+        interfaces,
+    )
+
+
+def _fields(shape: Shape, *, past: bool, type_of: Callable[[Shape], str]) -> list[StrawberryField]:
+    """In the model's order, references behind the field that holds their id."""
+    made: list[StrawberryField] = []
+    links: dict[str, list[Link]] = {}
+    for link in shape.links.values():
+        links.setdefault(link.by.name, []).append(link)
+    for field in shape.fields.values():
+        # An entity's id says another thing of a document than of a snapshot, and is no part of the
+        # state.
+        if not (shape.is_entity and field is shape.entity.id):
+            embedded = shape.embedded.get(field.name)
+            inner = _item_type(field) if embedded is None else type_of(embedded)
+            made.append(
+                Read(
+                    field.name,
+                    _written(field, inner, past=past),
+                    field_description(shape, field),
+                    _reader(field, embedded, past=past),
+                )
+            )
+        made += [_reference(link, type_of(link.target), past) for link in links.get(field.name, ())]
+    return made
+
+
+def _item_type(field: Field) -> str:
+    match field.type:
+        case Scalar():
+            return field.type.value
+        case EnumType():
+            return field.type.name
+        case name:
+            return name
+
+
+def _written(field: Field, inner: str, *, past: bool) -> str:
+    """The type as GraphQL writes it; of past states no field is required, items of lists are."""
+    text = f"[{inner}{'!' if field.item_required else ''}]" if field.is_list else inner
+    return text if past or not field.required else f"{text}!"
+
+
+def _reader(field: Field, embedded: Shape | None, *, past: bool) -> Callable[[State], Any]:
+    stored, name = field.stored, field.name
+    convert = converter(field, nullable=past)
+
+    def read(source: State) -> Any:
+        return convert(source.values.get(stored), source.place)
+
+    if embedded is None:
+        return read
+
+    def inside(source: State, name: str, value: dict[str, Any] | None) -> EmbeddedDocument | None:
+        if value is None:
+            return None
+        return EmbeddedDocument(embedded, value, source.place.inside(name), source.moment)
+
+    def read_embedded(source: State) -> Any:
+        return inside(source, name, read(source))
+
+    def read_list(source: State) -> Any:
+        values = read(source)
+        if values is None:
+            return None
+        return [inside(source, f"{name}.{index}", each) for index, each in enumerate(values)]
+
+    return read_list if field.is_list else read_embedded
+
+
+def _reference(link: Link, inner: str, past: bool) -> Resolve:
+    reference = link.reference
+
+    async def resolve(source: State, info: ResolveInfo) -> Any:
+        return await follow(link, source, info, info.field_nodes)
+
+    as_of = " As it was at the same moment." if past else ""
+    says = reference.description or f"The {link.target.name} that `{link.by.name}` names."
+    type_ = f"{inner}!" if reference.required and not past else inner
+    return Resolve(reference.name, type_, says + as_of, resolve)
+
+
+def _identity(shape: Shape) -> list[StrawberryField]:
+    field = shape.entity.id
+    return [
+        Read("nodeId", "ID!", NODE_ID, lambda source: node_id(shape.name, source.id_text)),
+        Read(
+            "id",
+            "ID!",
+            field.description or "Its id; of snapshots and versions, part of theirs.",
+            _id_text,
+        ),
+    ]
+
+
+def _version(shape: Shape) -> StrawberryField:
+    def version(source: CurrentDocument, info: ResolveInfo) -> Any:
+        if source.number is not None:
+            return source.number
+        return info.context.loads.number(shape.entity, source.values)
+
+    return Resolve(
+        "version",
+        "Int!",
+        "The number of its latest version: what `expectedVersion` is compared with.",
+        version,
+    )
+
+
+def _snapshot_identity(shape: Shape) -> list[StrawberryField]:
+    return [
+        Read("nodeId", "ID!", NODE_ID, lambda source: node_id(shape.snapshot, source.id_text)),
+        Read(
+            "id",
+            "ID!",
+            "`<document id>@<version>`: normalized caches keep it apart from the current document.",
+            _id_text,
+        ),
+    ]
+
+
+def _id_text(source: Any) -> str:
+    text: str = source.id_text
+    return text

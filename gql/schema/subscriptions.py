@@ -1,0 +1,247 @@
+"""`Subscription`: every change to an entity's documents, from wherever a client left off, and the
+type of its events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+from bson import Timestamp
+from bson.datetime_ms import DatetimeMS
+from strawberry.types.field import StrawberryField
+
+from gql.context import ResolveInfo
+from gql.records import CurrentDocument, SnapshotDocument
+from gql.schema.building import Types
+from gql.schema.fields import Argument, Read, Resolve
+from gql.schema.interfaces import change_fields
+from gql.schema.nodes import stored_id
+from gql.selection import Nodes, Selections
+from gql.shapes import Shape
+from model.entities import Model
+from resolvers.changes import FieldChange, changed_fields, field_changes
+from resolvers.completion import Change
+from resolvers.dates import date_text
+from resolvers.errors import BadUserInput
+from resolvers.filters import parse_where
+from resolvers.live import ChangeRequest
+from resolvers.values import Place, id_to_api
+from streams import tokens
+from streams.errors import SlowConsumer
+
+__all__ = ["define_subscription"]
+
+
+class ChangeRecord:
+    """A change as the API shows it."""
+
+    __slots__ = ("change", "shape")
+
+    def __init__(self, shape: Shape, change: Change) -> None:
+        self.shape = shape
+        self.change = change
+
+    @property
+    def type_name(self) -> str:
+        return f"{self.shape.name}Change"
+
+    @property
+    def document_id(self) -> str | None:
+        id_ = self.change.document_id
+        if id_ is None:
+            return None
+        scalar = self.shape.entity.id.stored_scalar
+        assert scalar is not None
+        return id_to_api(scalar, id_, Place(self.shape.entity.collection, id_))
+
+    @property
+    def current(self) -> CurrentDocument | None:
+        document = self.change.document
+        return (
+            None if document is None else CurrentDocument(self.shape, document, self.change.version)
+        )
+
+    @property
+    def before(self) -> SnapshotDocument | None:
+        change = self.change
+        if change.before is None:
+            return None
+        moment = _just_before(tokens.cluster_time(change.token))
+        return SnapshotDocument(self.shape, change.before, change.previous_version, moment)
+
+
+def define_subscription(types: Types, model: Model, shapes: Mapping[str, Shape]) -> None:
+    """Define the type Subscription and the events of each entity."""
+    fields = []
+    for entity in model.entities:
+        _define_change(types, model, shapes[entity.name])
+        fields.append(_changes(model, shapes[entity.name]))
+    types.add_object(
+        "Subscription",
+        fields,
+        "What can be followed: every change, live, or from wherever a client left off.",
+    )
+
+
+def _define_change(types: Types, model: Model, shape: Shape) -> None:
+    entity = shape.entity
+
+    def changed(source: ChangeRecord) -> list[str] | None:
+        change = source.change
+        if change.kind != "CHANGE" or change.changed is None:
+            return None
+        return changed_fields(entity, model, change.changed)
+
+    def diff(source: ChangeRecord) -> Sequence[FieldChange] | None:
+        change = source.change
+        if change.kind != "CHANGE":
+            return None
+        return field_changes(entity, model, change.before, change.document)
+
+    def resume_token(source: ChangeRecord, info: ResolveInfo) -> str:
+        token: str = info.context.token_out(source.change.token)
+        return token
+
+    common = change_fields(
+        kind=attrgetter("change.kind"),
+        operation=attrgetter("change.operation"),
+        transition=attrgetter("change.transition"),
+        document_id=attrgetter("document_id"),
+        version=attrgetter("change.version"),
+        changed_fields=changed,
+        diff=diff,
+        at=attrgetter("change.at"),
+        author=attrgetter("change.by"),
+        comment=attrgetter("change.why"),
+        replayed=attrgetter("change.replayed"),
+        gap=attrgetter("change.gap"),
+        resume_token=resume_token,
+    )
+    types.add_object(
+        f"{shape.name}Change",
+        [
+            *common,
+            Read(
+                entity.singular,
+                shape.name,
+                "As this change left it, under the current document's identity, "
+                "so that normalized caches follow along. Null once deleted.",
+                attrgetter("current"),
+            ),
+            Read(
+                "before",
+                shape.snapshot,
+                "As it was before; null where it was not there.",
+                attrgetter("before"),
+            ),
+        ],
+        f"A change to a {shape.name}, or where the stream of its changes stands.",
+        ["Change"],
+    )
+
+
+def _changes(model: Model, shape: Shape) -> StrawberryField:
+    def resolve(
+        _root: None,
+        info: ResolveInfo,
+        id: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        operations: Sequence[str] | None = None,
+        after: str | None = None,
+        since: datetime | DatetimeMS | None = None,
+        cursor: str | None = None,
+        snapshot: bool | None = False,
+    ) -> AsyncGenerator[ChangeRecord]:
+        context = info.context
+        selections = context.selections(info)
+        request = ChangeRequest(
+            id=None if id is None else stored_id(shape, id),
+            where=None if where is None else parse_where(model, shape.entity, where),
+            operations=None if operations is None else frozenset(operations),
+            after=None if after is None else context.token_in(after),
+            since=_within_years(since),
+            cursor=cursor,
+            snapshot=bool(snapshot),
+            needs_version=_needs_version(selections, info.field_nodes, shape),
+            needs_before=_needs_before(selections, info.field_nodes, shape),
+        )
+        # Not a generator itself: what cannot be asked is refused before there is a stream.
+        return _followed(shape, context.live.changes(shape.entity, request))
+
+    name = shape.name
+    return Resolve(
+        f"{shape.entity.singular}Changes",
+        f"{name}Change!",
+        "Every change to the collection's documents that match, in order, "
+        "none twice and none left out.",
+        resolve,
+        (
+            Argument("id", "ID", "Changes to the document with this id only."),
+            Argument(
+                "where",
+                f"{name}Where",
+                "Changes to documents that match, before or after. `transition` says which.",
+            ),
+            Argument("operations", "[Operation!]", "These operations only."),
+            Argument(
+                "after",
+                "ResumeToken",
+                "Resume behind a token. Give one of after, since, cursor and snapshot, "
+                "or none: from now on.",
+            ),
+            Argument(
+                "since",
+                "DateTime",
+                "Replay from a moment, out of the archive where the stream no longer reaches.",
+            ),
+            Argument("cursor", "String", "Resume from where this name was left with saveCursor."),
+            Argument(
+                "snapshot",
+                "Boolean",
+                "First the documents that match now, then a CHECKPOINT, then what changes after.",
+                default=False,
+            ),
+        ),
+        stream=True,
+    )
+
+
+async def _followed(shape: Shape, changes: AsyncGenerator[Change]) -> AsyncGenerator[ChangeRecord]:
+    last: str | None = None
+    try:
+        async with aclosing(changes) as opened:
+            async for change in opened:
+                last = change.token
+                yield ChangeRecord(shape, change)
+    except SlowConsumer as exc:
+        # What a client that kept no token of its own resumes after.
+        if last is not None:
+            exc.facts["resumeToken"] = last
+        raise
+
+
+def _within_years(since: datetime | DatetimeMS | None) -> datetime | None:
+    if isinstance(since, DatetimeMS):
+        raise BadUserInput(f"since: a year from 1 to 9999 expected, got {date_text(since)}")
+    return since
+
+
+def _needs_version(selections: Selections, nodes: Nodes, shape: Shape) -> bool:
+    selected = selections.under(nodes, f"{shape.name}Change")
+    current = selections.under(selected.get(shape.entity.singular, ()), shape.name)
+    before = selections.under(selected.get("before", ()), shape.snapshot)
+    return "version" in selected or "version" in current or "id" in before or "nodeId" in before
+
+
+def _needs_before(selections: Selections, nodes: Nodes, shape: Shape) -> bool:
+    selected = selections.under(nodes, f"{shape.name}Change")
+    # The fields that changed are found by comparing the two states.
+    return any(name in selected for name in ("before", "diff", "changedFields"))
+
+
+def _just_before(at: Timestamp) -> Timestamp:
+    """The cluster time before this one: what stood there is what the change found."""
+    return Timestamp(at.time, at.inc - 1) if at.inc else Timestamp(at.time - 1, 2**32 - 1)

@@ -1,0 +1,292 @@
+"""The past of an entity: `ProductVersion`, `ProductBlame`, and the fields of `Product` that lead
+there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from gql.context import ResolveInfo
+from gql.records import CurrentDocument, VersionRecord
+from gql.schema.building import Types
+from gql.schema.connections import (
+    PAGE_ARGUMENTS,
+    PageRecord,
+    connection_name,
+    edge_name,
+    version_page,
+)
+from gql.schema.fields import Argument, Read, Resolve
+from gql.schema.interfaces import version_fields
+from gql.selection import Nodes
+from gql.shapes import Shape
+from model.entities import Model
+from resolvers.blame import Blame, blame
+from resolvers.changes import FieldChange, changed_fields, field_changes
+from resolvers.errors import BadUserInput
+from resolvers.nodes import node_id
+from resolvers.pages import page_request
+from resolvers.records import parse_version_where
+from streams.documents import Document
+from streams.versions import Version
+
+__all__ = [
+    "STATE_ARGUMENTS",
+    "VERSION_WHERE",
+    "define_versions",
+    "history_fields",
+    "version_asked_for",
+]
+
+STATE_ARGUMENTS = (
+    Argument("version", "Int", "The version with this number."),
+    Argument("asOf", "TimePoint", "The version that stood at this moment."),
+)
+VERSION_WHERE = Argument("where", "VersionWhere", "Only versions that match.")
+
+
+@dataclass(frozen=True, slots=True)
+class BlameRecord:
+    path: str
+    value: Any
+    version: VersionRecord
+
+
+def define_versions(types: Types, model: Model, shape: Shape) -> None:
+    """Define the types of an entity's versions and of its blame."""
+    entity = shape.entity
+
+    def resume_token(source: VersionRecord, info: ResolveInfo) -> str:
+        return info.context.token_out(source.version.token)
+
+    common = version_fields(
+        node_id=lambda source: node_id(shape.version, source.id_text),
+        id=attrgetter("id_text"),
+        document_id=attrgetter("document_id"),
+        version=attrgetter("version.number"),
+        operation=attrgetter("version.operation"),
+        at=attrgetter("version.wall"),
+        until=attrgetter("version.until_wall"),
+        author=attrgetter("version.by"),
+        comment=attrgetter("version.why"),
+        changed_fields=lambda source: changed_fields(entity, model, source.version.changed),
+        restored_from=attrgetter("version.restored_from"),
+        from_draft=attrgetter("version.draft"),
+        gap=attrgetter("version.gap"),
+        resume_token=resume_token,
+    )
+
+    async def previous(source: VersionRecord, info: ResolveInfo) -> VersionRecord | None:
+        fields = info.context.selections(info).version(info.field_nodes, shape)
+        return _recorded(shape, await _before(source.version, info, fields))
+
+    async def diff(source: VersionRecord, info: ResolveInfo) -> Sequence[FieldChange]:
+        before = await _before(source.version, info, shape.everything)
+        return field_changes(entity, model, _full(before), source.version.full)
+
+    async def _before(
+        version: Version, info: ResolveInfo, fields: frozenset[str] | None
+    ) -> Version | None:
+        if version.previous is None:
+            return None
+        loads = info.context.loads
+        found: Version | None = await loads.version_before(entity, version.previous, fields)
+        return found
+
+    types.add_object(
+        shape.version,
+        [
+            *common,
+            Read(
+                "document",
+                shape.snapshot,
+                "What it left; null where this version is a deletion.",
+                attrgetter("snapshot"),
+            ),
+            Resolve(
+                "previous",
+                shape.version,
+                "The version before; null where this is the first.",
+                previous,
+            ),
+            Resolve(
+                "diff", "[FieldChange!]!", "What it changed, against the version before.", diff
+            ),
+        ],
+        f"One version of a {shape.name}: what a write made of it.",
+        ["Node", "Version"],
+    )
+    types.add_object(
+        f"{shape.name}Blame",
+        [
+            Read(
+                "path",
+                "String!",
+                "The field, dotted inside embedded documents.",
+                attrgetter("path"),
+            ),
+            Read("value", "JSON", "Its value now.", attrgetter("value")),
+            Read(
+                "version",
+                f"{shape.version}!",
+                "The version that last changed it.",
+                attrgetter("version"),
+            ),
+        ],
+        f"Who gave a field of a {shape.name} its value.",
+    )
+
+
+def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
+    """The fields of a current document that lead to its past."""
+    entity = shape.entity
+
+    async def history(
+        source: CurrentDocument,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        **page: Any,
+    ) -> PageRecord:
+        context = info.context
+        selections = context.selections(info)
+        selected = selections.connection(
+            info.field_nodes, connection_name(shape.version), edge_name(shape.version)
+        )
+
+        async def read(ids: list[Any]) -> Any:
+            return await context.history.pages_of(
+                entity,
+                ids,
+                where=parse_version_where(model, entity, where),
+                page=page_request(**page),
+                fields=selections.version(selected.items, shape),
+                total=selected.total,
+            )
+
+        kind = ("history", shape.name, *map(id, info.field_nodes))
+        found = await context.loads.together(kind, source.values["_id"], read)
+        return version_page(found, lambda each: VersionRecord(shape, each))
+
+    async def state(
+        source: CurrentDocument,
+        info: ResolveInfo,
+        version: int | None = None,
+        as_of: Mapping[str, Any] | None = None,
+    ) -> VersionRecord | None:
+        return await version_asked_for(
+            info, shape, source.values["_id"], info.field_nodes, version, as_of
+        )
+
+    async def diff(
+        source: CurrentDocument, info: ResolveInfo, from_: int, to: int | None = None
+    ) -> Sequence[FieldChange]:
+        context = info.context
+        id_ = source.values["_id"]
+
+        async def content(number: int) -> Document | None:
+            found = await context.loads.version_numbered(entity, id_, number, shape.everything)
+            if found is None:
+                raise BadUserInput(f"{shape.name} {source.id_text} has no version {number}")
+            return found.full
+
+        before = await content(from_)
+        if to is None:
+            after = await context.loads.document(entity, id_, shape.everything)
+        else:
+            after = await content(to)
+        return field_changes(entity, model, before, after)
+
+    async def blames(source: CurrentDocument, info: ResolveInfo) -> list[BlameRecord]:
+        context = info.context
+        selections = context.selections(info)
+        selected = selections.under(info.field_nodes, f"{shape.name}Blame").get("version", ())
+
+        async def read(ids: list[Any]) -> list[list[Blame]]:
+            fields = selections.version(selected, shape)
+            return await blame(context.history, model, entity, ids, fields)
+
+        kind = ("blame", shape.name, *map(id, info.field_nodes))
+        found = await context.loads.together(kind, source.values["_id"], read)
+        return [
+            BlameRecord(each.path, each.value, VersionRecord(shape, each.version)) for each in found
+        ]
+
+    connection = connection_name(shape.version)
+    return [
+        Resolve(
+            "history",
+            f"{connection}!",
+            "Its versions, the newest first.",
+            history,
+            (*PAGE_ARGUMENTS, VERSION_WHERE),
+        ),
+        Resolve(
+            "state",
+            shape.version,
+            "One version of it, by number or as of a moment; give one of the two. "
+            "Null where it did not exist.",
+            state,
+            STATE_ARGUMENTS,
+        ),
+        Resolve(
+            "diff",
+            "[FieldChange!]!",
+            "What differs between two of its versions.",
+            diff,
+            (
+                Argument("from", "Int!", "The number of the version to start from."),
+                Argument(
+                    "to",
+                    "Int",
+                    "The number of the version to compare with; the present where it is left out.",
+                ),
+            ),
+        ),
+        Resolve(
+            "blame",
+            f"[{shape.name}Blame!]!",
+            "For each field, the version that last changed it.",
+            blames,
+        ),
+    ]
+
+
+async def version_asked_for(
+    info: ResolveInfo,
+    shape: Shape,
+    id_: Any,
+    nodes: Nodes,
+    number: int | None,
+    as_of: Mapping[str, Any] | None,
+) -> VersionRecord | None:
+    """One version, by number or as of a moment; None where there was none.
+
+    Args:
+        nodes: where the version's fields are selected.
+    Raises:
+        BadUserInput: both, or neither.
+    """
+    context = info.context
+    if (number is None) == (as_of is None):
+        given = "neither" if number is None else "both"
+        raise BadUserInput(f"give one of version and asOf; got {given}")
+    fields = context.selections(info).version(nodes, shape)
+    if number is not None:
+        found = await context.loads.version_numbered(shape.entity, id_, number, fields)
+        return _recorded(shape, found)
+    assert as_of is not None
+    moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
+    found = await context.loads.version_at(shape.entity, id_, moment.at, fields)
+    return None if found is None else VersionRecord(shape, found, moment.at)
+
+
+def _recorded(shape: Shape, version: Version | None) -> VersionRecord | None:
+    return None if version is None else VersionRecord(shape, version)
+
+
+def _full(version: Version | None) -> Document | None:
+    return None if version is None else version.full

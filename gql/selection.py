@@ -1,0 +1,202 @@
+"""From the fields that an operation selects to what has to be read for them.
+
+Guarantees: aliases, fragments, type conditions, @skip and @include are followed as execution
+follows them; the work is linear in the size of the document, whatever fragments it spreads within
+fragments, and is done once per operation, not once per document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphql import (
+    BooleanValueNode,
+    FieldNode,
+    FragmentSpreadNode,
+    GraphQLResolveInfo,
+    GraphQLSchema,
+    InlineFragmentNode,
+    SelectionSetNode,
+    VariableNode,
+)
+
+from gql.shapes import Shape
+
+__all__ = ["ConnectionSelection", "Nodes", "Selections"]
+
+Nodes = Sequence[FieldNode]
+"""The places of a document where one field of one object is selected; its selections are the union
+of theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSelection:
+    """What is selected of a page.
+
+    `items`: where its objects are selected, under `nodes` and under `edges`.
+    """
+
+    items: Nodes
+    total: bool
+    token: bool
+
+
+class Selections:
+    """What the fields of one operation select, given its variables."""
+
+    def __init__(self, info: GraphQLResolveInfo[Any]) -> None:
+        self._schema: GraphQLSchema = info.schema
+        self._fragments = info.fragments
+        self._variables: Mapping[str, Any] = info.variable_values  # type: ignore[assignment]
+        self._conditions: dict[str, frozenset[str]] = {}
+        self._under: dict[tuple[str, tuple[int, ...]], dict[str, list[FieldNode]]] = {}
+        self._stored: dict[tuple[str, object], frozenset[str]] = {}
+        self._merged: dict[tuple[str, tuple[int, ...]], frozenset[str]] = {}
+
+    def under(self, nodes: Nodes, type_name: str) -> Mapping[str, Nodes]:
+        """The fields selected of an object type, by name, with all places where they are."""
+        key = (type_name, tuple(map(id, nodes)))
+        found = self._under.get(key)
+        if found is None:
+            found = self._under[key] = {}
+            seen: set[str] = set()
+            for node in nodes:
+                self._collect(node.selection_set, type_name, found, seen)
+        return found
+
+    def stored(self, nodes: Nodes, shape: Shape, type_name: str) -> frozenset[str]:
+        """The stored names, dotted below embedded documents, that the selected fields of a document
+        are made of.
+
+        A path may lie inside of another one: of a reference by a field of a document that is also
+        read as a whole.
+
+        Args:
+            type_name: the document's type in the API: of current documents or of snapshots.
+        """
+        key = (type_name, tuple(map(id, nodes)))
+        found = self._merged.get(key)
+        if found is None:
+            paths: set[str] = set()
+            for node in nodes:
+                paths |= self._stored_in(node.selection_set, shape, type_name)
+            found = self._merged[key] = frozenset(paths)
+        return found
+
+    def connection(self, nodes: Nodes, type_name: str, edge_name: str) -> ConnectionSelection:
+        selected = self.under(nodes, type_name)
+        edges = self.under(selected.get("edges", ()), edge_name)
+        return ConnectionSelection(
+            items=(*selected.get("nodes", ()), *edges.get("node", ())),
+            total="totalCount" in selected,
+            token="resumeToken" in selected,
+        )
+
+    def version(self, nodes: Nodes, shape: Shape) -> frozenset[str] | None:
+        """What has to be read of the document that a version holds; None where nothing of it is
+        selected."""
+        selected = self.under(nodes, shape.version)
+        document = selected.get("document")
+        if "diff" in selected:
+            return shape.everything
+        return None if document is None else self.stored(document, shape, shape.snapshot)
+
+    def _collect(
+        self,
+        selections: SelectionSetNode | None,
+        type_name: str,
+        found: dict[str, list[FieldNode]],
+        seen: set[str],
+    ) -> None:
+        for node in self._included(selections):
+            if isinstance(node, FieldNode):
+                found.setdefault(node.name.value, []).append(node)
+            elif isinstance(node, InlineFragmentNode):
+                if self._applies(node, type_name):
+                    self._collect(node.selection_set, type_name, found, seen)
+            elif node.name.value not in seen:
+                seen.add(node.name.value)
+                fragment = self._fragments[node.name.value]
+                if self._applies(fragment, type_name):
+                    self._collect(fragment.selection_set, type_name, found, seen)
+
+    def _stored_in(
+        self, selections: SelectionSetNode | None, shape: Shape, type_name: str
+    ) -> frozenset[str]:
+        """Each selection set and fragment is looked at once per type, however often it is
+        spread."""
+        paths: set[str] = set()
+        for node in self._included(selections):
+            if isinstance(node, FieldNode):
+                key = (type_name, id(node))
+                if key not in self._stored:
+                    self._stored[key] = self._stored_by(node, shape, type_name)
+                paths |= self._stored[key]
+            elif isinstance(node, InlineFragmentNode):
+                if self._applies(node, type_name):
+                    paths |= self._stored_in(node.selection_set, shape, type_name)
+            else:
+                paths |= self._stored_by_fragment(node.name.value, shape, type_name)
+        return frozenset(paths)
+
+    def _stored_by_fragment(self, name: str, shape: Shape, type_name: str) -> frozenset[str]:
+        key = (type_name, name)
+        if key not in self._stored:
+            fragment = self._fragments[name]
+            self._stored[key] = (
+                self._stored_in(fragment.selection_set, shape, type_name)
+                if self._applies(fragment, type_name)
+                else frozenset()
+            )
+        return self._stored[key]
+
+    def _stored_by(self, node: FieldNode, shape: Shape, type_name: str) -> frozenset[str]:
+        name = node.name.value
+        link = shape.links.get(name)
+        if link is not None:
+            return frozenset({link.by.stored})
+        field = shape.fields.get(name)
+        if field is None:
+            counted = name == "version" and shape.is_entity and shape.entity.version
+            return frozenset({counted}) if counted else frozenset()
+        embedded = shape.embedded.get(name)
+        if embedded is None:
+            return frozenset({field.stored})
+        inner_name = embedded.snapshot if type_name == shape.snapshot else embedded.name
+        inner = self._stored_in(node.selection_set, embedded, inner_name)
+        # With nothing but __typename below it, whether it is there still has to be known.
+        return frozenset(f"{field.stored}.{path}" for path in inner) or frozenset({field.stored})
+
+    def _included(
+        self, selections: SelectionSetNode | None
+    ) -> Iterable[FieldNode | InlineFragmentNode | FragmentSpreadNode]:
+        for node in () if selections is None else selections.selections:
+            if not node.directives or self._is_included(node):
+                yield node  # type: ignore[misc]
+
+    def _is_included(self, node: Any) -> bool:
+        for directive in node.directives:
+            wanted = {"skip": False, "include": True}.get(directive.name.value)
+            if wanted is not None and self._flag(directive) is not wanted:
+                return False
+        return True
+
+    def _flag(self, directive: Any) -> bool:
+        value = directive.arguments[0].value
+        if isinstance(value, VariableNode):
+            return bool(self._variables[value.name.value])
+        assert isinstance(value, BooleanValueNode)
+        return value.value
+
+    def _applies(self, fragment: Any, type_name: str) -> bool:
+        condition = fragment.type_condition
+        if condition is None:
+            return True
+        names = self._conditions.get(type_name)
+        if names is None:
+            type_: Any = self._schema.type_map[type_name]
+            names = frozenset({type_name, *(each.name for each in type_.interfaces)})
+            self._conditions[type_name] = names
+        return condition.name.value in names

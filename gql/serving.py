@@ -1,0 +1,204 @@
+"""Run a process: find or start MongoDB, open the gateway, serve until told to stop, close in
+reverse.
+
+SIGTERM and SIGINT: stop accepting, end subscriptions so that clients resume elsewhere, release the
+leases, within a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import click
+import uvicorn
+import uvloop
+
+from gql.app import create_app
+from gql.embedded import embedded_mongod
+from gql.gateway import Gateway, open_gateway
+from gql.progress import shown_progress
+from gql.settings import Settings
+from model.entities import Model
+
+__all__ = ["Failed", "run", "serve"]
+
+log = logging.getLogger(__name__)
+
+Ready = Callable[[Gateway, str, str], Awaitable[None]]
+Beside = Callable[[str], Awaitable[None]]
+
+
+class Failed(Exception):
+    """A part that the process cannot do without has died; it was logged where it died."""
+
+
+class _Stop:
+    """What ends the process: a signal, or a failure."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.failure: BaseException | None = None
+
+    def fail(self, failure: BaseException) -> None:
+        self.failure = self.failure or failure
+        self.event.set()
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    """On uvloop."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_as_coroutine(main))
+
+
+async def _as_coroutine(main: Callable[[], Awaitable[None]]) -> None:
+    await main()
+
+
+async def serve(
+    settings: Settings, model: Model, *, http: bool, ready: Ready | None = None
+) -> None:
+    """Serve until a signal or a failure.
+
+    Args:
+        http: False for listeners only.
+        ready: given the gateway, its address and the URI, run beside the server; its failure ends
+            the process.
+
+    Raises:
+        GatewayError, EmbeddedError, click.ClickException: it could not start; the message says why.
+        Failed: it had to stop.
+    """
+    stop = _Stop()
+    with _signals(stop), _bound(settings) if http else contextlib.nullcontext() as listening:
+        async with (
+            _mongodb(settings, stop) as (uri, database),
+            shown_progress() as report,
+            open_gateway(
+                settings, model, uri, database, report=report, on_fatal=stop.fail
+            ) as gateway,
+        ):
+            report("", 0, 0)
+            beside = None if ready is None else lambda address: ready(gateway, address, uri)
+            await _until_stopped(settings, gateway, listening, stop, beside)
+    if stop.failure is not None:
+        raise Failed(str(stop.failure)) from stop.failure
+
+
+async def _until_stopped(
+    settings: Settings,
+    gateway: Gateway,
+    listening: socket.socket | None,
+    stop: _Stop,
+    beside: Beside | None,
+) -> None:
+    address = ""
+    async with asyncio.TaskGroup() as tasks:
+        server = None
+        if listening is not None:
+            host, port = listening.getsockname()[:2]
+            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            server = _Server(
+                uvicorn.Config(
+                    create_app(gateway),
+                    loop="none",
+                    ws="websockets-sansio",
+                    ws_per_message_deflate=False,
+                    http="httptools",
+                    lifespan="off",
+                    log_config=None,
+                    access_log=False,
+                    timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
+                )
+            )
+            serving = tasks.create_task(server.serve(sockets=[listening]))
+        accompanying = None
+        if beside is not None:
+            accompanying = tasks.create_task(_guarded(beside(address), stop))
+        log.info(
+            "serving" if address else "recording", extra={"address": address} if address else {}
+        )
+        await stop.event.wait()
+        log.info("stopping")
+        if accompanying is not None:
+            accompanying.cancel()
+        if server is not None:
+            server.should_exit = True
+            await serving
+
+
+async def _guarded(work: Awaitable[None], stop: _Stop) -> None:
+    try:
+        await work
+    except Exception as exc:
+        log.exception("background task died", extra={"task": "beside the server"})
+        stop.fail(exc)
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours: uvicorn would raise them again on the way out, before the leases are
+    released."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.contextmanager
+def _signals(stop: _Stop) -> Iterator[None]:
+    """A first signal stops in order, also while starting; a second one is the default again."""
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+    assert main is not None
+    caught = (signal.SIGTERM, signal.SIGINT)
+
+    def handle() -> None:
+        if not stop.event.is_set():
+            stop.event.set()
+            return
+        main.cancel()
+
+    for each in caught:
+        loop.add_signal_handler(each, handle)
+    try:
+        yield
+    finally:
+        for each in caught:
+            loop.remove_signal_handler(each)
+
+
+@contextlib.contextmanager
+def _bound(settings: Settings) -> Iterator[socket.socket]:
+    """Bind first: a port that is taken should not be found out after a minute of starting."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        bound = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as exc:
+        raise click.ClickException(
+            f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}; "
+            "choose another --port or --host"
+        ) from exc
+    with bound:
+        yield bound
+
+
+@asynccontextmanager
+async def _mongodb(settings: Settings, stop: _Stop) -> AsyncIterator[tuple[str, str]]:
+    """The URI and the database; of an embedded server where settings ask for one."""
+    if settings.embedded is None:
+        if settings.mongodb_uri is None:
+            raise click.UsageError(
+                "no MongoDB given: --mongodb-uri URI for one that runs, "
+                "or --embedded DIR for one of its own"
+            )
+        yield settings.mongodb_uri, settings.database_name()
+        return
+    if settings.mongodb_uri is not None:
+        raise click.UsageError("give --mongodb-uri or --embedded, not both")
+    async with embedded_mongod(settings.embedded, on_death=stop.fail) as uri:
+        yield uri, settings.database or "revstream"

@@ -1,0 +1,96 @@
+"""The types of a model with their fields by name and their links followed, made once, for what is
+done per request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from model.entities import BackReference, Embedded, Entity, Field, Model, ObjectType, Reference
+
+__all__ = ["BackLink", "Link", "Shape", "shapes_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A to-one reference: `by` holds the id of a document of `target`."""
+
+    reference: Reference
+    by: Field
+    target: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class BackLink:
+    """The documents of `target` whose field `by` holds this document's id."""
+
+    reference: BackReference
+    by: Field
+    target: Shape
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Shape:
+    """An entity or an embedded type.
+
+    Attributes:
+        fields: stored values, by API name; `embedded` says which of them hold documents.
+        everything: the stored names of all fields, which is what a comparison of two states reads.
+    """
+
+    type: ObjectType
+    fields: Mapping[str, Field]
+    embedded: dict[str, Shape] = field(default_factory=dict)
+    links: dict[str, Link] = field(default_factory=dict)
+    back_links: dict[str, BackLink] = field(default_factory=dict)
+    name: str = field(init=False)
+    everything: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.type.name
+        self.everything = frozenset(each.stored for each in self.fields.values())
+
+    @property
+    def entity(self) -> Entity:
+        """Of an entity's shape."""
+        assert isinstance(self.type, Entity)
+        return self.type
+
+    @property
+    def is_entity(self) -> bool:
+        return isinstance(self.type, Entity)
+
+    @property
+    def state(self) -> str:
+        """The interface that present and past have in common."""
+        return f"{self.name}State"
+
+    @property
+    def snapshot(self) -> str:
+        """The type of past states."""
+        return f"{self.name}Snapshot"
+
+    @property
+    def version(self) -> str:
+        """The type of an entity's versions."""
+        return f"{self.name}Version"
+
+
+def shapes_of(model: Model) -> Mapping[str, Shape]:
+    """By type name, entities first, in the model's order."""
+    types: tuple[Entity | Embedded, ...] = (*model.entities, *model.embeddeds)
+    shapes = {
+        each.name: Shape(type=each, fields={one.name: one for one in each.fields}) for each in types
+    }
+    for shape in shapes.values():
+        for each in shape.fields.values():
+            if isinstance(each.type, str):
+                shape.embedded[each.name] = shapes[each.type]
+        for reference in shape.type.references:
+            by = shape.fields[reference.by]
+            shape.links[reference.name] = Link(reference, by, shapes[reference.target])
+        if isinstance(shape.type, Entity):
+            for back in shape.type.back_references:
+                target = shapes[back.target]
+                shape.back_links[back.name] = BackLink(back, target.fields[back.field], target)
+    return shapes

@@ -1,0 +1,1 @@
+"""What a schema.graphql says."""

@@ -1,0 +1,100 @@
+"""A page for each of many keys, in one command: what keeps fifty lists from being fifty reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from bson.timestamp import Timestamp
+
+from resolvers.pages import Page, Window
+from streams.documents import Document
+from streams.mongo import Mongo
+
+__all__ = ["pages_by_key"]
+
+T = TypeVar("T")
+
+
+async def pages_by_key(
+    mongo: Mongo,
+    collection: str,
+    field: str,
+    keys: Sequence[Any],
+    *,
+    query: Mapping[str, Any],
+    window: Window,
+    projection: Mapping[str, Any],
+    make: Callable[[Document], T],
+    total: bool = False,
+    at: Timestamp | None = None,
+    token: str | None = None,
+) -> list[Page[T]]:
+    """n keys -> n pages of the documents whose `field` holds the key, in the order of the keys.
+
+    Each key costs what its page costs, where an index begins with that field and goes on with the
+    order. Nothing belongs to the key None.
+
+    Args:
+        query, projection: of the documents, without the window's and the key's part.
+        make: a document as read -> the page's item.
+        total: count each key's documents, in the same command.
+        at: read as of this cluster time. `token`: what the pages say of it.
+    """
+    if not keys:
+        return []
+    rows: list[list[Document]] = [[] for _ in keys]
+    totals = [0] * len(keys)
+    pipeline = _pipeline(collection, field, keys, query, window, projection, total)
+    for each in await mongo.aggregate(None, pipeline, at=at):
+        totals[each["n"]] = each.get("total", 0)
+        if "found" in each:
+            rows[each["n"]].append(each["found"])
+    return [
+        window.page(rows[n], make, total=totals[n] if total else None, token=token)
+        for n in range(len(keys))
+    ]
+
+
+def _pipeline(
+    collection: str,
+    field: str,
+    keys: Sequence[Any],
+    query: Mapping[str, Any],
+    window: Window,
+    projection: Mapping[str, Any],
+    total: bool,
+) -> list[Document]:
+    """Per document found one row `{n, total?, found}`; with totals, per key without any `{n,
+    total}`."""
+    stages: list[Document] = [
+        # literal: an id such as "$name" is a value, not a field path
+        {
+            "$documents": {
+                "$literal": [{"n": n, "key": key} for n, key in enumerate(keys) if key is not None]
+            }
+        }
+    ]
+    # By localField: it is put before the pipeline as a plain match, for which any index will do,
+    # where `$expr` leaves out those over lists.
+    lookup: Document = {"from": collection, "localField": "key", "foreignField": field}
+    if total:
+        counted: list[Document] = [{"$match": query}, {"$count": "n"}]
+        stages += [
+            {"$lookup": {**lookup, "pipeline": counted, "as": "total"}},
+            {"$set": {"total": {"$ifNull": [{"$first": "$total.n"}, 0]}}},
+        ]
+    found: list[Document] = [
+        {"$match": window.limited_to(query)},
+        {"$sort": window.sort},
+        {"$limit": window.limit},
+        {"$project": window.projected(projection)},
+    ]
+    return [
+        *stages,
+        {"$lookup": {**lookup, "pipeline": found, "as": "found"}},
+        # Right behind the lookup it takes documents one by one, which spares the 16 MB of one
+        # document.
+        {"$unwind": {"path": "$found", "preserveNullAndEmptyArrays": total}},
+        {"$unset": "key"},
+    ]

@@ -1,0 +1,195 @@
+"""What changed between two states, in the API's names: modelled fields only, values as JSON.
+
+The archive and the stream speak of stored names, and of fields that no model knows. Lists are one
+value, JSON fields keep their own keys; the id, the version field and `_change` are no changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from model.entities import Entity, Field, Model, ObjectType, Scalar
+from resolvers.errors import BadUserInput
+from resolvers.values import json_value, whole_number
+from streams.differences import Difference, differences
+from streams.documents import Document
+from streams.versions import CHANGE_FIELD
+
+__all__ = ["FieldChange", "changed_fields", "field_changes", "shown", "stored_path", "visible"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldChange:
+    """`path`: dotted API names. `kind`: ADDED, REMOVED or CHANGED; values as JSON, None for
+    none."""
+
+    path: str
+    kind: str
+    before: Any
+    after: Any
+
+
+def field_changes(
+    entity: Entity, model: Model, before: Document | None, after: Document | None
+) -> list[FieldChange]:
+    """What leads from one state to another; None is a document that is not there.
+
+    In the order of the model's fields, below them in that of the documents. An embedded document
+    that appears or goes is one change.
+    """
+    hidden = _hidden(entity)
+    found: dict[str, list[FieldChange]] = {}
+    for each in differences(before, after):
+        if each.path[0] not in hidden:
+            change = _in_api_names(entity, model, each)
+            if change is not None:
+                found.setdefault(each.path[0], []).append(change)
+    return [change for field in entity.fields for change in found.get(field.stored, ())]
+
+
+def changed_fields(entity: Entity, model: Model, stored_paths: Iterable[str]) -> list[str]:
+    """Stored dotted paths -> API dotted paths, in their order, each once; what is not modelled is
+    left out."""
+    hidden = _hidden(entity)
+    shown_paths: dict[str, None] = {}
+    for path in stored_paths:
+        names = path.split(".")
+        place = None if names[0] in hidden else _place(entity, model, names)
+        if place is not None:
+            shown_paths[place.path] = None
+    return list(shown_paths)
+
+
+def stored_path(entity: Entity, model: Model, path: str, argument: str) -> str:
+    """An API dotted path -> the stored dotted path, as the archive's `changed` lists it.
+
+    Raises:
+        BadUserInput: no such field, or one inside of a list, whose changes are recorded as a whole.
+    """
+    kind: ObjectType = entity
+    names = path.split(".")
+    stored: list[str] = []
+    for place, name in enumerate(names):
+        field = kind.field(name)
+        if field is None or field.stored == "_id":
+            raise BadUserInput(
+                f"{argument}: {kind.name} has no field {name!r} that changes (in {path!r})",
+                argument=argument,
+            )
+        stored.append(field.stored)
+        rest = names[place + 1 :]
+        if not rest:
+            break
+        if field.is_list:
+            raise BadUserInput(
+                f"{argument}: {path!r} lies inside of a list, and lists are recorded as a whole; "
+                f"say {'.'.join(names[: place + 1])!r}",
+                argument=argument,
+            )
+        if field.type is Scalar.JSON:
+            stored += rest
+            break
+        if not isinstance(field.type, str):
+            raise BadUserInput(
+                f"{argument}: {'.'.join(names[: place + 1])!r} has no fields (in {path!r})",
+                argument=argument,
+            )
+        kind = model.embedded(field.type)
+    return ".".join(stored)
+
+
+def visible(entity: Entity) -> Iterator[Field]:
+    """The fields whose changes are shown, in the model's order."""
+    hidden = _hidden(entity)
+    return (field for field in entity.fields if field.stored not in hidden)
+
+
+def shown(field: Field, model: Model, value: Any) -> Any:
+    """A stored value of a field as JSON, embedded documents in API names, modelled fields only.
+
+    What does not fit the model is shown as it is: a change to it is a change all the same.
+    """
+    if field.type is Scalar.ID:
+        return _id(value)
+    if not isinstance(field.type, str):
+        return json_value(value)
+    kind = model.embedded(field.type)
+    if isinstance(value, list):
+        return [_embedded(kind, model, item) for item in value]
+    return _embedded(kind, model, value)
+
+
+def _id(value: Any) -> Any:
+    # Ids stored as numbers are text wherever the API shows them.
+    if isinstance(value, list):
+        return [_id(item) for item in value]
+    number = whole_number(value)
+    return json_value(value) if number is None else str(number)
+
+
+def _embedded(kind: ObjectType, model: Model, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return json_value(value)
+    return {
+        field.name: shown(field, model, value[field.stored])
+        for field in kind.fields
+        if field.stored in value
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a stored path leads: an API path, and the field there; None for what lies in a JSON
+    field.
+
+    `cut`: the path leads further than the model does, into a value that should have no fields.
+    """
+
+    path: str
+    field: Field | None
+    cut: int = 0
+
+
+def _place(entity: Entity, model: Model, names: Sequence[str]) -> _Place | None:
+    kind: ObjectType = entity
+    path: list[str] = []
+    for depth, name in enumerate(names):
+        field = kind.stored_field(name)
+        if field is None:
+            return None
+        path.append(field.name)
+        rest = names[depth + 1 :]
+        if not rest:
+            return _Place(".".join(path), field)
+        if field.type is Scalar.JSON and not field.is_list:
+            return _Place(".".join([*path, *rest]), None)
+        if not isinstance(field.type, str) or field.is_list:
+            return _Place(".".join(path), field, cut=len(rest))
+        kind = model.embedded(field.type)
+    return None
+
+
+def _in_api_names(entity: Entity, model: Model, each: Difference) -> FieldChange | None:
+    place = _place(entity, model, each.path)
+    if place is None:
+        return None
+    path, field = place.path, place.field
+    if place.cut:
+        # A document where a single value should be: what differs inside is named by its own keys.
+        path, field = ".".join([path, *each.path[-place.cut :]]), None
+    return FieldChange(
+        path=path,
+        kind=each.kind.value,
+        before=_json(field, model, each.before),
+        after=_json(field, model, each.after),
+    )
+
+
+def _json(field: Field | None, model: Model, value: Any) -> Any:
+    return json_value(value) if field is None else shown(field, model, value)
+
+
+def _hidden(entity: Entity) -> frozenset[str | None]:
+    return frozenset({"_id", entity.version, CHANGE_FIELD})

@@ -1,0 +1,197 @@
+"""From what the stream and the archive bring to what a subscriber is told.
+
+The live stream carries the images before and after where the server keeps them. Version numbers are
+the archive's, never a guess (a writer may not have counted): where they are asked for, or an image
+is missing, one lookup by token completes a whole batch, waiting for the recorder within a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from model.entities import Entity
+from streams.archive import Archive
+from streams.differences import differences
+from streams.documents import Document
+from streams.events import ChangeEvent
+from streams.progress import Progress
+from streams.versions import CHANGE_FIELD, archived_operation, attribution
+
+__all__ = ["Change", "Completion", "Needs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a subscription wants beyond what the live stream carries."""
+
+    version: bool = False
+    before: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One thing that a subscriber is told; documents have stored names, `token` has no deployment
+    tag.
+
+    `kind`: SNAPSHOT, CHANGE or CHECKPOINT. `transition` is set by whoever knows the filter: ENTER,
+    STAY or LEAVE.
+    """
+
+    entity: Entity
+    kind: str
+    token: str
+    operation: str | None = None
+    transition: str | None = None
+    document_id: Any = None
+    version: int | None = None
+    previous_version: int | None = None
+    at: datetime | None = None
+    by: str | None = None
+    why: str | None = None
+    replayed: bool = False
+    gap: bool = False
+    document: Document | None = None
+    before: Document | None = None
+    changed_paths: tuple[str, ...] | None = None
+
+    @cached_property
+    def changed(self) -> tuple[str, ...] | None:
+        """Stored dotted paths; computed when somebody looks."""
+        if self.changed_paths is not None or self.kind == "CHECKPOINT":
+            return self.changed_paths
+        hidden = ("_id", self.entity.version, CHANGE_FIELD)
+        if self.document is None:
+            return ()
+        if self.before is None:
+            return tuple(name for name in self.document if name not in hidden)
+        found = differences(self.before, self.document)
+        return tuple(each.dotted for each in found if each.path[0] not in hidden)
+
+
+class Completion:
+    """Of one entity's changes."""
+
+    def __init__(self, entity: Entity, archive: Archive, progress: Progress) -> None:
+        self._entity = entity
+        self._archive = archive
+        self._progress = progress
+
+    async def of_records(self, records: Sequence[Document], needs: Needs) -> list[Change]:
+        """Versions as changes, in their order."""
+        before = await self._before(records, full=needs.before) if _any(needs) else {}
+        return [self._of_record(record, before.get(record["prev"])) for record in records]
+
+    async def of_events(
+        self, events: Sequence[ChangeEvent], needs: Needs, *, replayed: bool
+    ) -> list[Change]:
+        """Change events as changes, in their order; a dropped collection is a deletion of each of
+        its documents."""
+        incomplete = [each for each in events if not each.is_write or _incomplete(each, needs)]
+        if not incomplete:
+            return [self._of_event(each, None, None, replayed) for each in events]
+        await self._progress.wait(self._archive.collection, incomplete[-1].token)
+        writes = [each for each in incomplete if each.is_write]
+        bare = needs.version and all(not _lacks_image(each, needs) for each in writes)
+        records = await self._archive.by_token(
+            [each.token for each in writes], projection={"full": 0} if bare else None
+        )
+        before = await self._before(list(records.values()), full=not bare)
+        made: list[Change] = []
+        for event in events:
+            if event.is_write:
+                record = records.get(event.token)
+                earlier = None if record is None else before.get(record["prev"])
+                made.append(self._of_event(event, record, earlier, replayed))
+            else:
+                made += await self._of_drop(event, needs)
+        return made
+
+    async def _of_drop(self, event: ChangeEvent, needs: Needs) -> list[Change]:
+        made: list[Change] = []
+        position, end = event.token + "-", event.token + "."
+        while records := await self._archive.scan(position, end, limit=500):
+            made += await self.of_records(records, needs)
+            position = records[-1]["_id"]
+        return made
+
+    async def _before(self, records: Sequence[Document], *, full: bool) -> dict[str, Document]:
+        """The versions before these, by token."""
+        here = {record["_id"]: record for record in records}
+        wanted = [r["prev"] for r in records if r["prev"] is not None]
+        missing = [token for token in wanted if token not in here]
+        if missing:
+            here |= await self._archive.by_token(missing, projection=None if full else {"v": 1})
+        return here
+
+    def _of_record(self, record: Document, before: Document | None) -> Change:
+        return Change(
+            entity=self._entity,
+            kind="CHANGE",
+            token=record["_id"],
+            operation=record["op"],
+            document_id=record["doc"],
+            version=record["v"],
+            previous_version=None if before is None else before["v"],
+            at=record["wall"],
+            by=record["by"],
+            why=record["why"],
+            replayed=True,
+            gap=record.get("gap", False),
+            document=record["full"],
+            before=None if before is None else before.get("full"),
+            changed_paths=tuple(record["changed"]),
+        )
+
+    def _of_event(
+        self,
+        event: ChangeEvent,
+        record: Document | None,
+        before: Document | None,
+        replayed: bool,
+    ) -> Change:
+        document = event.document
+        if document is None and record is not None:
+            document = record.get("full")
+        earlier = event.document_before
+        if earlier is None and before is not None:
+            earlier = before.get("full")
+        if record is not None:
+            by, why = record["by"], record["why"]
+        else:
+            change = attribution(event, document, (earlier or {}).get(CHANGE_FIELD))
+            by, why = change.get("by"), change.get("why")
+        return Change(
+            entity=self._entity,
+            kind="CHANGE",
+            token=event.token,
+            operation=archived_operation(event),
+            document_id=event.key,
+            version=None if record is None else record["v"],
+            previous_version=None if before is None else before["v"],
+            at=event.wall,
+            by=by,
+            why=why,
+            replayed=replayed,
+            gap=record is not None and record.get("gap", False),
+            document=document,
+            before=earlier,
+            changed_paths=None if record is None else tuple(record["changed"]),
+        )
+
+
+def _any(needs: Needs) -> bool:
+    return needs.version or needs.before
+
+
+def _incomplete(event: ChangeEvent, needs: Needs) -> bool:
+    return needs.version or _lacks_image(event, needs)
+
+
+def _lacks_image(event: ChangeEvent, needs: Needs) -> bool:
+    lacks_after = event.after is None and event.operation != "delete"
+    lacks_before = needs.before and event.before is None and event.operation != "insert"
+    return lacks_after or lacks_before

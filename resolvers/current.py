@@ -1,0 +1,195 @@
+"""The present: documents as they are in their collections.
+
+Every read is one round trip (two where a resume token is asked for, one more for a total), whatever
+the number of ids or parents, and reads the fields asked for and no others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from bson import Timestamp
+
+from model.entities import Entity
+from resolvers.batches import pages_by_key
+from resolvers.filters import Condition
+from resolvers.keyset import Keyset
+from resolvers.orders import Order, order_keys
+from resolvers.pages import Page, PageRequest, Window
+from resolvers.projections import Fields, document_projection
+from resolvers.queries import to_query
+from resolvers.values import INT_LIMIT, whole_number
+from streams import tokens
+from streams.archive import Archive
+from streams.documents import Document
+from streams.errors import DatabaseError
+from streams.events import identity
+from streams.mongo import Mongo
+
+__all__ = ["Current"]
+
+T = TypeVar("T")
+
+# SnapshotUnavailable: an index or the collection itself was made since the cluster time that we
+# read at.
+_CATALOG_CHANGED = 246
+_ATTEMPTS = 5
+
+
+class Current:
+    """Reads of the collections of all entities.
+
+    Args:
+        archives: by collection; where numbers that documents do not carry come from.
+    """
+
+    def __init__(self, mongo: Mongo, archives: Mapping[str, Archive]) -> None:
+        self._mongo = mongo
+        self._archives = archives
+
+    async def by_ids(
+        self, entity: Entity, ids: Sequence[Any], fields: Fields
+    ) -> list[Document | None]:
+        """n ids (BSON) -> n documents with these fields, None where missing, in the order asked."""
+        if not ids:
+            return []
+        found = await self._mongo.find(
+            entity.collection,
+            {"_id": {"$in": list({identity(each): each for each in ids}.values())}},
+            projection=document_projection(fields),
+        )
+        by_id = {identity(each["_id"]): each for each in found}
+        return [by_id.get(identity(each)) for each in ids]
+
+    async def page(
+        self,
+        entity: Entity,
+        *,
+        where: Condition | None,
+        order: Order | None,
+        page: PageRequest,
+        fields: Fields,
+        total: bool = False,
+        token: bool = False,
+    ) -> Page[Document]:
+        """A page of the documents that match.
+
+        Args:
+            token: read everything as of one cluster time, and say which: whoever subscribes after
+                it misses nothing and sees nothing twice.
+
+        Raises:
+            BadUserInput: an order that cannot be, a cursor of another list.
+            TimeLimit: the read took longer than it may.
+        """
+        keyset = Keyset(f"current {entity.name}", order_keys(entity, order))
+        window = Window(keyset, page)
+        query = {} if where is None else to_query(where)
+
+        async def read(at: Timestamp | None) -> Page[Document]:
+            reading = self._mongo.find(
+                entity.collection,
+                window.limited_to(query),
+                projection=window.projected(document_projection(fields)),
+                sort=window.keys,
+                limit=window.limit,
+                at=at,
+            )
+            if total:
+                counting = self._mongo.count(entity.collection, query, at=at)
+                rows, count = await asyncio.gather(reading, counting)
+            else:
+                rows, count = await reading, None
+            return window.page(rows, _itself, total=count, token=_token(at))
+
+        return await self._read(read, token)
+
+    async def pages_by_parent(
+        self,
+        entity: Entity,
+        stored_field: str,
+        parents: Sequence[Any],
+        *,
+        where: Condition | None,
+        order: Order | None,
+        page: PageRequest,
+        fields: Fields,
+        total: bool = False,
+        token: bool = False,
+    ) -> list[Page[Document]]:
+        """n parents (BSON ids) -> a page each of the documents whose `stored_field` holds the
+        parent's id.
+
+        One command for all of them; arguments and errors as `page`, costs as `pages_by_key`.
+        """
+        if not parents:
+            return []
+        # The parent is no part of the kind: all of them were asked with the same cursor.
+        keyset = Keyset(f"current {entity.name} by {stored_field}", order_keys(entity, order))
+        window = Window(keyset, page)
+
+        async def read(at: Timestamp | None) -> list[Page[Document]]:
+            return await pages_by_key(
+                self._mongo,
+                entity.collection,
+                stored_field,
+                parents,
+                query={} if where is None else to_query(where),
+                window=window,
+                projection=document_projection(fields),
+                make=_itself,
+                total=total,
+                at=at,
+                token=_token(at),
+            )
+
+        return await self._read(read, token)
+
+    async def numbers(self, entity: Entity, documents: Sequence[Document]) -> list[int]:
+        """n current documents, read with their version field -> their version numbers, in one
+        lookup.
+
+        The number that a document carries, or the last archived one where that is higher (its
+        writers do not count); 0 where it carries none and the recorder has not come to it yet.
+        """
+        archive = self._archives.get(entity.collection)
+        found = (
+            []
+            if archive is None
+            else await archive.newest(
+                [{"key": each["_id"]} for each in documents], limit=1, projection={"v": 1}
+            )
+        )
+        archived = {record["wanted"]: int(record["v"]) for record in found}
+        return [
+            max(_carried(document, entity.version), archived.get(n, 0))
+            for n, document in enumerate(documents)
+        ]
+
+    async def _read(self, read: Callable[[Timestamp | None], Awaitable[T]], token: bool) -> T:
+        """Read; as of one cluster time where a token is asked for."""
+        if not token:
+            return await read(None)
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await read(await self._mongo.operation_time())
+            except DatabaseError as exc:
+                if exc.number != _CATALOG_CHANGED:
+                    raise
+        return await read(await self._mongo.operation_time())
+
+
+def _carried(document: Mapping[str, Any], version_field: str | None) -> int:
+    """The number that a document carries, as the recorder reads it; 0 for none."""
+    number = whole_number(document.get(version_field)) if version_field is not None else None
+    return number if number is not None and 0 < number < INT_LIMIT else 0
+
+
+def _itself(document: Document) -> Document:
+    return document
+
+
+def _token(at: Timestamp | None) -> str | None:
+    return None if at is None else tokens.moment(at)

@@ -1,0 +1,114 @@
+"""Dates between BSON and RFC 3339 text: UTC, milliseconds, and any year that BSON can hold.
+
+BSON's dates are 64 bits of milliseconds, far more than Python's years 1 to 9999; what lies outside
+is a `DatetimeMS`, and is written as ECMAScript does: `+010000-01-01T00:00:00.000Z`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from bson.datetime_ms import DatetimeMS
+
+__all__ = ["date_from_text", "date_text", "from_milliseconds", "milliseconds"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+DAY_MS = 86_400_000
+FIRST_MS = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MILLISECOND
+LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MILLISECOND
+
+RFC_3339 = re.compile(
+    r"(?P<year>\d{4}|[+-]\d{6,9})-(?P<month>\d\d)-(?P<day>\d\d)"
+    r"[Tt](?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?:\.(?P<fraction>\d+))?"
+    r"(?:[Zz]|(?P<offset>[+-](?P<offset_hour>\d\d):(?P<offset_minute>\d\d)))",
+    re.ASCII,
+)
+
+
+def milliseconds(date: datetime | DatetimeMS) -> int:
+    """Since 1970, as BSON stores it. A naive datetime is UTC, as the driver has it."""
+    if isinstance(date, DatetimeMS):
+        return int(date)
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return (date - EPOCH) // MILLISECOND
+
+
+def from_milliseconds(count: int) -> datetime | DatetimeMS:
+    """As the driver decodes it: a datetime where Python has that year."""
+    if FIRST_MS <= count <= LAST_MS:
+        return EPOCH + timedelta(milliseconds=count)
+    return DatetimeMS(count)
+
+
+def date_text(date: datetime | DatetimeMS) -> str:
+    """`2024-05-01T12:00:00.000Z`"""
+    if isinstance(date, DatetimeMS):
+        return _far_text(int(date))
+    if date.tzinfo is not None:
+        # utcoffset() is nothing for what the driver decodes; other zones come from tests and input.
+        date = (date.astimezone(UTC) if date.utcoffset() else date).replace(tzinfo=None)
+    return date.isoformat(timespec="milliseconds") + "Z"
+
+
+def date_from_text(text: str) -> datetime | DatetimeMS | None:
+    """None where the text is no RFC 3339 date and time. Digits beyond milliseconds are cut off."""
+    match = RFC_3339.fullmatch(text)
+    if match is None:
+        return None
+    part = match.groupdict()
+    year, month, day = int(part["year"]), int(part["month"]), int(part["day"])
+    hour, minute, second = int(part["hour"]), int(part["minute"]), int(part["second"])
+    if not 1 <= month <= 12 or not 1 <= day <= _days_in_month(year, month):
+        return None
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    count = _days_from_civil(year, month, day) * DAY_MS
+    count += ((hour * 60 + minute) * 60 + second) * 1000
+    count += int((part["fraction"] or "0")[:3].ljust(3, "0"))
+    if part["offset"]:
+        offset_hour, offset_minute = int(part["offset_hour"]), int(part["offset_minute"])
+        if offset_hour > 23 or offset_minute > 59:
+            return None
+        offset = (offset_hour * 60 + offset_minute) * 60_000
+        count -= offset if part["offset"][0] == "+" else -offset
+    return from_milliseconds(count) if -(2**63) <= count < 2**63 else None
+
+
+def _far_text(count: int) -> str:
+    days, rest = divmod(count, DAY_MS)
+    year, month, day = _civil_from_days(days)
+    seconds, ms = divmod(rest, 1000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    years = f"{year:04}" if 0 <= year <= 9999 else f"{'-' if year < 0 else '+'}{abs(year):06}"
+    return f"{years}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"
+
+
+def _days_in_month(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in (4, 6, 9, 11) else 31
+
+
+# The two below are days_from_civil and civil_from_days of Howard Hinnant's "chrono-Compatible
+# Low-Level Date Algorithms": the Gregorian calendar in both directions without end, in eras of 400
+# years that begin on 1 March.
+
+
+def _days_from_civil(year: int, month: int, day: int) -> int:
+    era, of_era = divmod(year - (month <= 2), 400)
+    of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+
+
+def _civil_from_days(days: int) -> tuple[int, int, int]:
+    era, of_era = divmod(days + 719_468, 146_097)
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    day = of_year - (153 * month + 2) // 5 + 1
+    month = month + 3 if month < 10 else month - 9
+    return year + era * 400 + (month <= 2), month, day

@@ -1,0 +1,45 @@
+"""What a request can be told that it did wrong, or asked of a document that does not fit.
+
+GatewayError                                 streams/errors.py
+├── BadUserInput    BAD_USER_INPUT           names the argument or field, and both values
+├── Forbidden       FORBIDDEN                a role or a row rule says no
+└── DocumentMisfit  DOCUMENT_MISFIT          a stored value that is not what the model says it is
+"""
+
+from __future__ import annotations
+
+from streams.errors import GatewayError
+
+__all__ = ["BadUserInput", "DocumentMisfit", "Forbidden"]
+
+
+class BadUserInput(GatewayError):
+    """The request asks for something that cannot be; asking again will not help."""
+
+    code = "BAD_USER_INPUT"
+
+
+class Forbidden(GatewayError):
+    """The one who asks may not have it."""
+
+    code = "FORBIDDEN"
+
+
+class DocumentMisfit(GatewayError):
+    """A stored value does not fit the model; only the field that holds it is affected.
+
+    Not a fault of the request, nor of revstream: other programs write to the collection too.
+    """
+
+    code = "DOCUMENT_MISFIT"
+
+    def __init__(
+        self, *, collection: str, document_id: object, field: str, found: str, expected: str
+    ) -> None:
+        """`document_id` as the API shows it; `field` is the dotted path of API names."""
+        super().__init__(
+            f"{collection}/{document_id}: {field} holds {found}, {expected} expected",
+            collection=collection,
+            documentId=document_id,
+            field=field,
+        )

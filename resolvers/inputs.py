@@ -1,0 +1,223 @@
+"""Values that a request gives, as BSON has them.
+
+A value may come as JSON has it (decimals, dates and ids as text) or as `from_api` made it before:
+what is converted once may be converted again. Nothing is rounded silently but dates, to
+milliseconds, which is what MongoDB keeps.
+
+The way out is `resolvers.values`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import DecimalException
+from typing import Any
+from uuid import UUID
+
+from bson.binary import UUID_SUBTYPE, Binary
+from bson.datetime_ms import DatetimeMS
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.objectid import ObjectId
+
+from model.entities import EnumType, Field, Scalar
+from resolvers.dates import date_from_text, from_milliseconds, milliseconds
+from resolvers.errors import BadUserInput
+from resolvers.values import (
+    INT_LIMIT,
+    LONG_LIMIT,
+    REFUSED,
+    shortened,
+    uuid_text,
+    whole_number,
+)
+
+__all__ = ["field_from_api", "from_api", "id_from_api"]
+
+JSON_DEPTH = 80
+"""How deep a JSON value may be nested: MongoDB stores documents of up to 100 levels."""
+
+DECIMAL_TEXT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,5})?|NaN|-?Infinity")
+UUID_TEXT = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+
+
+def id_from_api(scalar: Scalar, value: object, name: str) -> Any:
+    """The `_id` that an ID of the API means; its text must be the one that the API shows.
+
+    Raises:
+        BadUserInput: It cannot be the id of any document; begins with `name`, "Supplier.id".
+    """
+    if isinstance(value, str) and scalar in (Scalar.INT, Scalar.LONG):
+        # Not "007" or "+7": one document has one id, and caches go by it.
+        number = int(value) if re.fullmatch(r"0|-?[1-9][0-9]{0,18}", value) else REFUSED
+        return _accepted(scalar, number, value, name)
+    return from_api(scalar, value, name)
+
+
+def field_from_api(field: Field, value: object, name: str) -> Any:
+    """The BSON value of one item of a field: a scalar, an id or an enum value, other than null.
+
+    Raises:
+        BadUserInput: It is no value of that field's type; begins with `name`.
+    """
+    if isinstance(field.type, EnumType):
+        if value not in field.type.values:
+            raise BadUserInput(
+                f"{name} is one of {', '.join(field.type.values)}, not {shortened(value)}"
+            )
+        return value
+    if field.type is Scalar.ID:
+        return id_from_api(field.stored_scalar or Scalar.ID, value, name)
+    if isinstance(field.type, str):
+        raise TypeError(f"{name} is an embedded {field.type}, not a single value")
+    return from_api(field.type, value, name)
+
+
+def from_api(scalar: Scalar, value: object, name: str) -> Any:
+    """The BSON value that a value of the API means, other than null.
+
+    Raises:
+        BadUserInput: It is none of that scalar's; begins with `name`, which says whose it is.
+    """
+    return _accepted(scalar, value, value, name)
+
+
+def _accepted(scalar: Scalar, value: object, given: object, name: str) -> Any:
+    accepted = FROM_API[scalar](value)
+    if accepted is REFUSED:
+        article = "an" if scalar.value[0] in "IO" else "a"
+        raise BadUserInput(
+            f"{name} is {article} {scalar.value}: "
+            f"{EXPECTED[scalar]} expected, got {shortened(given)}"
+        )
+    return accepted
+
+
+def _string(value: Any) -> Any:
+    if not isinstance(value, str):
+        return REFUSED
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair is text to Python and JSON, and not to BSON.
+        return REFUSED
+    return value
+
+
+def _int(value: Any) -> Any:
+    number = whole_number(value)
+    return REFUSED if number is None or not -INT_LIMIT <= number < INT_LIMIT else number
+
+
+def _long(value: Any) -> Any:
+    if isinstance(value, str):
+        number = int(value) if re.fullmatch(r"-?[0-9]{1,19}", value) else None
+    else:
+        number = whole_number(value)
+    return REFUSED if number is None or not -LONG_LIMIT <= number < LONG_LIMIT else Int64(number)
+
+
+def _float(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return REFUSED
+    try:
+        number = float(value)
+    except OverflowError:
+        return REFUSED
+    return number if math.isfinite(number) else REFUSED
+
+
+def _boolean(value: Any) -> Any:
+    return value if isinstance(value, bool) else REFUSED
+
+
+def _decimal(value: Any) -> Any:
+    if isinstance(value, Decimal128):
+        return value
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, bool) or not isinstance(value, int | float) or abs(value) >= 10**34:
+        return REFUSED
+    else:
+        text = repr(value)
+    if not DECIMAL_TEXT.fullmatch(text):
+        return REFUSED
+    try:
+        # Raises rather than rounds what has more than 34 digits.
+        return Decimal128(text)
+    except DecimalException:
+        return REFUSED
+
+
+def _datetime(value: Any) -> Any:
+    if isinstance(value, str):
+        return date_from_text(value) or REFUSED
+    if not isinstance(value, datetime | DatetimeMS):
+        return REFUSED
+    # Both uses of a filter must see the same moment: MongoDB's have milliseconds, Python's more.
+    return from_milliseconds(milliseconds(value))
+
+
+def _objectid(value: Any) -> Any:
+    if isinstance(value, str):
+        return ObjectId(value) if re.fullmatch("[0-9a-fA-F]{24}", value) else REFUSED
+    return value if isinstance(value, ObjectId) else REFUSED
+
+
+def _uuid(value: Any) -> Any:
+    if isinstance(value, str):
+        return Binary(UUID(value).bytes, UUID_SUBTYPE) if UUID_TEXT.fullmatch(value) else REFUSED
+    if isinstance(value, UUID):
+        return Binary(value.bytes, UUID_SUBTYPE)
+    return value if uuid_text(value) is not REFUSED else REFUSED
+
+
+def _json(value: Any, depth: int = JSON_DEPTH) -> Any:
+    """As given, if BSON can hold it: a JSON number of 64 bits or less, no NUL in a key."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            if isinstance(key, str) and ("\0" in key or _string(key) is REFUSED):
+                return REFUSED
+            if depth == 0 or _json(item, depth - 1) is REFUSED:
+                return REFUSED
+        return value
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else REFUSED
+    if isinstance(value, int) and not -LONG_LIMIT <= value < LONG_LIMIT:
+        return REFUSED
+    return value if value is None or isinstance(value, int) else REFUSED
+
+
+FROM_API: Mapping[Scalar, Callable[[object], Any]] = {
+    Scalar.ID: _string,
+    Scalar.STRING: _string,
+    Scalar.INT: _int,
+    Scalar.LONG: _long,
+    Scalar.FLOAT: _float,
+    Scalar.BOOLEAN: _boolean,
+    Scalar.DECIMAL: _decimal,
+    Scalar.DATETIME: _datetime,
+    Scalar.OBJECTID: _objectid,
+    Scalar.UUID: _uuid,
+    Scalar.JSON: _json,
+}
+
+EXPECTED: Mapping[Scalar, str] = {
+    Scalar.ID: "text",
+    Scalar.STRING: "text",
+    Scalar.INT: "a whole number of 32 bits",
+    Scalar.LONG: "a whole number of 64 bits",
+    Scalar.FLOAT: "a finite number",
+    Scalar.BOOLEAN: "true or false",
+    Scalar.DECIMAL: "a decimal number of at most 34 digits",
+    Scalar.DATETIME: "a date and time with offset, as in 2024-05-01T12:00:00.000Z,",
+    Scalar.OBJECTID: "24 hexadecimal digits",
+    Scalar.UUID: "32 hexadecimal digits in groups of 8-4-4-4-12",
+    Scalar.JSON: "JSON with numbers of at most 64 bits and at most 80 levels",
+}

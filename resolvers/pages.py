@@ -1,0 +1,173 @@
+"""Pages of an order: what a request asks for, what is read for it, and what is handed out.
+
+Relay's connections, by keyset: `first`/`after` walk forwards, `last`/`before` backwards, and both
+cursors may bound either way. Never `skip`: page 1,000 costs what page 1 costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from resolvers.errors import BadUserInput
+from resolvers.keyset import Keys, Keyset, reversed_keys
+from streams.documents import Document
+
+__all__ = ["PLACED", "Page", "PageRequest", "Window", "page_request"]
+
+T = TypeVar("T")
+
+PLACED = "__placed"
+"""Where the server's own sort key is put: it tells where a document with a list in the way
+stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRequest:
+    """One of `first` and `last` is given. Made by `page_request`."""
+
+    first: int | None = None
+    after: str | None = None
+    last: int | None = None
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """Items in the order asked for, whichever way they were walked.
+
+    `cursors` are the items', in their order. `total`: how many there are on all pages; None where
+    not asked for. `token`: the moment at which all this was so; None where not asked for.
+    The way that was walked, `has_next` (or `has_previous`) is exact. Looking back it says whether a
+    cursor bounds the page, without a further read: what stood there may have been deleted since.
+    """
+
+    items: list[T]
+    cursors: list[str]
+    has_next: bool = False
+    has_previous: bool = False
+    total: int | None = None
+    token: str | None = None
+
+
+def page_request(
+    first: int | None = None,
+    after: str | None = None,
+    last: int | None = None,
+    before: str | None = None,
+    *,
+    default: int = 20,
+    most: int = 1000,
+) -> PageRequest:
+    """What a connection's four arguments ask for.
+
+    Args:
+        default: how many where neither `first` nor `last` says; the last ones where only `before`
+            is given.
+        most: the most that either may ask for.
+
+    Raises:
+        BadUserInput: both `first` and `last`, or one that is negative or above `most`.
+    """
+    if first is not None and last is not None:
+        raise BadUserInput(
+            f"give first or last, not both: got first {first} and last {last}", argument="last"
+        )
+    for name, count in (("first", first), ("last", last)):
+        if count is None:
+            continue
+        if count < 0:
+            raise BadUserInput(f"{name} is {count}, and 0 is the least", argument=name)
+        if count > most:
+            raise BadUserInput(f"{name} is {count}, and {most} is the most", argument=name)
+    if first is None and last is None:
+        if before is not None and after is None:
+            last = default
+        else:
+            first = default
+    return PageRequest(first=first, after=after, last=last, before=before)
+
+
+class Window:
+    """What to read for a page in one order: a query, a sort and a limit, and the page made of
+    it."""
+
+    def __init__(self, keyset: Keyset, request: PageRequest) -> None:
+        self._keyset = keyset
+        self._request = request
+        self.backwards = request.last is not None
+        self.size = (request.last if self.backwards else request.first) or 0
+        self.query = _both(
+            {} if request.after is None else keyset.behind(request.after, "after"),
+            {}
+            if request.before is None
+            else keyset.behind(request.before, "before", backwards=True),
+        )
+
+    @property
+    def keys(self) -> Keys:
+        """The order in which rows are read."""
+        return reversed_keys(self._keyset.keys) if self.backwards else self._keyset.keys
+
+    @property
+    def sort(self) -> dict[str, int]:
+        return dict(self.keys)
+
+    @property
+    def limit(self) -> int:
+        """One more than the page holds, to know whether it is the last."""
+        return self.size + 1
+
+    def projected(self, projection: Mapping[str, Any]) -> dict[str, Any]:
+        """A projection, with what cursors are made of."""
+        paths = [path for path, _ in self._keyset.keys]
+        made = dict(projection)
+        for path in paths:
+            if not any(path == name or path.startswith(f"{name}.") for name in made):
+                made = {k: v for k, v in made.items() if not k.startswith(f"{path}.")}
+                made[path] = 1
+        # An `_id` is no list, and an order by nothing else needs no sort key.
+        if len(paths) > 1:
+            made[PLACED] = {"$meta": "sortKey"}
+        return made
+
+    def limited_to(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        """What a query finds within this window."""
+        return _both(query, self.query)
+
+    def behind(self, row: Document) -> dict[str, Any]:
+        """A query for what is left of the window behind a row, the way it is read."""
+        cursor = self._keyset.cursor(row, row.get(PLACED))
+        rest = self._keyset.behind(cursor, "cursor", backwards=self.backwards)
+        return _both(rest, self.query)
+
+    def page(
+        self,
+        rows: Sequence[Document],
+        make: Callable[[Document], T],
+        *,
+        total: int | None = None,
+        token: str | None = None,
+    ) -> Page[T]:
+        """The page of rows that were read so; at most `limit`, in the order of `sort`."""
+        more = len(rows) > self.size
+        shown = list(rows[: self.size])
+        if self.backwards:
+            shown.reverse()
+        cursors = [self._keyset.cursor(row, row.pop(PLACED, None)) for row in shown]
+        request = self._request
+        return Page(
+            items=[make(row) for row in shown],
+            cursors=cursors,
+            has_next=request.before is not None if self.backwards else more,
+            has_previous=more if self.backwards else request.after is not None,
+            total=total,
+            token=token,
+        )
+
+
+def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    if not one or not other:
+        return dict(one or other)
+    return {"$and": [one, other]}

@@ -1,0 +1,57 @@
+"""Read what was asked for and no more: fields as MongoDB's projections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["Fields", "document_projection", "record_projection"]
+
+Fields = frozenset[str]
+"""Stored names, dotted where they lie inside of an embedded document."""
+
+_RECORD: Mapping[str, Any] = dict.fromkeys(
+    (
+        "doc",
+        "v",
+        "op",
+        "at",
+        "wall",
+        "until",
+        "untilWall",
+        "prev",
+        "by",
+        "why",
+        "restoredFrom",
+        "draft",
+        "changed",
+        "gap",
+    ),
+    1,
+)
+
+
+def document_projection(fields: Iterable[str]) -> dict[str, Any]:
+    """Of a current document; `_id` always."""
+    return {"_id": 1, **dict.fromkeys(_outermost(fields), 1)}
+
+
+def record_projection(fields: Iterable[str] | None) -> dict[str, Any]:
+    """Of an archive record: all that is said of the version, and of the document these fields.
+
+    Args:
+        fields: None for nothing of the document; its `_id` is read with any.
+    """
+    if fields is None:
+        return dict(_RECORD)
+    return {**_RECORD, **{f"full.{name}": 1 for name in _outermost({"_id", *fields})}}
+
+
+def _outermost(fields: Iterable[str]) -> list[str]:
+    """Without what lies inside of another one: MongoDB refuses both (Path collision, 31249)."""
+    kept: set[str] = set()
+    for path in sorted(fields):
+        names = path.split(".")
+        if not any(".".join(names[:n]) in kept for n in range(1, len(names))):
+            kept.add(path)
+    return sorted(kept)

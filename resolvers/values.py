@@ -1,0 +1,346 @@
+"""Stored values as the API shows them.
+
+A value is accepted where nothing of it is lost: any integer type for Int, Long and Float, a double
+without a fraction for Int and Long too (JavaScript writers store all numbers as doubles), and every
+number for Decimal. Text is never read as a number, nor a number as text or as a boolean. Anything
+else is a `DocumentMisfit`, which concerns that one field.
+
+The way back is `resolvers.inputs`.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final
+from uuid import UUID
+
+from bson.binary import UUID_SUBTYPE, Binary
+from bson.code import Code
+from bson.datetime_ms import DatetimeMS
+from bson.dbref import DBRef
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from bson.objectid import ObjectId
+from bson.regex import Regex
+from bson.timestamp import Timestamp
+
+from model.entities import EnumType, Field, Scalar
+from resolvers.dates import date_text
+from resolvers.errors import DocumentMisfit
+
+__all__ = [
+    "INT_LIMIT",
+    "LONG_LIMIT",
+    "REFUSED",
+    "Convert",
+    "Place",
+    "converter",
+    "id_to_api",
+    "json_value",
+    "to_api",
+    "uuid_text",
+    "whole_number",
+]
+
+INT_LIMIT = 2**31
+LONG_LIMIT = 2**63
+SAFE_INTEGER = 2**53 - 1
+"""The largest integer that JavaScript, and so many a JSON reader, keeps exactly."""
+
+REFUSED: Final = object()
+"""What a conversion answers to a value it does not take; None is an answer of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value lies, for an error to name: made once per document, not per field."""
+
+    collection: str
+    document_id: object
+    path: str = ""
+
+    def inside(self, name: str) -> Place:
+        """The place of an embedded document that field `name` holds."""
+        return Place(self.collection, self.document_id, f"{self.path}{name}.")
+
+    def misfit(self, name: str, value: object, expected: str) -> DocumentMisfit:
+        return DocumentMisfit(
+            collection=self.collection,
+            document_id=json_value(self.document_id),
+            field=self.path + name,
+            found=_described(value),
+            expected=expected,
+        )
+
+
+Convert = Callable[[object, Place], Any]
+
+
+def to_api(field: Field, value: object, place: Place) -> Any:
+    """What the API shows for a stored value; `converter` for many.
+
+    Raises:
+        DocumentMisfit: The value is not what the model says, or missing where one is required.
+    """
+    return converter(field)(value, place)
+
+
+@lru_cache(maxsize=4096)
+def converter(field: Field, *, nullable: bool = False) -> Convert:
+    """The conversion of a field's values, missing ones given as None.
+
+    Embedded documents come out as they are, to be converted field by field at `Place.inside`.
+
+    Args:
+        nullable: Whatever the model says: of snapshots, since history outlives the model.
+    """
+    name, required = field.name, field.required and not nullable
+    one, expected = _one(field)
+    if field.is_list:
+        return _list_converter(name, one, expected, required, field.item_required)
+
+    def convert(value: object, place: Place) -> Any:
+        if value is None:
+            if required:
+                raise place.misfit(name, None, expected)
+            return None
+        shown = one(value)
+        if shown is REFUSED:
+            raise place.misfit(name, value, expected)
+        return shown
+
+    return convert
+
+
+def _list_converter(
+    name: str, one: Callable[[Any], Any], expected: str, required: bool, item_required: bool
+) -> Convert:
+    def convert(values: object, place: Place) -> Any:
+        if values is None and not required:
+            return None
+        if not isinstance(values, list):
+            raise place.misfit(name, values, f"a list of {expected}")
+        shown = [None if value is None else one(value) for value in values]
+        for index, item in enumerate(shown):
+            if item is REFUSED or (item is None and item_required):
+                raise place.misfit(f"{name}.{index}", values[index], expected)
+        return shown
+
+    return convert
+
+
+def _one(field: Field) -> tuple[Callable[[Any], Any], str]:
+    """The conversion of one value of that field, and what it expects."""
+    if isinstance(field.type, EnumType):
+        values = frozenset(field.type.values)
+        return (
+            lambda value: value if value.__class__ is str and value in values else REFUSED,
+            f"one of {', '.join(field.type.values)}",
+        )
+    if isinstance(field.type, str):
+        return lambda value: value if isinstance(value, Mapping) else REFUSED, field.type
+    scalar = field.stored_scalar or field.type
+    if field.type is Scalar.ID:
+        return ID_TO_API[scalar], scalar.value
+    return TO_API[field.type], field.type.value
+
+
+def id_to_api(scalar: Scalar, value: object, place: Place) -> str:
+    """The ID of a document stored under `_id`, whose type `scalar` is."""
+    shown: Any = ID_TO_API[scalar](value)
+    if shown is REFUSED:
+        raise place.misfit("id", value, scalar.value)
+    text: str = shown
+    return text
+
+
+# One function per scalar, given anything but None: the value shown, or REFUSED.
+
+
+def _string(value: Any) -> Any:
+    # The class itself: Code is a str too.
+    return value if value.__class__ is str else REFUSED
+
+
+def whole_number(value: Any) -> int | None:
+    """The number, if it is an integer of whatever type; True and False are none."""
+    if value.__class__ is int or value.__class__ is Int64:
+        return int(value)
+    return int(value) if value.__class__ is float and value.is_integer() else None
+
+
+def _int(value: Any) -> Any:
+    number = whole_number(value)
+    return REFUSED if number is None or not -INT_LIMIT <= number < INT_LIMIT else number
+
+
+def _long(value: Any) -> Any:
+    number = whole_number(value)
+    if number is None or not -LONG_LIMIT <= number < LONG_LIMIT:
+        return REFUSED
+    return number if -SAFE_INTEGER <= number <= SAFE_INTEGER else str(number)
+
+
+def _float(value: Any) -> Any:
+    if value.__class__ is float:
+        # JSON has no NaN and no infinity.
+        return value if math.isfinite(value) else REFUSED
+    return int(value) if value.__class__ is int or value.__class__ is Int64 else REFUSED
+
+
+def _boolean(value: Any) -> Any:
+    return value if value.__class__ is bool else REFUSED
+
+
+def _decimal(value: Any) -> Any:
+    if value.__class__ is Decimal128:
+        return str(value)
+    if value.__class__ is float:
+        # The shortest text that means this double, and no other.
+        return str(Decimal128(repr(value)))
+    return str(int(value)) if value.__class__ is int or value.__class__ is Int64 else REFUSED
+
+
+def _datetime(value: Any) -> Any:
+    return date_text(value) if isinstance(value, datetime | DatetimeMS) else REFUSED
+
+
+def _objectid(value: Any) -> Any:
+    return str(value) if value.__class__ is ObjectId else REFUSED
+
+
+def uuid_text(value: Any) -> Any:
+    """The UUID's text, or REFUSED; the driver decodes UUIDs to either class, as it is told to."""
+    if value.__class__ is Binary and value.subtype == UUID_SUBTYPE and len(value) == 16:
+        return str(UUID(bytes=bytes(value)))
+    return str(value) if value.__class__ is UUID else REFUSED
+
+
+def _whole_id(value: Any) -> Any:
+    number = whole_number(value)
+    return REFUSED if number is None else str(number)
+
+
+def json_value(value: object) -> Any:
+    """Any BSON value as JSON has it; what JSON lacks becomes text, or MongoDB's extended JSON.
+
+    Decimals, dates, ids, UUIDs and other binary data are text, as in fields of their own; so are
+    NaN and the infinities. Integers and doubles stay apart: 1 and 1.0.
+    """
+    convert = JSON.get(value.__class__)
+    if convert is not None:
+        return convert(value)
+    if isinstance(value, Mapping):
+        return {key: json_value(item) for key, item in value.items()}
+    return str(value)
+
+
+def _json_regex(value: Any) -> dict[str, Any]:
+    flags = "".join(letter for letter, bit in REGEX_FLAGS.items() if value.flags & bit)
+    return {"$regularExpression": {"pattern": str(value.pattern), "options": flags}}
+
+
+def _json_code(value: Any) -> dict[str, Any]:
+    scope = {} if value.scope is None else {"$scope": json_value(value.scope)}
+    return {"$code": str(value), **scope}
+
+
+REGEX_FLAGS = {"i": re.I, "l": re.L, "m": re.M, "s": re.S, "u": re.U, "x": re.X}
+
+JSON: Mapping[type, Callable[[Any], Any]] = {
+    str: lambda value: value,
+    int: lambda value: value,
+    bool: lambda value: value,
+    type(None): lambda value: value,
+    float: lambda value: value if math.isfinite(value) else str(Decimal128(repr(value))),
+    Int64: int,
+    dict: lambda value: {key: json_value(item) for key, item in value.items()},
+    list: lambda value: [json_value(item) for item in value],
+    Decimal128: str,
+    datetime: date_text,
+    DatetimeMS: date_text,
+    ObjectId: str,
+    UUID: str,
+    bytes: lambda value: base64.b64encode(value).decode(),
+    Binary: lambda value: (
+        base64.b64encode(value).decode() if (text := uuid_text(value)) is REFUSED else text
+    ),
+    Timestamp: lambda value: {"$timestamp": {"t": value.time, "i": value.inc}},
+    Regex: _json_regex,
+    Code: _json_code,
+    DBRef: lambda value: json_value(value.as_doc()),
+    MinKey: lambda _: {"$minKey": 1},
+    MaxKey: lambda _: {"$maxKey": 1},
+}
+
+TO_API: Mapping[Scalar, Callable[[Any], Any]] = {
+    Scalar.ID: _string,
+    Scalar.STRING: _string,
+    Scalar.INT: _int,
+    Scalar.LONG: _long,
+    Scalar.FLOAT: _float,
+    Scalar.BOOLEAN: _boolean,
+    Scalar.DECIMAL: _decimal,
+    Scalar.DATETIME: _datetime,
+    Scalar.OBJECTID: _objectid,
+    Scalar.UUID: uuid_text,
+    Scalar.JSON: json_value,
+}
+
+ID_TO_API: Mapping[Scalar, Callable[[Any], Any]] = {
+    Scalar.ID: _string,
+    Scalar.STRING: _string,
+    Scalar.INT: _whole_id,
+    Scalar.LONG: _whole_id,
+    Scalar.OBJECTID: _objectid,
+    Scalar.UUID: uuid_text,
+}
+
+
+def _described(value: object) -> str:
+    """`the string 'cheap'`: the type in MongoDB's words, and the value where it is short."""
+    kind = BSON_NAMES.get(value.__class__, "a document")
+    if value is None or isinstance(value, Mapping | list):
+        return kind
+    return f"the {kind} {shortened(json_value(value))}"
+
+
+def shortened(value: object, length: int = 80) -> str:
+    """The value as Python writes it, for a message: cut where it is long."""
+    if isinstance(value, int) and value.bit_length() > 10_000:
+        # Python refuses to write it.
+        return "a number of thousands of digits"
+    text = repr(value)
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+BSON_NAMES: Mapping[type, str] = {
+    type(None): "null or nothing",
+    str: "string",
+    bool: "bool",
+    int: "int",
+    Int64: "long",
+    float: "double",
+    Decimal128: "decimal",
+    datetime: "date",
+    DatetimeMS: "date",
+    ObjectId: "objectId",
+    list: "an array",
+    dict: "a document",
+    Binary: "binData",
+    bytes: "binData",
+    UUID: "UUID",
+    Timestamp: "timestamp",
+    Regex: "regex",
+    Code: "javascript",
+    MinKey: "minKey",
+    MaxKey: "maxKey",
+}

@@ -1,0 +1,1 @@
+"""Change streams: from MongoDB to the archive and to those who follow."""

@@ -1,0 +1,63 @@
+"""Where a recorder begins that has never run, and the reading of what was there before.
+
+The start is the oldest entry of the oplog that is not a no-op: documents whose insert is still in
+the oplog get their whole history. The others are read from the present, in chunks, each at its own
+cluster time, and placed in the stream at that
+time: a chunk is recorded once every event up to its time is. Documents that the archive knows by
+then are compared with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from streams import tokens
+from streams.checkpoints import Baseline
+from streams.errors import GatewayError
+from streams.mongo import Mongo
+
+__all__ = ["Chunk", "oldest_start", "read_chunk"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Documents in `_id` order as they were at cluster time `at`; `end` where no others follow.
+
+    `wall`: the database's clock at that time, since a cluster time knows only seconds.
+    """
+
+    at: Timestamp
+    wall: datetime
+    documents: Sequence[RawBSONDocument]
+    end: bool
+
+
+async def oldest_start(mongo: Mongo) -> str:
+    """The token before the oldest change that the oplog still holds; now, where the oplog may not
+    be read."""
+    now = await mongo.operation_time()
+    try:
+        entry = await mongo.oldest("oplog.rs", {"op": {"$ne": "n"}}, database="local")
+    except GatewayError as exc:
+        log.warning(
+            "the oplog cannot be read: history begins now",
+            extra={"reason": exc.message, "remedy": "grant read on the database local"},
+        )
+        entry = None
+    return tokens.time_prefix(now if entry is None else entry["ts"])
+
+
+async def read_chunk(mongo: Mongo, collection: str, baseline: Baseline, *, size: int) -> Chunk:
+    """The chunk after the last one."""
+    wall, at = await mongo.clock()
+    after = (baseline.after,) if baseline.started else None
+    documents = await mongo.chunk(collection, after, size=size, at=at)
+    return Chunk(at, wall, documents, end=len(documents) < size)

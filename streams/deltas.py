@@ -1,0 +1,169 @@
+"""Apply MongoDB's updateDescription to the state before, where the server has no post-image.
+
+Guarantees: exact, or `Ambiguous`; never a guess. A dotted path in an updateDescription may mean an
+array index, a field named `5`, or a field with dots in its name; the state before decides, since
+the server describes a change below a parent that exists. From MongoDB 6.1 `disambiguatedPaths` says
+it outright and is used where present.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+__all__ = ["Ambiguous", "apply_delta", "apply_oplog_diff"]
+
+
+class Ambiguous(Exception):
+    """The path can be read in more than one way, or in none, against the state before."""
+
+
+def apply_delta(before: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    """The document after an update.
+
+    Args:
+        before: the document before, decoded; left as it is.
+        update: `updateDescription`, decoded: updatedFields, removedFields, truncatedArrays,
+            disambiguatedPaths.
+
+    Raises:
+        Ambiguous: see the module.
+    """
+    after = copy.deepcopy(dict(before))
+    known = update.get("disambiguatedPaths") or {}
+    # The server truncates before it sets: an array cut to 2 and then given an item 2 is described
+    # by both.
+    for each in update.get("truncatedArrays") or ():
+        parent, last = _locate(after, each["field"], known, exists=True)
+        array = _get(parent, last)
+        if not isinstance(array, list):
+            raise Ambiguous(f"{each['field']!r} is truncated, but is no array")
+        del array[each["newSize"] :]
+    for path in update.get("removedFields") or ():
+        parent, last = _locate(after, path, known, exists=True)
+        if not isinstance(parent, dict) or last not in parent:
+            raise Ambiguous(f"{path!r} is removed, but was not there")
+        del parent[str(last)]
+    for path, value in (update.get("updatedFields") or {}).items():
+        parent, last = _locate(after, path, known, exists=False)
+        if isinstance(parent, dict):
+            parent[str(last)] = value
+        else:
+            index = int(last)
+            # $set beyond the end pads with null.
+            parent.extend([None] * (index + 1 - len(parent)))
+            parent[index] = value
+    return after
+
+
+Container = dict[str, Any] | list[Any]
+
+
+def _locate(
+    document: dict[str, Any],
+    path: str,
+    known: Mapping[str, Sequence[Any]],
+    *,
+    exists: bool,
+) -> tuple[Container, str | int]:
+    """The parent that exists, and the last step below it."""
+    if path in known:
+        steps: list[str | int] = list(known[path])
+        node: Any = document
+        for step in steps[:-1]:
+            node = _get(node, step)
+        last = steps[-1]
+        if isinstance(node, dict) or (isinstance(node, list) and isinstance(last, int)):
+            return node, last
+        raise Ambiguous(f"{path!r} leads into what is neither object nor array")
+    found = list(_readings(document, path.split(".")))
+    there = [(parent, last) for parent, last in found if _has(parent, last)]
+    # A path that is there in exactly one reading means that one; the same name added beside it
+    # would make two.
+    candidates = there if exists else found
+    if len(candidates) != 1:
+        raise Ambiguous(f"{path!r} can be read in {len(candidates)} ways")
+    return candidates[0]
+
+
+def _readings(node: Container, names: list[str]) -> Iterator[tuple[Container, str | int]]:
+    """Every (existing parent, last step) that the dotted names could mean, longest field names
+    last."""
+    if isinstance(node, list):
+        head, rest = names[0], names[1:]
+        if not head.isdecimal():
+            return
+        index = int(head)
+        if not rest:
+            yield node, index
+        elif index < len(node) and isinstance(node[index], dict | list):
+            yield from _readings(node[index], rest)
+        return
+    for length in range(1, len(names)):
+        child = node.get(".".join(names[:length]))
+        if isinstance(child, dict | list):
+            yield from _readings(child, names[length:])
+    yield node, ".".join(names)
+
+
+def _has(parent: Container, last: str | int) -> bool:
+    if isinstance(parent, dict):
+        return last in parent
+    return int(last) < len(parent)
+
+
+def _get(parent: Any, step: str | int) -> Any:
+    if isinstance(parent, dict) and step in parent:
+        return parent[step]
+    if isinstance(parent, list) and str(step).isdecimal() and int(step) < len(parent):
+        return parent[int(step)]
+    raise Ambiguous(f"step {step!r} leads nowhere")
+
+
+def apply_oplog_diff(before: Mapping[str, Any], diff: Mapping[str, Any]) -> dict[str, Any]:
+    """The document after an oplog entry of the form `{$v: 2, diff}`.
+
+    Source: mongo/src/mongo/db/update/document_diff_serialization.h: `d` deletes, `u` updates, `i`
+    inserts, `s<name>` goes below; in arrays (`a: true`) `l` is the new length, `u<index>` sets an
+    item, `s<index>` goes below.
+
+    Raises:
+        Ambiguous: the diff does not fit the state before.
+    """
+    after = dict(before)
+    for section, changes in diff.items():
+        if section == "d":
+            for name in changes:
+                after.pop(name, None)
+        elif section == "u":
+            after.update(changes)
+        elif section == "i":
+            for name, value in changes.items():
+                after.pop(
+                    name, None
+                )  # an order of fields that changes is told as one inserted again
+                after[name] = value
+        elif section.startswith("s"):
+            name = section[1:]
+            after[name] = _below(after.get(name), changes, name)
+    return after
+
+
+def _below(value: Any, diff: Mapping[str, Any], name: str) -> Any:
+    if not diff.get("a"):
+        if not isinstance(value, dict):
+            raise Ambiguous(f"{name!r} is changed below, but is no object")
+        return apply_oplog_diff(value, diff)
+    if not isinstance(value, list):
+        raise Ambiguous(f"{name!r} is changed as an array, but is none")
+    items = list(value)
+    if "l" in diff:
+        del items[diff["l"] :]
+    for section, change in diff.items():
+        if section in ("a", "l"):
+            continue
+        index = int(section[1:])
+        items.extend([None] * (index + 1 - len(items)))
+        items[index] = change if section[0] == "u" else _below(items[index], change, section)
+    return items

@@ -1,0 +1,98 @@
+"""What differs between two states of a document, strictly: 1, 1.0 and true are three values.
+
+Works on decoded documents and on raw BSON alike; equal raw sub-documents are passed over without
+being decoded. Objects are compared field by field whatever their order, everything else (lists
+included) as one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from math import isnan
+from typing import Any
+
+from bson.raw_bson import RawBSONDocument
+
+__all__ = ["Difference", "Kind", "differences", "same"]
+
+
+class Kind(Enum):
+    ADDED = "ADDED"
+    REMOVED = "REMOVED"
+    CHANGED = "CHANGED"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """`path`: stored field names from the top, each as it is (a name may contain dots)."""
+
+    path: tuple[str, ...]
+    kind: Kind
+    before: Any
+    after: Any
+
+    @property
+    def dotted(self) -> str:
+        return ".".join(self.path)
+
+
+def differences(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> Iterator[Difference]:
+    """In the order of `after`, then what was removed; a subtree that appears or goes is one."""
+    yield from _between(before or {}, after or {}, ())
+
+
+def _between(
+    before: Mapping[str, Any], after: Mapping[str, Any], path: tuple[str, ...]
+) -> Iterator[Difference]:
+    # Plain dicts: each look into a raw document costs several Python calls.
+    old_fields = dict(before.items())
+    new_fields = dict(after.items())
+    for name, new in new_fields.items():
+        if name not in old_fields:
+            yield Difference((*path, name), Kind.ADDED, None, new)
+            continue
+        old = old_fields[name]
+        if isinstance(old, _OBJECTS) and isinstance(new, _OBJECTS):
+            if not _same_bytes(old, new):
+                yield from _between(old, new, (*path, name))
+        elif not same(old, new):
+            yield Difference((*path, name), Kind.CHANGED, old, new)
+    for name, old in old_fields.items():
+        if name not in new_fields:
+            yield Difference((*path, name), Kind.REMOVED, old, None)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal in type and content; an integer's width and the order of fields do not count."""
+    if isinstance(one, _OBJECTS) and isinstance(other, _OBJECTS):
+        return _same_bytes(one, other) or (
+            len(one) == len(other)
+            and all(name in other and same(value, other[name]) for name, value in one.items())
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if type(one) is not type(other) and not (_is_integer(one) and _is_integer(other)):
+        return False
+    # NaN is the same as NaN: nothing has changed. 0.0 and -0.0 differ only to the eye.
+    return bool(one == other) or (isinstance(one, float) and isnan(one) and isnan(other))
+
+
+# Concrete types, since asking whether something is a Mapping costs more than comparing it.
+_OBJECTS = (dict, RawBSONDocument)
+
+
+def _is_integer(value: Any) -> bool:
+    # Int64 is an int that remembers its width.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _same_bytes(one: Any, other: Any) -> bool:
+    return (
+        isinstance(one, RawBSONDocument)
+        and isinstance(other, RawBSONDocument)
+        and one.raw == other.raw
+    )

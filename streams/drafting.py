@@ -1,0 +1,218 @@
+"""From change events, chunks of the first reading and dropped collections to the records of their
+versions.
+
+Holds what the last version of each document was; writes nothing. Deterministic: the same events
+over the same archive make the same records, so a second process that drafts them too collides with
+the first instead of telling another story.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from bson.raw_bson import RawBSONDocument
+
+from streams import tokens
+from streams.archive import Archive, Until, closing
+from streams.bootstrap import Chunk
+from streams.differences import same
+from streams.documents import Document
+from streams.events import ChangeEvent, identity
+from streams.memory import LastVersions
+from streams.mongo import Mongo
+from streams.reconstruction import Reconstruction
+from streams.versions import CHANGE_FIELD, Last, archived_operation, make_version
+
+__all__ = ["Draft", "Drafting"]
+
+log = logging.getLogger(__name__)
+
+
+class Draft:
+    """Records to be inserted together, in stream order, and the stored versions that they close."""
+
+    def __init__(self) -> None:
+        self.records: list[Document] = []
+        self.untils: list[Until] = []
+        self._open: dict[Any, Document] = {}
+
+    def add(self, record: Document, last: Last | None) -> None:
+        key = identity(record["doc"])
+        earlier = self._open.get(key)
+        if earlier is not None:
+            earlier |= closing(earlier["at"], record["at"], record["wall"])
+        elif last is not None:
+            self.untils.append((last.token, record["at"], record["wall"]))
+        self._open[key] = record
+        self.records.append(record)
+
+
+class Drafting:
+    """Of one collection.
+
+    Args:
+        settled: waits until everything drafted before is in the archive; called before the archive
+            is read.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archive: Archive,
+        *,
+        version_field: str | None,
+        cache_bytes: int,
+        settled: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.gaps = 0
+        self.skipped = 0
+        self._mongo = mongo
+        self._archive = archive
+        self._version_field = version_field
+        self._settled = settled
+        self._lasts = LastVersions(archive, capacity_bytes=cache_bytes)
+        self._reconstruction = Reconstruction(mongo, archive.collection)
+
+    def forget(self) -> None:
+        self._lasts.clear()
+
+    async def writes(self, events: Sequence[ChangeEvent], *, all_known: bool) -> Draft:
+        """The versions of writes.
+
+        Args:
+            all_known: every document that was there has a version. Until then an update of one that
+                has none, and no image, is left to the first reading.
+        """
+        draft = Draft()
+        await self._load(each.key for each in events)
+        for event in events:
+            await self._write(event, draft, all_known)
+        return draft
+
+    async def chunk(self, chunk: Chunk, number: int) -> Draft:
+        """Documents that the archive does not know become BASELINE; those it knows otherwise, a
+        version with a gap.
+
+        Args:
+            number: how many baselines were written before.
+        """
+        draft = Draft()
+        place = tokens.moment(chunk.at)
+        await self._load(each["_id"] for each in chunk.documents)
+        for document in chunk.documents:
+            last = self._lasts.get(document["_id"])
+            present = last is not None and last.full is not None
+            if last is not None and last.full is not None and _same_content(last.full, document):
+                continue
+            self._add(
+                draft,
+                last,
+                token=tokens.numbered(place, number + len(draft.records)),
+                at=chunk.at,
+                wall=chunk.wall,
+                key=document["_id"],
+                operation="REPLACE" if present else "BASELINE",
+                after=document,
+                read_at=chunk.at,
+                gap=last is not None,
+            )
+        return draft
+
+    async def end(self, event: ChangeEvent, *, page: int = 1000) -> AsyncIterator[Draft]:
+        """The collection was dropped, or renamed away: every document that was there is deleted by
+        it, page by page."""
+        await self._settled()
+        place = event.token
+        # A crash in the middle: those already deleted are passed over, and numbering goes on behind
+        # them.
+        number = await self._mongo.count(
+            self._archive.name, {"_id": {"$gt": f"{place}-", "$lt": f"{place}."}}
+        )
+        after = ""
+        while True:
+            live = await self._mongo.find(
+                self._archive.name,
+                {
+                    "_id": {"$gt": after, "$lt": place},
+                    "span": None,
+                    "until": None,
+                    "op": {"$ne": "DELETE"},
+                },
+                sort=[("_id", 1)],
+                limit=page,
+                projection={"doc": 1},
+            )
+            if not live:
+                return
+            draft = Draft()
+            await self._load(each["doc"] for each in live)
+            for each in live:
+                number += 1
+                self._add(
+                    draft,
+                    self._lasts.get(each["doc"]),
+                    token=tokens.numbered(place, number),
+                    at=event.at,
+                    wall=event.wall,
+                    key=each["doc"],
+                    operation="DELETE",
+                    after=None,
+                )
+            after = live[-1]["_id"]
+            yield draft
+
+    async def _load(self, keys: Iterable[Any]) -> None:
+        keys = list(keys)
+        if self._lasts.lacks(keys):
+            await self._settled()
+            await self._lasts.load(keys)
+
+    async def _write(self, event: ChangeEvent, draft: Draft, all_known: bool) -> None:
+        last = self._lasts.get(event.key)
+        if last is not None and (
+            last.token >= event.token or (last.read_at is not None and event.at <= last.read_at)
+        ):
+            self.skipped += 1
+            return
+        existed = last is not None and last.full is not None
+        gap = existed if event.operation == "insert" else not existed
+        after: RawBSONDocument | None = event.after
+        read_at = None
+        if event.operation != "delete" and after is None:
+            if not existed and not all_known:
+                self.skipped += 1
+                return
+            rebuilt = await self._reconstruction.after(event, last)
+            if rebuilt is None:  # gone again; its delete follows
+                self.skipped += 1
+                return
+            after, read_at = rebuilt.document, rebuilt.read_at
+            gap = gap or read_at is not None
+        self._add(
+            draft,
+            last,
+            token=event.token,
+            at=event.at,
+            wall=event.wall,
+            key=event.key,
+            operation=archived_operation(event),
+            after=None if event.operation == "delete" else after,
+            event=event,
+            read_at=read_at,
+            gap=gap,
+        )
+
+    def _add(self, draft: Draft, last: Last | None, *, gap: bool = False, **write: Any) -> None:
+        record, made = make_version(last=last, version_field=self._version_field, gap=gap, **write)
+        self.gaps += gap
+        draft.add(record, last)
+        self._lasts.put(record["doc"], made)
+
+
+def _same_content(archived: RawBSONDocument, present: RawBSONDocument) -> bool:
+    """Equal but for who made the last change, which the archive keeps beside the document."""
+    if CHANGE_FIELD not in present:
+        return same(archived, present)
+    return same(archived, {k: v for k, v in present.items() if k != CHANGE_FIELD})

@@ -1,0 +1,101 @@
+"""The errors that reach whoever asks, and those that only revstream's own parts see.
+
+GatewayError
+├── ResumeTokenInvalid  RESUME_TOKEN_INVALID  does not decode, or is of another deployment
+├── HistoryLost         HISTORY_LOST          the moment lies before what the archive or the oplog
+holds ├── ArchiveBehind       ARCHIVE_BEHIND        the archive has not reached the moment within
+the bound ├── SlowConsumer        SLOW_CONSUMER         backlog full; the client resumes from its
+last token ├── TimeLimit           TIMEOUT               a read took longer than its limit
+├── Unavailable         UNAVAILABLE           MongoDB cannot be reached, or refuses for now
+├── Unsuitable          UNAVAILABLE           MongoDB is reached but cannot serve: standalone, too
+old, not permitted └── InternalError       INTERNAL              masked on the wire
+    ├── DuplicateKey                          an insert met a document with the same key
+    ├── LeaseLost                             a newer fencing token is stored: stop, never retry
+    └── DatabaseError                         any other refusal of the server; `number` is its code
+
+The codes are the wire's; `gql/errors.py` maps each to its log level. Messages name the thing and
+both values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "ArchiveBehind",
+    "DatabaseError",
+    "DuplicateKey",
+    "GatewayError",
+    "HistoryLost",
+    "InternalError",
+    "LeaseLost",
+    "ResumeTokenInvalid",
+    "SlowConsumer",
+    "TimeLimit",
+    "Unavailable",
+    "Unsuitable",
+]
+
+
+class GatewayError(Exception):
+    """An error with a stable code and facts that are safe to show."""
+
+    code: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, message: str, **facts: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = facts
+
+    @property
+    def extensions(self) -> dict[str, Any]:
+        """What graphql-core copies into the response: the code and the facts."""
+        return {"code": self.code, **self.facts}
+
+
+class ResumeTokenInvalid(GatewayError):
+    code = "RESUME_TOKEN_INVALID"
+
+
+class HistoryLost(GatewayError):
+    code = "HISTORY_LOST"
+
+
+class ArchiveBehind(GatewayError):
+    code = "ARCHIVE_BEHIND"
+
+
+class SlowConsumer(GatewayError):
+    code = "SLOW_CONSUMER"
+
+
+class TimeLimit(GatewayError):
+    code = "TIMEOUT"
+
+
+class Unavailable(GatewayError):
+    code = "UNAVAILABLE"
+
+
+class Unsuitable(GatewayError):
+    code = "UNAVAILABLE"
+
+
+class InternalError(GatewayError):
+    code = "INTERNAL"
+
+
+class DuplicateKey(InternalError):
+    pass
+
+
+class LeaseLost(InternalError):
+    pass
+
+
+class DatabaseError(InternalError):
+    """A refusal by the server that nothing below expected; `number` is the server's error code."""
+
+    def __init__(self, message: str, *, number: int | None = None, **facts: object) -> None:
+        super().__init__(message, **facts)
+        self.number = number

@@ -1,0 +1,137 @@
+"""One entry of the change stream, as the rest of revstream sees it.
+
+Documents stay raw BSON until somebody needs a field: the recorder copies bytes, and an event that
+nobody filters is never decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cached_property
+from math import isnan
+from typing import Any
+
+import bson
+from bson import Decimal128, Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from streams import tokens
+from streams.documents import DECODED, Document
+
+__all__ = ["WRITES", "Batch", "ChangeEvent", "decode_event", "identity"]
+
+WRITES = frozenset({"insert", "update", "replace", "delete"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeEvent:
+    """A decoded change event.
+
+    Attributes:
+        token: where it stands; sorts as text in stream order.
+        at: cluster time; the same for all events of one transaction.
+        wall: the primary's clock at the write, UTC, to the millisecond.
+        operation: MongoDB's operationType: insert, update, replace, delete, drop, rename,
+            dropDatabase, invalidate, …
+        collection: the name, or "" where the event has none.
+        key: the document's `_id`; None where the event is not of a document.
+        after: the whole document after the write, where the server has it.
+        before: the whole document before the write, where the server has it and the stream asked
+            for it.
+        update: MongoDB's updateDescription, for updates.
+        renamed_to: the collection's new name, for renames.
+        in_transaction: other writes, also to the same document, may have the same cluster time.
+    """
+
+    token: str
+    at: Timestamp
+    wall: datetime
+    operation: str
+    collection: str
+    key: Any
+    after: RawBSONDocument | None
+    before: RawBSONDocument | None
+    update: RawBSONDocument | None
+    renamed_to: str | None = None
+    in_transaction: bool = False
+
+    @property
+    def is_write(self) -> bool:
+        """True for a write to one document."""
+        return self.operation in WRITES
+
+    @cached_property
+    def document(self) -> Document | None:
+        """`after`, decoded once for all who look."""
+        return None if self.after is None else bson.decode(self.after.raw, DECODED)
+
+    @cached_property
+    def document_before(self) -> Document | None:
+        """`before`, decoded once for all who look."""
+        return None if self.before is None else bson.decode(self.before.raw, DECODED)
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """About what it holds in memory."""
+        parts = (self.after, self.before, self.update)
+        return 500 + sum(len(each.raw) for each in parts if each is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one round trip brought: events in order, and the place up to which there are no
+    others."""
+
+    events: tuple[ChangeEvent, ...]
+    position: str
+
+
+def decode_event(raw: RawBSONDocument) -> ChangeEvent:
+    """From the server's change event; `documentKey` of a sharded collection keeps only its
+    `_id`."""
+    namespace = raw.get("ns") or {}
+    key = raw.get("documentKey")
+    at = raw["clusterTime"]
+    # Older servers send no wallTime; the cluster time's seconds come from the same clock.
+    wall = raw.get("wallTime") or datetime.fromtimestamp(at.time, UTC)
+    to = raw.get("to")
+    return ChangeEvent(
+        token=tokens.from_stream(raw["_id"]["_data"]),
+        at=at,
+        wall=wall,
+        operation=raw["operationType"],
+        collection=namespace.get("coll") or "",
+        key=None if key is None else _plain(key.raw)["_id"],
+        after=raw.get("fullDocument"),
+        before=raw.get("fullDocumentBeforeChange"),
+        update=raw.get("updateDescription"),
+        renamed_to=None if to is None else to.get("coll"),
+        in_transaction="txnNumber" in raw,
+    )
+
+
+def _plain(raw: bytes) -> Document:
+    return bson.decode(raw, DECODED)
+
+
+def identity(key: Any) -> Any:
+    """A hashable stand-in for an `_id`, equal where MongoDB's unique index calls two ids equal.
+
+    Python calls True and 1 equal, MongoDB does not; MongoDB calls 1, 1.0 and Decimal128("1") equal,
+    and NaN equal to itself.
+    """
+    if isinstance(key, bool):
+        return "bool", key
+    if isinstance(key, Mapping):
+        return "object", tuple((name, identity(value)) for name, value in key.items())
+    if isinstance(key, list):
+        return "array", tuple(map(identity, key))
+    if isinstance(key, Decimal128):
+        key = key.to_decimal()
+    if isinstance(key, float | Decimal) and isnan(key):
+        return ("nan",)
+    # Code and regular expressions cannot be hashed.
+    return key if isinstance(key, Hashable) else bson.encode({"": key})

@@ -1,0 +1,395 @@
+"""Reach MongoDB through Motor or PyMongo's own asyncio client: the one module that names a driver's
+client.
+
+Guarantees: the same calls mean the same on both drivers; every read has a time limit; driver errors
+leave as `streams.errors`.
+Does not guarantee: retries of change streams and writes; their owners know what may be repeated
+(`source`, `recorder`).
+Source: docs/decisions/0004-driver.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import pymongo
+import pymongo.errors
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+from motor.motor_asyncio import AsyncIOMotorClient
+
+from streams.documents import DECODED, RAW, Document
+from streams.errors import Unsuitable
+from streams.refusals import STANDALONE, translated
+
+__all__ = ["Driver", "Mongo", "MongoOptions"]
+
+Driver = Literal["motor", "pymongo"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MongoOptions:
+    """Args:
+    driver: "motor" or "pymongo".
+    read_limit_s: the longest a read may take on the server.
+    server_selection_s: how long to look for a primary before `Unavailable`.
+    """
+
+    driver: Driver = "motor"
+    read_limit_s: float = 30.0
+    server_selection_s: float = 10.0
+
+
+class Mongo:
+    """One database. Open with `async with Mongo.connect(...) as mongo`."""
+
+    def __init__(self, client: Any, name: str, options: MongoOptions) -> None:
+        self.name = name
+        self.options = options
+        self._client = client
+        self._database = client.get_database(name, codec_options=DECODED)
+        self._raw = client.get_database(name, codec_options=RAW)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def connect(
+        cls, uri: str, name: str, *, options: MongoOptions | None = None
+    ) -> AsyncIterator[Mongo]:
+        """Connect, lazily: no server is asked before the first command.
+
+        Raises:
+            Unsuitable: the URI cannot be understood.
+        """
+        options = options or MongoOptions()
+        kind = AsyncIOMotorClient if options.driver == "motor" else pymongo.AsyncMongoClient
+        try:
+            client: Any = kind(
+                uri,
+                tz_aware=True,
+                appname="revstream",
+                serverSelectionTimeoutMS=int(options.server_selection_s * 1000),
+                # Snapshot reads and the archive are only worth something when the majority has
+                # them.
+                w="majority",
+            )
+        except (
+            pymongo.errors.ConfigurationError,
+            pymongo.errors.InvalidURI,
+            ValueError,
+        ) as exc:
+            raise Unsuitable(f"the MongoDB URI cannot be used: {exc}") from exc
+        try:
+            yield cls(client, name, options)
+        finally:
+            await _awaited(client.close())
+
+    async def find(
+        self,
+        collection: str,
+        query: Mapping[str, Any],
+        *,
+        projection: Mapping[str, Any] | None = None,
+        sort: Sequence[tuple[str, int]] = (),
+        limit: int = 0,
+        at: Timestamp | None = None,
+        raw: bool = False,
+    ) -> list[Any]:
+        """All matching documents; with `at`, as they were at that cluster time (a few minutes back
+        at most)."""
+        with translated():
+            if at is not None:
+                given = {"projection": projection, "sort": dict(sort), "limit": limit}
+                command = {
+                    "find": collection,
+                    "filter": query,
+                    **{name: value for name, value in given.items() if value},
+                }
+                return await self._at(command, at, raw=raw)
+            cursor = (self._raw if raw else self._database)[collection].find(
+                query,
+                projection,
+                sort=list(sort) or None,
+                limit=limit,
+                max_time_ms=self._limit_ms,
+            )
+            return list(await cursor.to_list(None))
+
+    async def aggregate(
+        self,
+        collection: str | None,
+        pipeline: Sequence[Mapping[str, Any]],
+        *,
+        at: Timestamp | None = None,
+        raw: bool = False,
+        hint: str | None = None,
+    ) -> list[Any]:
+        """All results of a pipeline on a collection, or on the database where `collection` is
+        None."""
+        with translated():
+            if at is not None:
+                command: Document = {
+                    "aggregate": collection or 1,
+                    "pipeline": list(pipeline),
+                    "cursor": {},
+                }
+                return await self._at(command, at, raw=raw)
+            database = self._raw if raw else self._database
+            target = database if collection is None else database[collection]
+            extra = {} if hint is None else {"hint": hint}
+            # Motor hands out the cursor at once, PyMongo after a round trip.
+            cursor = await _awaited(
+                target.aggregate(list(pipeline), maxTimeMS=self._limit_ms, **extra)
+            )
+            return list(await cursor.to_list(None))
+
+    async def chunk(
+        self, collection: str, after: tuple[Any] | None, *, size: int, at: Timestamp
+    ) -> list[RawBSONDocument]:
+        """The next documents in `_id` order, raw, as they were at a cluster time; ids of all types
+        are in one order.
+
+        Args:
+            after: a tuple of the last `_id` read; None for the first chunk.
+        """
+        command: Document = {"find": collection, "hint": {"_id": 1}, "sort": {"_id": 1}}
+        if after is None:
+            command["limit"] = size
+        else:
+            # `min` bounds the index itself, across types, where $gt compares within one type; it
+            # includes the bound.
+            command |= {"min": {"_id": after[0]}, "limit": size + 1}
+        with translated():
+            found = await self._at(command, at, raw=True)
+        if after is not None and found and found[0].get("_id") == after[0]:
+            found = found[1:]
+        return found[:size]
+
+    async def count(
+        self, collection: str, query: Mapping[str, Any], *, at: Timestamp | None = None
+    ) -> int:
+        found = await self.aggregate(collection, [{"$match": query}, {"$count": "n"}], at=at)
+        return int(found[0]["n"]) if found else 0
+
+    async def pages(
+        self,
+        collection: str,
+        query: Mapping[str, Any],
+        *,
+        sort: Sequence[tuple[str, int]],
+        size: int,
+        at: Timestamp | None = None,
+    ) -> AsyncGenerator[list[Document]]:
+        """All matching documents in lists of at most `size`; ends with the last one. No time limit
+        on the whole."""
+        command: Document = {
+            "find": collection,
+            "filter": query,
+            "sort": dict(sort),
+            "batchSize": size,
+        }
+        if at is not None:
+            command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
+        async with self._session() as session:
+            with translated():
+                reply = await self._database.command(
+                    command, session=session, codec_options=DECODED
+                )
+            cursor = reply["cursor"]
+            try:
+                batch = cursor["firstBatch"]
+                while batch or cursor["id"]:
+                    if batch:
+                        yield list(batch)
+                    if not cursor["id"]:
+                        break
+                    more = {
+                        "getMore": cursor["id"],
+                        "collection": collection,
+                        "batchSize": size,
+                    }
+                    with translated():
+                        reply = await self._database.command(
+                            more, session=session, codec_options=DECODED
+                        )
+                    cursor = reply["cursor"]
+                    batch = cursor["nextBatch"]
+            finally:
+                if cursor["id"]:
+                    await self._kill(collection, cursor["id"], session)
+
+    async def insert_in_order(
+        self, collection: str, documents: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Insert one after the other, stopping at the first that is refused.
+
+        Raises:
+            DuplicateKey: one of its unique keys was taken; those before it are inserted.
+        """
+        if not documents:
+            return
+        with translated():
+            await self._database[collection].insert_many(documents, ordered=True)
+
+    async def update_each(
+        self,
+        collection: str,
+        updates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    ) -> int:
+        """One update_one per (filter, update), in one round trip. Returns how many matched."""
+        if not updates:
+            return 0
+        with translated():
+            result = await self._database[collection].bulk_write(
+                [pymongo.UpdateOne(query, change) for query, change in updates],
+                ordered=False,
+            )
+            return int(result.matched_count)
+
+    async def find_one_and_update(
+        self,
+        collection: str,
+        query: Mapping[str, Any],
+        change: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        upsert: bool = False,
+    ) -> Document | None:
+        """The document after the change, or None where none matched.
+
+        Raises:
+            DuplicateKey: the upsert met a document that the filter left out.
+        """
+        with translated():
+            found = await self._database[collection].find_one_and_update(
+                query,
+                change,
+                upsert=upsert,
+                return_document=pymongo.ReturnDocument.AFTER,
+            )
+            return None if found is None else dict(found)
+
+    async def create_index(
+        self, collection: str, keys: Sequence[tuple[str, int]], **options: Any
+    ) -> None:
+        with translated():
+            await self._database[collection].create_index(list(keys), **options)
+
+    async def command(self, command: Mapping[str, Any], *, database: str | None = None) -> Document:
+        with translated():
+            target = self._database if database is None else self._client[database]
+            return dict(await target.command(command, codec_options=DECODED))
+
+    async def oldest(
+        self, collection: str, query: Mapping[str, Any], *, database: str
+    ) -> RawBSONDocument | None:
+        """The first matching document in natural order, raw, of another database (the oplog)."""
+        with translated():
+            cursor = (
+                self._client.get_database(database, codec_options=RAW)[collection]
+                .find(query, max_time_ms=self._limit_ms)
+                .sort("$natural", 1)
+                .limit(1)
+            )
+            found = await cursor.to_list(1)
+            return found[0] if found else None
+
+    async def operation_time(self) -> Timestamp:
+        """The cluster time of the last operation the primary knows: now, in the stream's terms."""
+        return (await self.clock())[1]
+
+    async def clock(self) -> tuple[datetime, Timestamp]:
+        """Now, by the primary's wall clock (UTC, to the millisecond) and by the cluster's time."""
+        reply = await self.command({"hello": 1})
+        time = reply.get("operationTime")
+        if not isinstance(time, Timestamp):
+            raise Unsuitable(STANDALONE)
+        return reply["localTime"], time
+
+    @contextlib.asynccontextmanager
+    async def change_batches(
+        self, pipeline: Sequence[Mapping[str, Any]], *, size: int, wait_ms: int
+    ) -> AsyncIterator[AsyncIterator[Document]]:
+        """Open a change stream; iterate over the replies' `cursor` parts, one for each round trip,
+        raw.
+
+        Commands instead of `watch()`: one hop to Motor's thread per batch and not per event, and a
+        whole batch with its postBatchResumeToken is handed over or is not; nothing lies in a
+        driver's buffer when the task is cancelled.
+        """
+        async with self._session() as session:
+            with translated():
+                reply = await self._database.command(
+                    {
+                        "aggregate": 1,
+                        "pipeline": list(pipeline),
+                        "cursor": {"batchSize": size},
+                    },
+                    session=session,
+                    codec_options=RAW,
+                )
+            cursor_id = reply["cursor"]["id"]
+
+            async def replies() -> AsyncIterator[Document]:
+                yield {
+                    "batch": reply["cursor"]["firstBatch"],
+                    "token": reply["cursor"].get("postBatchResumeToken"),
+                }
+                if not cursor_id:  # the server closed it: the first batch held an invalidate
+                    return
+                more = {
+                    "getMore": cursor_id,
+                    "collection": "$cmd.aggregate",
+                    "batchSize": size,
+                    "maxTimeMS": wait_ms,
+                }
+                while True:
+                    with translated():
+                        answer = await self._database.command(
+                            more, session=session, codec_options=RAW
+                        )
+                    cursor = answer["cursor"]
+                    yield {
+                        "batch": cursor["nextBatch"],
+                        "token": cursor.get("postBatchResumeToken"),
+                    }
+                    if not cursor["id"]:
+                        return
+
+            try:
+                yield replies()
+            finally:
+                await self._kill("$cmd.aggregate", cursor_id, session)
+
+    @property
+    def _limit_ms(self) -> int:
+        return int(self.options.read_limit_s * 1000)
+
+    async def _at(self, command: Document, at: Timestamp, *, raw: bool) -> list[Any]:
+        command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
+        command["maxTimeMS"] = self._limit_ms
+        cursor = await _awaited(
+            self._database.cursor_command(command, codec_options=RAW if raw else DECODED)
+        )
+        return list(await cursor.to_list(None))
+
+    @contextlib.asynccontextmanager
+    async def _session(self) -> AsyncIterator[Any]:
+        with translated():
+            session = await _awaited(self._client.start_session(causal_consistency=False))
+        async with session:
+            yield session
+
+    async def _kill(self, collection: str, cursor_id: Any, session: Any) -> None:
+        """Free a server cursor; a server that is gone has freed it already."""
+        with contextlib.suppress(pymongo.errors.PyMongoError):
+            await self._database.command(
+                {"killCursors": collection, "cursors": [cursor_id]}, session=session
+            )
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

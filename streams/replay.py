@@ -1,0 +1,154 @@
+"""From a token a client holds to the live stream: the archive in token order, then the ring, then
+what comes.
+
+One order, no gap, no duplicate. The hand-over pulls: archive pages are read until the ring reaches
+back to where they end; then what the ring holds is taken and the subscriber attached in one step of
+the event loop, with no await between. Nothing is buffered while replaying, however long it takes,
+and a token inside the ring costs no database work at all.
+Source: docs/decisions/0009-hand-over.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streams import tokens
+from streams.archive import Archive
+from streams.documents import Document
+from streams.errors import HistoryLost
+from streams.events import ChangeEvent
+from streams.hub import Hub, Subscriber
+from streams.progress import Progress
+
+__all__ = ["Caught", "Live", "Part", "Quiet", "Replay", "Replayed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Records of the archive, in token order."""
+
+    records: Sequence[Document]
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """Events that were in the ring: seen by this process before the subscriber came."""
+
+    events: Sequence[ChangeEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """Events as they come."""
+
+    events: Sequence[ChangeEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Nothing stands between the last event and this token."""
+
+    token: str
+
+
+Part = Replayed | Caught | Live | Quiet
+
+
+class Replay:
+    """Of one collection.
+
+    Args:
+        page: records per read of the archive.
+        quiet_s: after this long without an event, say how far the stream has come.
+    """
+
+    def __init__(
+        self,
+        archive: Archive,
+        hub: Hub,
+        progress: Progress,
+        *,
+        page: int = 500,
+        quiet_s: float = 20.0,
+    ) -> None:
+        self._archive = archive
+        self._hub = hub
+        self._progress = progress
+        self._page = page
+        self._quiet_s = quiet_s
+
+    async def follow(self, after: str | None, *, key: Any = None) -> AsyncGenerator[Part]:
+        """Everything after a token, then everything that comes; never ends. None: from now on.
+
+        Args:
+            key: only this document's `_id`.
+
+        Raises:
+            HistoryLost: the token is older than the archive and the ring.
+            SlowConsumer, Unavailable: from the hub; the last token given resumes.
+        """
+        position = self._hub.position if after is None else after
+        if self._hub.ring(self._archive.collection).after(position) is None:
+            await self._check_reach(position)
+        while True:
+            # No await from here to `attach`: the ring and the live stream join without a seam.
+            caught = self._hub.ring(self._archive.collection).after(position)
+            if caught is not None:
+                subscriber = self._hub.attach(self._archive.collection, key)
+                reached = self._hub.position
+                break
+            upto = await self._progress.position(self._archive.collection)
+            if upto <= position:
+                # The recorder is behind the ring's oldest event: wait for it to move.
+                floor = self._hub.ring(self._archive.collection).floor
+                await self._progress.wait(self._archive.collection, floor)
+                continue
+            match = None if key is None else {"doc": key}
+            records = await self._archive.scan(position, upto, limit=self._page, match=match)
+            if records:
+                yield Replayed(records)
+            position = records[-1]["_id"] if len(records) == self._page else upto
+        try:
+            if key is not None:
+                caught = [each for each in caught if not each.is_write or each.key == key]
+            if caught:
+                yield Caught(caught)
+            yield Quiet(max(position, reached))
+            async for part in self._live(subscriber, max(position, reached)):
+                yield part
+        finally:
+            subscriber.close()
+
+    async def _live(self, subscriber: Subscriber, position: str) -> AsyncGenerator[Part]:
+        while True:
+            reached = self._hub.position
+            events = await subscriber.next(self._quiet_s)
+            # A client may hold a token that this process's stream has not reached yet.
+            fresh = [each for each in events if each.token > position]
+            if fresh:
+                yield Live(fresh)
+            elif not events and reached > position:
+                position = reached
+                yield Quiet(position)
+
+    async def _check_reach(self, position: str) -> None:
+        checkpoint = await self._progress.checkpoint(self._archive.collection)
+        if checkpoint is None:
+            floor = self._hub.ring(self._archive.collection).floor
+            raise HistoryLost(
+                f"no history of {self._archive.collection} is kept, "
+                f"and {_when(position)} lies before what is in memory",
+                oldestResumeToken=floor,
+            )
+        if position < checkpoint.start:
+            raise HistoryLost(
+                f"the history of {self._archive.collection} begins at {_when(checkpoint.start)}, "
+                f"and {_when(position)} was asked for",
+                oldestResumeToken=checkpoint.start,
+            )
+
+
+def _when(token: str) -> str:
+    return f"{tokens.cluster_time(token).as_datetime():%F %T}Z"

@@ -1,0 +1,53 @@
+"""The last events of one collection in memory, in stream order, bounded by number and bytes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from streams.events import ChangeEvent
+
+__all__ = ["Ring"]
+
+
+class Ring:
+    """`floor`: the token after which nothing is missing. Appending is O(1), finding a token O(log
+    n)."""
+
+    def __init__(self, floor: str, *, capacity_events: int, capacity_bytes: int) -> None:
+        self.floor = floor
+        self.size_bytes = 0
+        self._capacity_events = capacity_events
+        self._capacity_bytes = capacity_bytes
+        self._tokens: list[str] = []
+        self._events: list[ChangeEvent | None] = []
+        self._start = 0
+
+    def __len__(self) -> int:
+        return len(self._events) - self._start
+
+    def append(self, event: ChangeEvent) -> None:
+        """Add an event that stands after all others; the oldest leave while a bound is passed."""
+        self._tokens.append(event.token)
+        self._events.append(event)
+        self.size_bytes += event.size_bytes
+        while len(self) > self._capacity_events or (
+            self.size_bytes > self._capacity_bytes and len(self)
+        ):
+            oldest = self._events[self._start]
+            assert oldest is not None
+            self.size_bytes -= oldest.size_bytes
+            self.floor = oldest.token
+            # Not popped one by one: deleting a list's head moves all the rest. But freed at once.
+            self._events[self._start] = None
+            self._start += 1
+        if self._start > max(64, len(self)):
+            del self._tokens[: self._start]
+            del self._events[: self._start]
+            self._start = 0
+
+    def after(self, token: str) -> list[ChangeEvent] | None:
+        """The events after a token, oldest first; None where the ring does not reach back to it."""
+        if token < self.floor:
+            return None
+        first = bisect_right(self._tokens, token, lo=self._start)
+        return [each for each in self._events[first:] if each is not None]

@@ -1,0 +1,103 @@
+"""What MongoDB this is, and whether it can serve: a replica set or a sharded cluster, new enough,
+and of which deployment."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from streams.errors import DatabaseError, DuplicateKey, GatewayError, Unsuitable
+from streams.mongo import Mongo
+from streams.refusals import STANDALONE
+
+__all__ = ["OLDEST_VERSION", "Server", "deployment_tag", "enable_images", "inspect_server"]
+
+log = logging.getLogger(__name__)
+
+OLDEST_VERSION = (6, 0)
+_NAMESPACE_NOT_FOUND = 26
+_NAMESPACE_EXISTS = 48
+# No letters that are easily taken for one another: people compare tokens by eye.
+_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """`version`: as in "6.0.5". `sharded`: reached through mongos."""
+
+    version: str
+    sharded: bool
+
+
+async def inspect_server(mongo: Mongo) -> Server:
+    """Ask the server what it is.
+
+    Raises:
+        Unavailable: it cannot be reached.
+        Unsuitable: a standalone, or older than `OLDEST_VERSION`; says how to mend it.
+    """
+    hello = await mongo.command({"hello": 1}, database="admin")
+    sharded = hello.get("msg") == "isdbgrid"
+    if not sharded and "setName" not in hello:
+        raise Unsuitable(STANDALONE)
+    build = await mongo.command({"buildInfo": 1}, database="admin")
+    version = str(build["version"])
+    numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2])
+    if numbers < OLDEST_VERSION:
+        wanted = ".".join(map(str, OLDEST_VERSION))
+        raise Unsuitable(f"MongoDB {version} is too old; revstream needs {wanted} or newer")
+    return Server(version, sharded)
+
+
+async def deployment_tag(mongo: Mongo) -> str:
+    """A short text that names this database's history; made at the first start, and part of every
+    resume token."""
+    tag = "".join(secrets.choice(_LETTERS) for _ in range(6))
+    try:
+        found = await mongo.find_one_and_update(
+            "revstream.deployment",
+            {"_id": "deployment"},
+            {"$setOnInsert": {"tag": tag}},
+            upsert=True,
+        )
+    except DuplicateKey:  # two processes at once: the other one made it
+        return await deployment_tag(mongo)
+    assert found is not None
+    return str(found["tag"])
+
+
+async def enable_images(mongo: Mongo, collections: Sequence[str]) -> list[str]:
+    """Have the server keep the images before and after each write, where it permits; creates what
+    does not exist.
+
+    Returns: the collections where it does not; history is then kept by applying deltas.
+    """
+    refused = []
+    images = {"enabled": True}
+    for name in collections:
+        try:
+            try:
+                await mongo.command({"collMod": name, "changeStreamPreAndPostImages": images})
+            except DatabaseError as exc:
+                if exc.number != _NAMESPACE_NOT_FOUND:
+                    raise
+                await mongo.command({"create": name, "changeStreamPreAndPostImages": images})
+        except DatabaseError as exc:
+            if exc.number == _NAMESPACE_EXISTS:  # somebody created it in between
+                refused += await enable_images(mongo, [name])
+                continue
+            _log_refusal(name, exc)
+            refused.append(name)
+        except Unsuitable as exc:
+            _log_refusal(name, exc)
+            refused.append(name)
+    return refused
+
+
+def _log_refusal(name: str, exc: GatewayError) -> None:
+    log.warning(
+        "no images: versions are made from deltas",
+        extra={"collection": name, "reason": exc.message},
+    )

@@ -1,0 +1,211 @@
+"""Follow one MongoDB change stream for ever, as batches of events with the place they reach.
+
+Guarantees: every event after the starting token once, in order, across cursor deaths, elections and
+outages; the position never goes back. Cancelling is safe at any await: what was not handed over is
+read again.
+Does not guarantee: images (the server may not have them), or an end to an outage; retries go on
+until cancelled.
+Source: docs/decisions/0005-resume-by-time.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from bson import Timestamp
+
+from streams import tokens
+from streams.errors import DatabaseError, GatewayError, HistoryLost, Unavailable
+from streams.events import Batch, decode_event
+from streams.mongo import Mongo
+
+__all__ = ["Source", "SourceOptions"]
+
+log = logging.getLogger(__name__)
+
+_HISTORY_LOST = {
+    286,  # ChangeStreamHistoryLost
+    136,  # CappedPositionLost: the cursor fell off the oplog's end
+}
+# spec: change-streams.md "Resumable Error"
+_RESUMABLE = {
+    *(
+        6,
+        7,
+        89,
+        91,
+        189,
+        262,
+        9001,
+        10107,
+        11600,
+        11602,
+        13435,
+        13436,
+    ),  # network and elections
+    *(43, 237, 11601, 175),  # the cursor was killed or its session has ended
+    *(63, 133, 150, 234, 13388),  # sharding
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Args:
+    batch_events: the most events in one round trip (the server also stops at 16 MB).
+    wait_ms: how long the server waits for the first event; how soon a quiet stream's position is
+        known.
+    retry_first_s, retry_most_s: back-off between attempts, doubled each time, with jitter.
+    """
+
+    batch_events: int = 1000
+    wait_ms: int = 100
+    retry_first_s: float = 0.1
+    retry_most_s: float = 10.0
+
+
+class Source:
+    """One change stream over some collections of one database."""
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        collections: Sequence[str],
+        *,
+        before_images: bool,
+        sharded: bool = False,
+        options: SourceOptions | None = None,
+    ) -> None:
+        self._mongo = mongo
+        self._collections = sorted(collections)
+        self._before_images = before_images
+        self._sharded = sharded
+        self._options = options or SourceOptions()
+        self.reconnects = 0
+        self.connected = False
+
+    async def batches(self, after: str) -> AsyncGenerator[Batch]:
+        """Every event after that token; also empty batches, whose position tells that nothing was
+        there. Never ends.
+
+        Raises:
+            HistoryLost: the token is older than the oplog.
+            Unsuitable: a standalone, or not permitted.
+        """
+        position = after
+        start = tokens.cluster_time(after)
+        attempt = 0
+        while True:
+            try:
+                async with aclosing(self._opened(position, start)) as opened:
+                    async for batch in opened:
+                        attempt = 0
+                        self.connected = True
+                        position = batch.position
+                        yield batch
+                # The server ended the stream after an invalidate; at its own time it would only end
+                # again.
+                last = tokens.cluster_time(position)
+                start = Timestamp(last.time, last.inc + 1)
+                position = max(position, tokens.moment(last))
+                continue
+            except GatewayError as exc:
+                self.connected = False
+                _check_resumable(exc, position)
+                reason = exc.message
+            start = tokens.cluster_time(position)
+            self.reconnects += 1
+            delay = min(
+                self._options.retry_most_s,
+                self._options.retry_first_s * 2 ** min(attempt, 20),
+            ) * random.uniform(0.5, 1.0)
+            attempt += 1
+            log.warning(
+                "change stream interrupted",
+                extra={
+                    "reason": reason,
+                    "attempt": attempt,
+                    "retry_in_s": round(delay, 2),
+                },
+            )
+            await asyncio.sleep(delay)
+
+    async def _opened(self, position: str, start: Timestamp) -> AsyncGenerator[Batch]:
+        """One cursor's life; ends where the server closes it."""
+        options = self._options
+        last_event = ""
+        async with self._mongo.change_batches(
+            self._pipeline(start), size=options.batch_events, wait_ms=options.wait_ms
+        ) as replies:
+            async for reply in replies:
+                events = []
+                for raw in reply["batch"]:
+                    event = decode_event(raw)
+                    # Opened by time, so what stands at that time comes again.
+                    if event.token > position:
+                        events.append(event)
+                    last_event = event.token
+                reached = max(position, last_event)
+                if reply["token"] is not None:
+                    more = last_event if reply["batch"] else ""
+                    reached = max(reached, self._mark(reply["token"]["_data"], more, start))
+                position = reached
+                yield Batch(tuple(events), position)
+
+    def _mark(self, data: str, more: str, start: Timestamp) -> str:
+        """What a postBatchResumeToken says of the place reached.
+
+        A replica set sends a high-water mark only once it has scanned all of the oplog up to that
+        time, so everything at that time is behind us; except the one it opens with, which only
+        repeats where we asked to start. On a sharded cluster another shard may still have an event
+        of the same time.
+
+        Args:
+            more: the token behind which more of the same time may follow: that of a full batch's
+                last event.
+        """
+        token = tokens.from_stream(data)
+        time = tokens.cluster_time(token)
+        if token == more or self._sharded or time <= start:
+            return token
+        return tokens.moment(time)
+
+    def _pipeline(self, start: Timestamp) -> list[dict[str, Any]]:
+        stage: dict[str, Any] = {
+            # By time and not by token: a token whose event the $match leaves out (another model
+            # wrote it) could not be resumed from (280 on 6.0.5), and a high-water mark, an
+            # invalidate or a moment need no other way.
+            "startAtOperationTime": start,
+            "fullDocument": "whenAvailable",
+        }
+        if self._before_images:
+            stage["fullDocumentBeforeChange"] = "whenAvailable"
+        return [
+            {"$changeStream": stage},
+            {
+                "$match": {
+                    "$or": [
+                        {"ns.coll": {"$in": self._collections}},
+                        {"to.coll": {"$in": self._collections}},
+                        {"operationType": {"$in": ["dropDatabase", "invalidate"]}},
+                    ]
+                }
+            },
+        ]
+
+
+def _check_resumable(exc: GatewayError, position: str) -> None:
+    """Raise it where another attempt cannot help."""
+    if isinstance(exc, Unavailable):
+        return
+    number = exc.number if isinstance(exc, DatabaseError) else None
+    if number in _HISTORY_LOST:
+        reached = tokens.cluster_time(position).as_datetime()
+        raise HistoryLost(f"the oplog no longer reaches back to {reached:%F %T}Z") from exc
+    if number not in _RESUMABLE:
+        raise exc

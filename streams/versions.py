@@ -1,0 +1,249 @@
+"""One version of one document: what a change event makes of the version before. Pure but for BSON.
+
+The number: the document's version field, if it is an integer above the last archived number, else
+last + 1. A delete takes last + 1; a document inserted again goes on counting. Gaps are allowed,
+going back is not; the same events give the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import bson
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from streams.differences import differences, same
+from streams.documents import DECODED, RAW, Document
+from streams.events import ChangeEvent
+
+__all__ = [
+    "CHANGE_FIELD",
+    "Last",
+    "Version",
+    "archived_operation",
+    "attribution",
+    "make_version",
+    "next_number",
+]
+
+# The reserved sub-document by which a writer says who and why: {id, by, why, restoredFrom, draft}.
+CHANGE_FIELD = "_change"
+# Version numbers are GraphQL's Int.
+_HIGHEST = 2**31 - 1
+_OPERATIONS = {
+    "insert": "INSERT",
+    "update": "UPDATE",
+    "replace": "REPLACE",
+    "delete": "DELETE",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A record of the archive, as readers see it. `full` is None for a deletion, or where it was
+    not asked for.
+
+    `token` is the record's `_id`; `previous` the token of the version before; `until` when the next
+    one replaced it.
+    """
+
+    token: str
+    document: Any
+    number: int
+    operation: str
+    at: Timestamp
+    wall: datetime
+    until: Timestamp | None = None
+    until_wall: datetime | None = None
+    previous: str | None = None
+    by: str | None = None
+    why: str | None = None
+    restored_from: int | None = None
+    draft: int | None = None
+    changed: tuple[str, ...] = ()
+    gap: bool = False
+    full: Document | None = None
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Version:
+        return cls(
+            token=record["_id"],
+            document=record["doc"],
+            number=record["v"],
+            operation=record["op"],
+            at=record["at"],
+            wall=record["wall"],
+            until=record.get("until"),
+            until_wall=record.get("untilWall"),
+            previous=record.get("prev"),
+            by=record.get("by"),
+            why=record.get("why"),
+            restored_from=record.get("restoredFrom"),
+            draft=record.get("draft"),
+            changed=tuple(record.get("changed", ())),
+            gap=record.get("gap", False),
+            full=record.get("full"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Last:
+    """What the next version needs of the last one.
+
+    `full` is None where that was a deletion. `change` is the `_change` that the document carries: a
+    later write that leaves it as it is was not made by whom it names, and deltas may change it in
+    part. `read_at`: the cluster time at which `full` was read, where it was not taken from an
+    event; events up to it are in it.
+    """
+
+    token: str
+    number: int
+    full: RawBSONDocument | None
+    change: Any = None
+    read_at: Timestamp | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return 300 + (0 if self.full is None else len(self.full.raw))
+
+
+def next_number(last: int, document: Mapping[str, Any] | None, version_field: str | None) -> int:
+    """See the module. Integral doubles count: JavaScript shells write them."""
+    if document is not None and version_field is not None:
+        value = document.get(version_field)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and last < value <= _HIGHEST:
+            return int(value)
+    return last + 1
+
+
+def make_version(
+    *,
+    token: str,
+    at: Timestamp,
+    wall: datetime,
+    key: Any,
+    operation: str,
+    after: RawBSONDocument | None,
+    last: Last | None,
+    version_field: str | None,
+    event: ChangeEvent | None = None,
+    read_at: Timestamp | None = None,
+    gap: bool = False,
+) -> tuple[Document, Last]:
+    """The record of a write, and what the next one needs of it.
+
+    Args:
+        operation: as the archive names it: BASELINE, INSERT, UPDATE, REPLACE, DELETE.
+        after: the document after the write, raw; None for a deletion.
+        event: the change event, where the version comes from one: it decides about attribution.
+        read_at: where `after` was read rather than sent: when.
+    """
+    carried = None if after is None else after.get(CHANGE_FIELD)
+    change = attribution(event, after, last.change if last else None) if event else {}
+    full = after if after is None or CHANGE_FIELD not in after else _without_change(after)
+    number = next_number(0 if last is None else last.number, after, version_field)
+    record: Document = {
+        "_id": token,
+        "doc": key,
+        "v": number,
+        "op": operation,
+        "at": at,
+        "wall": wall,
+        "until": None,
+        "untilWall": None,
+        "span": None,
+        "prev": None if last is None else last.token,
+        "by": change.get("by"),
+        "why": change.get("why"),
+        "changed": _changed(last.full if last is not None else None, full, version_field),
+    }
+    for name in ("restoredFrom", "draft"):
+        if change.get(name) is not None:
+            record[name] = change[name]
+    if last is None:
+        record["first"] = True
+    if carried is not None:
+        record["change"] = carried
+    if read_at is not None:
+        record["readAt"] = read_at
+    if gap:
+        record["gap"] = True
+    record["full"] = full
+    return record, Last(token=token, number=number, full=full, change=carried, read_at=read_at)
+
+
+def archived_operation(event: ChangeEvent) -> str:
+    return _OPERATIONS[event.operation]
+
+
+def attribution(
+    event: ChangeEvent, after: Mapping[str, Any] | None, earlier: Any
+) -> Mapping[str, Any]:
+    """What the `_change` says that this very write set: by, why, restoredFrom, draft; empty where
+    it set none, or only carried along what an earlier one left.
+
+    Args:
+        after: the document after the write.
+        earlier: the `_change` that the document carried before.
+    """
+    carried = None if after is None else after.get(CHANGE_FIELD)
+    if not isinstance(carried, Mapping):
+        return {}
+    if event.update is not None:
+        updated = event.update.get("updatedFields") or {}
+        set_now = any(n == CHANGE_FIELD or n.startswith(CHANGE_FIELD + ".") for n in updated)
+    else:
+        set_now = event.operation == "insert" or not _carried_along(earlier, carried)
+    if not set_now:
+        return {}
+    # Any program may write it: what is not text or a number is not let through to those who expect
+    # that.
+    texts = {name: _text(carried.get(name)) for name in ("by", "why")}
+    numbers = {name: _number(carried.get(name)) for name in ("restoredFrom", "draft")}
+    return {name: value for name, value in (texts | numbers).items() if value is not None}
+
+
+def _carried_along(earlier: Any, carried: Mapping[str, Any]) -> bool:
+    if not isinstance(earlier, Mapping):
+        return False
+    one, other = earlier.get("id"), carried.get("id")
+    return same(earlier, carried) if one is None or other is None else same(one, other)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None or isinstance(value, Mapping | list) else str(value)
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _without_change(document: RawBSONDocument) -> RawBSONDocument:
+    # Field by field and not decoded as a whole: what is below stays the bytes that it was.
+    fields = {name: value for name, value in document.items() if name != CHANGE_FIELD}
+    return RawBSONDocument(bson.encode(fields, codec_options=DECODED), RAW)
+
+
+def _changed(
+    before: RawBSONDocument | None,
+    after: RawBSONDocument | None,
+    version_field: str | None,
+) -> list[str]:
+    """Dotted stored paths; for a first state its top-level fields, for a deletion none."""
+    if after is None:
+        return []
+    if before is None:
+        return [name for name in after if name not in ("_id", version_field)]
+    return [
+        each.dotted
+        for each in differences(before, after)
+        if each.path[0] not in ("_id", version_field)
+    ]

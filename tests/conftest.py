@@ -1,0 +1,67 @@
+"""Fixtures that every test may use: a MongoDB replica set, and a database of the test's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+
+from streams.mongo import Mongo, MongoOptions
+from tests.support.mongod import running_mongod
+
+
+@pytest.fixture(scope="session")
+def mongo_uri() -> Iterator[str]:
+    """A replica set: the one of REVSTREAM_TEST_MONGODB_URI, else one started for this run.
+
+    Each worker of pytest-xdist starts its own.
+    """
+    given = os.environ.get("REVSTREAM_TEST_MONGODB_URI")
+    if given:
+        yield given
+        return
+    # Not pytest's tmp_path, which keeps the directories (300 MB each) of the last three runs.
+    with (
+        tempfile.TemporaryDirectory(prefix="revstream-tests-") as directory,
+        running_mongod(Path(directory)) as uri,
+    ):
+        yield uri
+
+
+@pytest.fixture(scope="session")
+def client(mongo_uri: str) -> Iterator[MongoClient[dict[str, Any]]]:
+    """The driver itself, as a program that knows nothing of revstream uses it."""
+    with MongoClient[dict[str, Any]](mongo_uri, tz_aware=True) as connected:
+        yield connected
+
+
+@pytest.fixture
+def database_name(
+    client: MongoClient[dict[str, Any]], request: pytest.FixtureRequest
+) -> Iterator[str]:
+    """A database that exists for this test only, named after it."""
+    name = re.sub(r"[^a-z0-9]+", "_", request.node.name.lower())[:40]
+    unique = f"{name}_{uuid4().hex[:8]}"
+    yield unique
+    client.drop_database(unique)
+
+
+@pytest.fixture(params=["motor", "pymongo"])
+async def mongo(
+    request: pytest.FixtureRequest, mongo_uri: str, database_name: str
+) -> AsyncIterator[Mongo]:
+    """The test's database through each of the two drivers.
+
+    Tests in which the driver makes no difference take one: `@pytest.mark.parametrize("mongo",
+    ["motor"], indirect=True)`.
+    """
+    options = MongoOptions(driver=request.param)
+    async with Mongo.connect(mongo_uri, database_name, options=options) as connected:
+        yield connected

@@ -1,0 +1,368 @@
+"""The same calls mean the same on both drivers."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from bson import Decimal128, Int64, MaxKey, MinKey, ObjectId, Timestamp
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
+
+from streams.documents import DECODED
+from streams.errors import DatabaseError, DuplicateKey, TimeLimit, Unavailable, Unsuitable
+from streams.mongo import Mongo, MongoOptions
+
+Client = MongoClient[dict[str, Any]]
+
+# In MongoDB's order of types; within a type in order.
+IDS_IN_ORDER: list[Any] = [
+    MinKey(),
+    None,
+    float("nan"),
+    -1.5,
+    0,
+    Int64(1),
+    Decimal128("1.5"),
+    2**40,
+    "",
+    "$name",
+    "a",
+    {},
+    {"a": 1},
+    {"a": 1, "b": 2},
+    b"bytes",
+    ObjectId("0" * 24),
+    False,
+    True,
+    datetime(1970, 1, 2, tzinfo=UTC),
+    datetime(2024, 1, 1, tzinfo=UTC),
+    Timestamp(1, 1),
+    MaxKey(),
+]
+
+
+@pytest.fixture(params=["motor", "pymongo"])
+def options(request: pytest.FixtureRequest) -> MongoOptions:
+    return MongoOptions(driver=request.param, server_selection_s=0.05)
+
+
+def fill(client: Client, mongo: Mongo, documents: list[dict[str, Any]]) -> None:
+    database = client.get_database(mongo.name, codec_options=DECODED)
+    database.things.insert_many(documents)
+
+
+async def test_find_filters_sorts_projects_and_limits(mongo: Mongo, client: Client) -> None:
+    """Decoded: aware times, UUIDs, and dates that Python does not have."""
+    uuid = uuid4()
+    fill(client, mongo, [{"_id": n, "n": n % 3, "u": uuid} for n in range(6)])
+    found = await mongo.find(
+        "things", {"n": {"$gt": 0}}, projection={"n": 1}, sort=[("_id", -1)], limit=2
+    )
+    assert found == [{"_id": 5, "n": 2}, {"_id": 4, "n": 1}]
+    assert (await mongo.find("things", {"_id": 0}))[0]["u"] == uuid
+    client[mongo.name].command(
+        {"update": "things", "updates": [{"q": {"_id": 0}, "u": [{"$set": {"d": {"$toDate": 2**62}}}]}]}
+    )
+    assert int((await mongo.find("things", {"_id": 0}))[0]["d"]) == 2**62
+    assert await mongo.find("nowhere", {}) == []
+
+
+async def test_find_gives_raw_documents_where_asked(mongo: Mongo, client: Client) -> None:
+    """Bytes as the server sent them, nested ones too."""
+    fill(client, mongo, [{"_id": 1, "a": {"b": 1}}])
+    found = (await mongo.find("things", {}, raw=True))[0]
+    assert isinstance(found, RawBSONDocument)
+    assert isinstance(found["a"], RawBSONDocument)
+
+
+async def test_a_read_at_a_cluster_time_sees_what_was_there_then(
+    mongo: Mongo, client: Client
+) -> None:
+    """find, aggregate, count and pages, through later updates, inserts and deletes."""
+    fill(client, mongo, [{"_id": n, "n": n} for n in range(4)])
+    at = await mongo.operation_time()
+    things = client[mongo.name].things
+    things.update_many({}, {"$inc": {"n": 100}})
+    things.delete_one({"_id": 0})
+    things.insert_one({"_id": 9})
+    expected = [{"_id": n, "n": n} for n in range(4)]
+    assert await mongo.find("things", {}, sort=[("_id", 1)], at=at) == expected
+    assert await mongo.find(
+        "things", {"n": {"$gte": 1}}, projection={"_id": 1}, sort=[("n", -1)], limit=2, at=at
+    ) == [{"_id": 3}, {"_id": 2}]
+    pipeline = [{"$match": {"n": {"$lt": 2}}}, {"$sort": {"_id": 1}}]
+    assert await mongo.aggregate("things", pipeline, at=at) == expected[:2]
+    raw = await mongo.aggregate("things", pipeline, at=at, raw=True)
+    assert [type(each) for each in raw] == [RawBSONDocument] * 2
+    assert await mongo.count("things", {}, at=at) == 4
+    assert await mongo.count("things", {"n": {"$gt": 100}}) == 3
+    assert await mongo.count("things", {"_id": "none"}) == 0
+    pages = [page async for page in mongo.pages("things", {}, sort=[("_id", 1)], size=3, at=at)]
+    assert pages == [expected[:3], expected[3:]]
+
+
+async def test_aggregate_runs_on_a_collection_or_on_the_database(
+    mongo: Mongo, client: Client
+) -> None:
+    """Without a collection the pipeline brings its own documents; a hint is the index's name."""
+    fill(client, mongo, [{"_id": n} for n in range(3)])
+    assert await mongo.aggregate("things", [{"$match": {"_id": 1}}], hint="_id_") == [{"_id": 1}]
+    assert await mongo.aggregate(None, [{"$documents": [{"a": 1}]}]) == [{"a": 1}]
+    with pytest.raises(DatabaseError, match="hint"):
+        await mongo.aggregate("things", [{"$match": {}}], hint="none")
+
+
+async def test_more_than_the_first_batch_is_read(mongo: Mongo, client: Client) -> None:
+    """A cursor is read to its end, at a cluster time too."""
+    fill(client, mongo, [{"_id": n, "text": "x" * 20} for n in range(250)])
+    at = await mongo.operation_time()
+    assert len(await mongo.find("things", {})) == 250
+    assert len(await mongo.find("things", {}, at=at)) == 250
+    assert len(await mongo.aggregate("things", [])) == 250
+
+
+@pytest.mark.parametrize("size", [1, 4, 1000])
+async def test_pages_are_bounded_and_complete(mongo: Mongo, client: Client, size: int) -> None:
+    """Lists of at most `size`, none of them empty."""
+    fill(client, mongo, [{"_id": n} for n in range(9)])
+    pages = [
+        page async for page in mongo.pages("things", {}, sort=[("_id", -1)], size=size, raw=True)
+    ]
+    assert [each["_id"] for page in pages for each in page] == list(range(8, -1, -1))
+    assert all(0 < len(page) <= size for page in pages)
+    assert [page async for page in mongo.pages("none", {}, sort=[("_id", 1)], size=size)] == []
+
+
+async def test_pages_that_are_left_free_their_cursor(mongo: Mongo, client: Client) -> None:
+    """A reader that goes away leaves nothing open on the server."""
+    fill(client, mongo, [{"_id": n} for n in range(9)])
+
+    def cursors() -> list[Any]:
+        operations = client.admin.aggregate([{"$currentOp": {"idleCursors": True}}])
+        return [each for each in operations if each.get("ns") == f"{mongo.name}.things"]
+
+    async with aclosing(mongo.pages("things", {}, sort=[("_id", 1)], size=2)) as pages:
+        await anext(pages)
+        assert len(await asyncio.to_thread(cursors)) == 1
+    assert await asyncio.to_thread(cursors) == []
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 100])
+async def test_chunks_pass_over_every_id_once_whatever_its_type(
+    mongo: Mongo, client: Client, size: int
+) -> None:
+    """In index order through all types, where `$gt` would stay within one."""
+    fill(client, mongo, [{"_id": key} for key in reversed(IDS_IN_ORDER)])
+    at = await mongo.operation_time()
+    found: list[Any] = []
+    after = None
+    while True:
+        chunk = await mongo.chunk("things", after, size=size, at=at)
+        assert len(chunk) <= size
+        found += [each["_id"] for each in chunk]
+        if len(chunk) < size:
+            break
+        after = (chunk[-1]["_id"],)
+    assert [repr(_decoded(each)) for each in found] == [repr(each) for each in IDS_IN_ORDER]
+
+
+def _decoded(value: Any) -> Any:
+    return dict(value) if isinstance(value, RawBSONDocument) else value
+
+
+async def test_a_chunk_goes_on_after_an_id_that_was_stored_or_is_gone(
+    mongo: Mongo, client: Client
+) -> None:
+    """The last id may come from a checkpoint, decoded, and its document may be deleted by now."""
+    fill(client, mongo, [{"_id": {"a": 1}}, {"_id": {"a": 2}}, {"_id": True}])
+    at = await mongo.operation_time()
+
+    async def after(key: Any) -> list[Any]:
+        chunk = await mongo.chunk("things", (key,), size=1, at=at)
+        return [_decoded(each["_id"]) for each in chunk]
+
+    assert await after({"a": 1}) == [{"a": 2}]
+    assert await after({"a": 1, "b": 0}) == [{"a": 2}]
+    # 1 is gone, and True, which Python takes for it, is not to be passed over.
+    assert await after(1) == [{"a": 1}]
+    assert await after(False) == [True]
+    assert await after(True) == []
+
+
+async def test_a_chunk_does_not_pass_over_true_after_one(mongo: Mongo, client: Client) -> None:
+    """Python calls them equal, MongoDB does not."""
+    fill(client, mongo, [{"_id": True}])
+    at = await mongo.operation_time()
+    assert [each["_id"] for each in await mongo.chunk("things", (1,), size=5, at=at)] == [True]
+
+
+async def test_inserts_stop_at_the_first_that_is_refused(mongo: Mongo, client: Client) -> None:
+    """In order: those before the duplicate are there, those after it are not."""
+    fill(client, mongo, [{"_id": 2}])
+    with pytest.raises(DuplicateKey, match="2"):
+        await mongo.insert_in_order("things", [{"_id": n} for n in range(1, 5)])
+    assert await mongo.find("things", {}, sort=[("_id", 1)]) == [{"_id": 1}, {"_id": 2}]
+    await mongo.insert_in_order("things", [])
+
+
+async def test_updates_are_sent_together_and_counted(mongo: Mongo, client: Client) -> None:
+    """How many matched, changed or not."""
+    fill(client, mongo, [{"_id": n, "n": 0} for n in range(3)])
+    updates = [({"_id": n}, {"$set": {"n": n}}) for n in range(5)]
+    assert await mongo.update_each("things", updates) == 3
+    assert await mongo.update_each("things", []) == 0
+    assert await mongo.find("things", {"_id": 2}) == [{"_id": 2, "n": 2}]
+
+
+async def test_find_one_and_update_tells_what_became_of_it(mongo: Mongo, client: Client) -> None:
+    """The document after the change, None where none matched; an upsert that meets a key says so."""
+    assert await mongo.find_one_and_update("things", {"_id": 1}, {"$set": {"a": 1}}) is None
+    upserted = await mongo.find_one_and_update(
+        "things", {"_id": 1}, [{"$set": {"a": {"$add": [1, 1]}}}], upsert=True
+    )
+    assert upserted == {"_id": 1, "a": 2}
+    with pytest.raises(DuplicateKey):
+        await mongo.find_one_and_update(
+            "things", {"_id": 1, "a": 5}, {"$set": {"b": 1}}, upsert=True
+        )
+
+
+async def test_an_index_is_created_once_and_refused_where_data_break_it(
+    mongo: Mongo, client: Client
+) -> None:
+    """Creating what is there changes nothing; a unique index over duplicates is refused."""
+    fill(client, mongo, [{"_id": n, "same": 1, "other": n} for n in range(2)])
+    for _ in range(2):
+        await mongo.create_index("things", [("other", 1)], unique=True)
+    with pytest.raises(DuplicateKey):
+        await mongo.create_index("things", [("same", 1)], unique=True)
+    names = [each["name"] for each in client[mongo.name].things.list_indexes()]
+    assert names == ["_id_", "other_1"]
+
+
+async def test_the_operation_time_grows_with_every_write(mongo: Mongo, client: Client) -> None:
+    """It is the place in the stream up to which there is anything."""
+    before = await mongo.operation_time()
+    fill(client, mongo, [{"_id": 1}])
+    after = await mongo.operation_time()
+    assert before < after
+    assert await mongo.find("things", {}, at=before) == []
+    assert await mongo.find("things", {}, at=after) == [{"_id": 1}]
+
+
+async def test_the_oldest_document_of_another_database_is_found(
+    mongo: Mongo, client: Client
+) -> None:
+    """In natural order, by a filter: the oplog entry of one write."""
+    fill(client, mongo, [{"_id": 1, "a": 1}])
+    namespace = f"{mongo.name}.things"
+    time = await mongo.operation_time()
+    entry = await mongo.oldest("oplog.rs", {"ts": {"$gte": time}}, database="local")
+    assert entry is not None
+    assert entry["ns"] == namespace
+    assert await mongo.oldest("oplog.rs", {"ts": Timestamp(1, 1)}, database="local") is None
+
+
+async def test_a_read_over_its_limit_is_ended_by_the_server(
+    mongo_uri: str, database_name: str, client: Client, options: MongoOptions
+) -> None:
+    """TIMEOUT, in our words."""
+    client[database_name].things.insert_many([{"_id": n} for n in range(3)])
+    limits = MongoOptions(driver=options.driver, read_limit_s=0.05)
+    slow = {"$expr": {"$function": {"body": "function() { sleep(1000) }", "args": [], "lang": "js"}}}
+    async with Mongo.connect(mongo_uri, database_name, options=limits) as mongo:
+        at = await mongo.operation_time()
+        with pytest.raises(TimeLimit):
+            await mongo.find("things", slow)
+        with pytest.raises(TimeLimit):
+            await mongo.aggregate("things", [{"$match": slow}])
+        with pytest.raises(TimeLimit):
+            await mongo.find("things", slow, at=at)
+
+
+async def test_a_server_that_cannot_be_reached_is_unavailable(options: MongoOptions) -> None:
+    """The message gives away neither the URI nor its password, nor a topology."""
+    uri = "mongodb://alice:topsecret@127.0.0.1:9/?replicaSet=rs0&authSource=admin"
+    async with Mongo.connect(uri, "shop", options=options) as mongo:
+        for call in (mongo.operation_time(), mongo.find("things", {})):
+            with pytest.raises(Unavailable) as caught:
+                await call
+            message = caught.value.message
+            assert message.startswith("MongoDB cannot be reached")
+            for secret in ("topsecret", "alice", "mongodb://", "Topology", "\n"):
+                assert secret not in message
+
+
+async def test_a_wrong_password_is_unsuitable(options: MongoOptions, mongo_uri: str) -> None:
+    """Trying again does not help, and the message does not repeat it."""
+    uri = mongo_uri.replace("mongodb://", "mongodb://alice:topsecret@")
+    limits = MongoOptions(driver=options.driver, server_selection_s=2)
+    async with Mongo.connect(uri, "shop", options=limits) as mongo:
+        with pytest.raises(Unsuitable, match="Authentication failed") as caught:
+            await mongo.operation_time()
+    assert "topsecret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://127.0.0.1",
+        "mongodb://alice:top@secret@127.0.0.1",
+        "mongodb://alice:topsecret@127.0.0.1:99999",
+        "mongodb://",
+    ],
+)
+async def test_a_uri_that_is_none_is_refused_before_anything_is_asked(
+    options: MongoOptions, uri: str
+) -> None:
+    """The message says what is wrong with it, and does not repeat it."""
+    with pytest.raises(Unsuitable, match="URI cannot be used") as caught:
+        async with Mongo.connect(uri, "shop", options=options):
+            pass
+    assert "secret" not in caught.value.message
+
+
+async def test_commands_and_their_refusals_keep_the_servers_number(mongo: Mongo) -> None:
+    """For those who can go on after some of them; the rest is one line."""
+    assert (await mongo.command({"ping": 1}))["ok"] == 1.0
+    assert "version" in await mongo.command({"buildInfo": 1}, database="admin")
+    with pytest.raises(DatabaseError) as caught:
+        await mongo.command({"collMod": "nowhere"})
+    assert caught.value.number == 26
+    assert "full error" not in caught.value.message
+
+
+async def test_a_change_stream_hands_over_whole_batches(mongo: Mongo, client: Client) -> None:
+    """Events with the postBatchResumeToken of their reply, and empty replies with theirs."""
+    at = await mongo.operation_time()
+    fill(client, mongo, [{"_id": n} for n in range(5)])
+    pipeline = [{"$changeStream": {"startAtOperationTime": at}}]
+    batches: list[int] = []
+    async with mongo.change_batches(pipeline, size=2, wait_ms=1) as replies:
+        async for reply in replies:
+            assert isinstance(reply["token"]["_data"], str)
+            batches.append(len(reply["batch"]))
+            if sum(batches) == 5 and batches[-1] == 0:
+                break
+    assert max(batches) == 2
+
+
+async def test_a_stream_that_is_left_frees_its_cursor(mongo: Mongo, client: Client) -> None:
+    """A process that follows for weeks and reconnects often leaves none behind."""
+    fill(client, mongo, [{"_id": 1}])
+
+    def cursors() -> int:
+        found = client.admin.aggregate(
+            [{"$currentOp": {"idleCursors": True}}, {"$match": {"ns": f"{mongo.name}.$cmd.aggregate"}}]
+        )
+        return len(list(found))
+
+    async with mongo.change_batches([{"$changeStream": {}}], size=2, wait_ms=1) as replies:
+        await anext(replies)
+        assert await asyncio.to_thread(cursors) == 1
+    assert await asyncio.to_thread(cursors) == 0

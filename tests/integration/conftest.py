@@ -1,0 +1,74 @@
+"""What the integration tests share: the test's database through each driver, and a count of
+commands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pymongo import monitoring
+
+from streams.mongo import Mongo, MongoOptions
+
+
+class Commands(monitoring.CommandListener):
+    """The names of the commands that were sent to the server, while `counting`."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._counts = False
+
+    @contextmanager
+    def counting(self) -> Iterator[list[str]]:
+        """A list that fills up with them."""
+        self.names = []
+        self._counts = True
+        try:
+            yield self.names
+        finally:
+            self._counts = False
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        if self._counts:
+            self.names.append(event.command_name)
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        pass
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        pass
+
+
+@pytest.fixture(params=["motor", "pymongo"])
+async def mongo(
+    request: pytest.FixtureRequest, mongo_uri: str, database_name: str
+) -> AsyncIterator[Mongo]:
+    """The test's database, by way of one driver and of the other."""
+    options = MongoOptions(driver=request.param)
+    async with Mongo.connect(mongo_uri, database_name, options=options) as connected:
+        yield connected
+
+
+@pytest.fixture
+def commands() -> Commands:
+    """See `counted`."""
+    return Commands()
+
+
+@pytest.fixture
+async def counted(
+    monkeypatch: pytest.MonkeyPatch, mongo_uri: str, database_name: str, commands: Commands
+) -> AsyncIterator[Mongo]:
+    """The test's database, with the commands sent to it counted."""
+    import streams.mongo
+
+    make: Callable[..., Any] = streams.mongo.AsyncIOMotorClient
+
+    def listened_to(*args: Any, **kwargs: Any) -> Any:
+        return make(*args, event_listeners=[commands], **kwargs)
+
+    monkeypatch.setattr(streams.mongo, "AsyncIOMotorClient", listened_to)
+    async with Mongo.connect(mongo_uri, database_name) as connected:
+        yield connected

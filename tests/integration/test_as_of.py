@@ -1,0 +1,235 @@
+"""A collection as of a moment: what a plain replay of the writes gives, however it is filtered,
+sorted and paged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pymongo import MongoClient
+
+from resolvers import as_of
+from resolvers.as_of import CollectionAsOf, standing
+from resolvers.filters import parse_where
+from resolvers.matching import compile_predicate
+from resolvers.pages import Page, PageRequest
+from streams.archive import INTERVALS
+from streams.mongo import Mongo
+from streams.versions import Version
+from tests.integration.conftest import Commands
+from tests.support.archives import Scribe, at
+from tests.support.bson_order import sort_key
+from tests.support.shop import PRODUCT, SHOP
+
+Client = MongoClient[dict[str, Any]]
+State = dict[str, tuple[int, dict[str, Any]]]
+
+KEYS = "abcdefgh"
+BODIES = st.none() | st.fixed_dictionaries(
+    {"stock": st.integers(0, 3)}, optional={"name": st.sampled_from(["x", "y", None])}
+)
+WRITES = st.lists(
+    # Pauses from none (one transaction) to ten years, so that versions stand for all sorts of
+    # spans.
+    st.tuples(st.sampled_from(KEYS), BODIES, st.sampled_from([0, 0, 1, 2, 7, 60, 5000, 3 * 10**8])),
+    max_size=30,
+)
+WHERES = st.sampled_from(
+    [
+        None,
+        {"stock": {"gte": 2}},
+        {"name": {"exists": False}},
+        {"id": {"in": ["b", "d", "z"]}, "stock": {"ne": 1}},
+        {"version": {"gt": 2}},
+        {"or": []},
+    ]
+)
+ORDERS = st.sampled_from(
+    [
+        (),
+        (("id", "DESC"),),
+        (("stock", "DESC"),),
+        (("name", "ASC"), ("stock", "DESC"), ("id", "ASC")),
+        (("version", "ASC"),),
+    ]
+)
+
+
+def replayed(scribe: Scribe, moment: int) -> State:
+    """Number and content of each document after the first `moment` seconds' writes."""
+    state: State = {}
+    for record in scribe.records:
+        if record["at"] <= at(moment):
+            state.pop(record["doc"], None)
+            if record["full"] is not None:
+                state[record["doc"]] = (record["v"], dict(record["full"]))
+    return state
+
+
+def expected(state: State, said: Any, order: tuple[tuple[str, str], ...]) -> list[str]:
+    """The ids that match, in order; by the model's own predicate, with the number where documents
+    carry it."""
+    matches = compile_predicate(parse_where(SHOP, PRODUCT, said))
+    found = [
+        {**full, "version": number}
+        for number, full in state.values()
+        if matches({**full, "version": number})
+    ]
+    last = order[-1][1] if order else "ASC"
+    names = [*order, ("id", last)] if ("id", "ASC") not in order else list(order)
+    for name, direction in reversed(names):
+        stored = "_id" if name == "id" else name
+        found.sort(key=lambda each, s=stored: sort_key(each.get(s)), reverse=direction == "DESC")
+    return [each["_id"] for each in found]
+
+
+@pytest.mark.parametrize("walk_most", [0, 3, 1000])
+@settings(
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data(), writes=WRITES, said=WHERES, order=ORDERS, size=st.integers(1, 5))
+async def test_pages_are_those_of_a_plain_replay(
+    mongo: Mongo,
+    monkeypatch: pytest.MonkeyPatch,
+    walk_most: int,
+    data: st.DataObject,
+    writes: list[tuple[str, dict[str, Any] | None, int]],
+    said: dict[str, Any] | None,
+    order: tuple[tuple[str, str], ...],
+    size: int,
+) -> None:
+    """Walked forwards and backwards, by documents, by intervals, and by the one until the other
+    goes on."""
+    monkeypatch.setattr(as_of, "_WALK_MOST", walk_most)
+    await mongo.command({"delete": "products.versions", "deletes": [{"q": {}, "limit": 0}]})
+    scribe = Scribe(mongo, PRODUCT)
+    second = 0
+    for key, body, pause in writes:
+        second += pause
+        if body is not None or key in scribe.present:
+            scribe.write(key, body, at(second, 1))
+    await scribe.save()
+    moment = data.draw(st.integers(-1, second + 1) | st.just(second), label="moment")
+    reading = CollectionAsOf(
+        mongo,
+        scribe.archive,
+        PRODUCT,
+        at(moment),
+        where=None if said is None else parse_where(SHOP, PRODUCT, said),
+        order=order,
+    )
+    state = replayed(scribe, moment)
+    ids = expected(state, said, order)
+    for forwards in (True, False):
+        versions = await walked(reading, size, forwards=forwards, total=len(ids))
+        assert [each.document for each in versions] == ids
+        assert [(each.number, each.full) for each in versions] == [state[each] for each in ids]
+
+
+async def walked(
+    reading: CollectionAsOf, size: int, *, forwards: bool, total: int
+) -> list[Version]:
+    """All pages one after the other."""
+    fields = frozenset({"stock", "name"})
+    request = PageRequest(first=size) if forwards else PageRequest(last=size)
+    seen: list[Version] = []
+    while True:
+        page = await reading.page(request, fields, total=True)
+        assert page.total == total
+        if forwards:
+            seen += page.items
+            request = PageRequest(first=size, after=page.cursors[-1] if page.cursors else None)
+        else:
+            seen = page.items + seen
+            request = PageRequest(last=size, before=page.cursors[0] if page.cursors else None)
+        if not (page.has_next if forwards else page.has_previous):
+            return seen
+
+
+def plain(mongo: Mongo, scribe: Scribe, second: int, order: Any = ()) -> CollectionAsOf:
+    return CollectionAsOf(mongo, scribe.archive, PRODUCT, at(second), where=None, order=order)
+
+
+def told(page: Page[Version]) -> list[str]:
+    return [f"{each.document}@{each.number}" for each in page.items]
+
+
+@pytest.mark.parametrize("order", [(), (("stock", "ASC"),)])
+async def test_a_version_that_a_crash_left_open_is_not_shown(
+    mongo: Mongo, client: Client, order: tuple[tuple[str, str], ...]
+) -> None:
+    """Its successor is written, its `until` is not: each document still comes once, on every
+    page."""
+    scribe = Scribe(mongo, PRODUCT)
+    for second in range(3):
+        for key in KEYS:
+            scribe.write(key, {"stock": 10 * second + KEYS.index(key)}, at(second))
+    await scribe.save()
+    client[mongo.name]["products.versions"].update_many(
+        {"at": {"$gte": at(1)}}, {"$set": {"until": None, "span": None}}
+    )
+    reading = plain(mongo, scribe, 2, order)
+    seen: list[str] = []
+    request = PageRequest(first=3)
+    while True:
+        page = await reading.page(request, frozenset())
+        seen += told(page)
+        if not page.has_next:
+            break
+        request = PageRequest(first=3, after=page.cursors[-1])
+    assert seen == [f"{key}@3" for key in KEYS]
+
+
+async def test_versions_without_a_span_are_found_too(mongo: Mongo, client: Client) -> None:
+    """It only tells where to look; what says when a version stood are its two ends."""
+    scribe = Scribe(mongo, PRODUCT)
+    for second in (0, 10):
+        scribe.write("a", {"stock": second}, at(second))
+    scribe.write("b", {"stock": 1}, at(5))
+    await scribe.save()
+    client[mongo.name]["products.versions"].update_many({}, {"$unset": {"span": 1}})
+    page = await plain(mongo, scribe, 7, (("stock", "DESC"),)).page(PageRequest(first=5), None)
+    assert told(page) == ["b@1", "a@1"]
+
+
+async def test_the_versions_that_stood_are_found_without_reading_the_others(
+    mongo: Mongo, client: Client
+) -> None:
+    """However many versions came before and after: as many keys as documents, and some."""
+    scribe = Scribe(mongo, PRODUCT)
+    for second in range(40):
+        for key in range(50):
+            scribe.write(f"{key:02}", {"stock": second}, at(100 * second, key + 1))
+    await scribe.save()
+    for second in (50, 2050, 3950):
+        explained = client[mongo.name].command(
+            {
+                "explain": {
+                    "find": "products.versions",
+                    "filter": standing(at(second)),
+                    "hint": INTERVALS,
+                },
+                "verbosity": "executionStats",
+            }
+        )["executionStats"]
+        assert explained["nReturned"] == 50
+        assert explained["totalKeysExamined"] <= 250
+
+
+async def test_a_page_in_id_order_passes_over_what_is_not_there(
+    counted: Mongo, commands: Commands
+) -> None:
+    """Documents that came later cost nothing, those that were deleted a look each."""
+    scribe = Scribe(counted, PRODUCT)
+    for key in range(30):
+        scribe.write(f"later {key}", {"stock": 1}, at(50))
+        scribe.write(f"there {key}", {"stock": 1}, at(1))
+    await scribe.save()
+    with commands.counting() as started:
+        page = await plain(counted, scribe, 10).page(PageRequest(first=5), None)
+    assert told(page) == [f"there {key}@1" for key in (0, 1, 10, 11, 12)]
+    assert started == ["aggregate"]

@@ -1,0 +1,279 @@
+"""Reads of the present: what was asked for, in the order asked, in a number of commands that does
+not grow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from bson.decimal128 import Decimal128
+from bson.objectid import ObjectId
+from pymongo import MongoClient
+
+from resolvers.current import Current
+from resolvers.errors import BadUserInput
+from resolvers.filters import Condition, parse_where
+from resolvers.pages import page_request
+from streams import tokens
+from streams.archive import Archive
+from streams.mongo import Mongo
+from tests.integration.conftest import Commands
+from tests.support.archives import Scribe, at
+from tests.support.shop import PRODUCT, SHOP
+
+Client = MongoClient[dict[str, Any]]
+
+
+NAME = frozenset({"name"})
+
+
+def where(said: Mapping[str, Any]) -> Condition:
+    return parse_where(SHOP, PRODUCT, said)
+
+
+def current(mongo: Mongo) -> Current:
+    return Current(mongo, {PRODUCT.collection: Archive(mongo, PRODUCT.collection)})
+
+
+def product(number: int, **fields: Any) -> dict[str, Any]:
+    return {"_id": f"p{number:03}", "name": f"Product {number}", **fields}
+
+
+def names(documents: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [each["_id"] for each in documents]
+
+
+async def test_documents_come_in_the_order_of_their_ids(mongo: Mongo, client: Client) -> None:
+    """As asked, twice where asked twice, None where there is none; with their fields and no
+    others."""
+    stored = client[mongo.name][PRODUCT.collection]
+    stored.insert_many(
+        [product(number, price=number, size={"w": 1, "h": 2}) for number in range(5)]
+    )
+    found = await current(mongo).by_ids(
+        PRODUCT, ["p003", "p999", "p001", "p003"], frozenset({"name", "size.w"})
+    )
+    three = {"_id": "p003", "name": "Product 3", "size": {"w": 1}}
+    one = {"_id": "p001", "name": "Product 1", "size": {"w": 1}}
+    assert found == [three, None, one, three]
+    assert await current(mongo).by_ids(PRODUCT, [], NAME) == []
+
+
+async def test_a_page_is_filtered_sorted_counted_and_projected(
+    mongo: Mongo, client: Client
+) -> None:
+    """By MongoDB, and the total is that of all pages."""
+    stored = client[mongo.name][PRODUCT.collection]
+    stored.insert_many([product(n, price=Decimal128(f"{n % 3}.50"), unasked=1) for n in range(10)])
+    said = where({"price": {"gt": "0.50"}})
+    reading = current(mongo)
+    page = await reading.page(
+        PRODUCT,
+        where=said,
+        order=[("price", "DESC"), ("id", "ASC")],
+        page=page_request(first=4),
+        fields=NAME,
+        total=True,
+    )
+    assert names(page.items) == ["p002", "p005", "p008", "p001"]
+    assert all(each.keys() == {"_id", "name", "price"} for each in page.items)
+    assert (page.total, page.has_next, page.token) == (6, True, None)
+    page = await reading.page(
+        PRODUCT,
+        where=said,
+        order=[("price", "DESC"), ("id", "ASC")],
+        page=page_request(first=4, after=page.cursors[-1]),
+        fields=frozenset(),
+    )
+    assert names(page.items) == ["p004", "p007"]
+    assert (page.total, page.has_next) == (None, False)
+
+
+async def test_a_page_with_a_token_is_read_at_that_very_moment(
+    mongo: Mongo, client: Client
+) -> None:
+    """Page, total and token agree, however fast a writer writes; what comes after it is not in
+    it."""
+    stored = client[mongo.name][PRODUCT.collection]
+    stored.insert_one(product(0))
+    writing = asyncio.create_task(asyncio.to_thread(_insert_one_by_one, stored, 150))
+    reading = current(mongo)
+    for _ in range(15):
+        page = await reading.page(
+            PRODUCT,
+            where=None,
+            order=[("id", "DESC")],
+            page=page_request(first=1000),
+            fields=frozenset(),
+            total=True,
+            token=True,
+        )
+        assert page.token is not None
+        assert page.total == len(page.items)
+        again = await mongo.find(
+            PRODUCT.collection, {}, sort=[("_id", -1)], at=tokens.cluster_time(page.token)
+        )
+        assert names(again) == names(page.items)
+    await writing
+
+
+def _insert_one_by_one(stored: Any, count: int) -> None:
+    for number in range(1, count):
+        stored.insert_one(product(number))
+
+
+async def test_a_collection_that_is_just_being_made_can_be_read_with_a_token(
+    mongo: Mongo, client: Client
+) -> None:
+    """The server refuses to read at a time before an index was made; later is as good."""
+    reading = current(mongo)
+
+    async def page() -> int:
+        found = await reading.page(
+            PRODUCT, where=None, order=None, page=page_request(), fields=NAME, token=True
+        )
+        return len(found.items)
+
+    assert await page() == 0
+    stored = client[mongo.name][PRODUCT.collection]
+    for name in ("name", "price", "supplier"):
+        stored.insert_one({name: 1})
+        making = asyncio.create_task(asyncio.to_thread(stored.create_index, name))
+        while not making.done():
+            await page()
+    assert await page() == 3
+
+
+async def test_pages_by_parent_are_as_if_asked_one_by_one(mongo: Mongo, client: Client) -> None:
+    """In the order of the parents; a parent may have none, not exist, or be asked for twice."""
+    stored = client[mongo.name][PRODUCT.collection]
+    suppliers = [ObjectId() for _ in range(4)]
+    stored.insert_many(
+        [product(n, supplier=suppliers[n % 3], price=-n) for n in range(20)]
+        + [product(100), product(101, supplier=None)]
+    )
+    parents = [suppliers[2], suppliers[3], suppliers[0], suppliers[2], ObjectId(), None]
+    said = where({"id": {"ne": "p002"}})
+    arguments: dict[str, Any] = {
+        "where": said,
+        "order": [("price", "ASC")],
+        "page": page_request(first=3),
+        "fields": frozenset(),
+    }
+    reading = current(mongo)
+    pages = await reading.pages_by_parent(PRODUCT, "supplier", parents, total=True, **arguments)
+    of_two = (["p017", "p014", "p011"], 5, True)
+    assert [(names(each.items), each.total, each.has_next) for each in pages] == [
+        of_two,
+        ([], 0, False),
+        (["p018", "p015", "p012"], 7, True),
+        of_two,
+        ([], 0, False),
+        ([], 0, False),
+    ]
+    without = await reading.pages_by_parent(PRODUCT, "supplier", parents, **arguments)
+    assert [each.items for each in without] == [each.items for each in pages]
+    assert [each.total for each in without] == [None] * 6
+    arguments["page"] = page_request(first=3, after=pages[0].cursors[-1])
+    (rest,) = await reading.pages_by_parent(PRODUCT, "supplier", [suppliers[2]], **arguments)
+    assert (names(rest.items), rest.has_next) == (["p008", "p005"], False)
+
+
+async def test_ids_that_look_like_expressions_are_values(mongo: Mongo, client: Client) -> None:
+    """`$name` is an id like any other."""
+    stored = client[mongo.name][PRODUCT.collection]
+    stored.insert_many([{"_id": "a", "supplier": "$n"}, {"_id": "b", "supplier": "$$ROOT"}])
+    pages = await current(mongo).pages_by_parent(
+        PRODUCT,
+        "supplier",
+        ["$n", "$$ROOT"],
+        where=None,
+        order=None,
+        page=page_request(),
+        fields=NAME,
+    )
+    assert [names(each.items) for each in pages] == [["a"], ["b"]]
+
+
+async def test_pages_by_parent_with_a_token_are_of_one_moment(mongo: Mongo, client: Client) -> None:
+    """The same for all of them, and what is written later comes after it."""
+    stored = client[mongo.name][PRODUCT.collection]
+    supplier = ObjectId()
+    stored.insert_one(product(1, supplier=supplier))
+    arguments: dict[str, Any] = {"where": None, "order": None, "page": page_request()}
+    pages = await current(mongo).pages_by_parent(
+        PRODUCT, "supplier", [supplier, None], fields=NAME, token=True, total=True, **arguments
+    )
+    (token,) = {each.token for each in pages}
+    assert token is not None
+    assert tokens.cluster_time(token) <= await mongo.operation_time()
+    assert [each.total for each in pages] == [1, 0]
+
+
+async def test_numbers_are_the_documents_or_the_archives_whichever_is_higher(
+    mongo: Mongo,
+) -> None:
+    """The document is ahead while the recorder is behind; the archive is where writers do not
+    count."""
+    scribe = Scribe(mongo, PRODUCT)
+    for second in range(3):
+        scribe.write("p001", product(1), at(second))
+    scribe.write("p002", product(2, version=7), at(4))
+    await scribe.save()
+    documents: list[dict[str, Any]] = [
+        product(1),
+        product(2, version=9),
+        product(3),
+        product(2, version=3),
+        product(1, version="3"),
+        product(1, version=4.0),
+        product(1, version=True),
+        product(1, version=2**40),
+    ]
+    numbers = await current(mongo).numbers(PRODUCT, documents)
+    assert numbers == [3, 9, 0, 7, 3, 4, 3, 3]
+    assert await current(mongo).numbers(PRODUCT, []) == []
+
+
+async def test_a_cursor_of_another_list_is_refused(mongo: Mongo) -> None:
+    """Also where the order is the same: it is a place among other documents."""
+    reading = current(mongo)
+    arguments: dict[str, Any] = {"where": None, "order": None, "fields": NAME}
+    scribe = Scribe(mongo, PRODUCT)
+    scribe.write("p001", product(1, supplier="s"), at(1))
+    await scribe.save()
+    (page,) = await reading.pages_by_parent(
+        PRODUCT, "supplier", ["s"], page=page_request(), **arguments
+    )
+    foreign = page_request(after=page.cursors[0])
+    with pytest.raises(BadUserInput, match=r"after: '.*' is no cursor"):
+        await reading.page(PRODUCT, page=foreign, **arguments)
+
+
+async def test_the_number_of_commands_does_not_depend_on_how_many_are_asked_about(
+    counted: Mongo, commands: Commands, client: Client
+) -> None:
+    """One for documents, one for pages, one for numbers."""
+    stored = client[counted.name][PRODUCT.collection]
+    stored.insert_many([product(n, supplier=f"s{n % 50}") for n in range(90)])
+    reading = current(counted)
+    ids = [f"p{n:03}" for n in range(90)]
+    sent = []
+    for some in (ids[:1], ids):
+        with commands.counting() as started:
+            documents = await reading.by_ids(PRODUCT, some, NAME)
+            await reading.numbers(PRODUCT, [each for each in documents if each])
+            await reading.pages_by_parent(
+                PRODUCT,
+                "supplier",
+                [f"s{n}" for n, _ in enumerate(some)],
+                where=None,
+                order=None,
+                page=page_request(first=1),
+                fields=NAME,
+                total=True,
+            )
+        sent.append(list(started))
+    assert sent == [["find", "aggregate", "aggregate"]] * 2

@@ -1,0 +1,277 @@
+"""One filter language, two uses: MongoDB and the predicate in memory find the same documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_CEILING, ROUND_FLOOR
+from typing import Any
+
+import pytest
+from bson.dbref import DBRef
+from bson.decimal128 import Decimal128
+from hypothesis import HealthCheck, Phase, given, settings
+from pymongo import MongoClient, WriteConcern
+from pymongo.collection import Collection
+
+from model.entities import EnumType, Field, ObjectType, Scalar
+from resolvers.filters import DEEPEST, LONGEST_TEXT, operators, parse_where
+from resolvers.matching import compile_predicate
+from resolvers.queries import to_query
+from streams.documents import DECODED, RAW
+from tests.support.drawn import ANY, NOTABLE, batches, decimal_beside
+from tests.support.shapes import LISTS, SHAPES, SINGLE, THING
+
+Things = Collection[dict[str, Any]]
+Batch = tuple[list[dict[str, Any]], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def things(client: MongoClient[dict[str, Any]], database_name: str) -> Things:
+    """A collection that acknowledges at once: what it holds need not last."""
+    return client.get_database(
+        database_name, codec_options=DECODED, write_concern=WriteConcern(w=1, j=False)
+    ).get_collection("things")
+
+
+def stored_paths(kind: ObjectType, prefix: str = "", depth: int = 0) -> Iterator[str]:
+    """The paths that a filter can lead to, `_id` left out, in documents two levels deep."""
+    for field in kind.fields:
+        if field.stored != "_id":
+            yield prefix + field.stored
+        if isinstance(field.type, str) and depth < 1:
+            embedded = SHAPES.embedded(field.type)
+            yield from stored_paths(embedded, f"{prefix}{field.stored}.", depth + 1)
+
+
+def check(
+    things: Things, drawn: Sequence[Mapping[str, Any]], filters: Sequence[Mapping[str, Any]]
+) -> None:
+    """Store the documents as they are and as archived ones are; ask both sides every filter."""
+    things.delete_many({})
+    things.insert_many([{"_id": number, **each} for number, each in enumerate(drawn)])
+    things.insert_many(
+        [
+            {"_id": f"{number}@1", "full": {"_id": number, **each}}
+            for number, each in enumerate(drawn)
+        ]
+    )
+    current = {"full": {"$exists": False}}
+    held = list(things.find(current))
+    raw = list(things.with_options(codec_options=RAW).find(current))
+    for where in filters:
+        condition = parse_where(SHAPES, THING, where)
+        query = to_query(condition)
+        predicate = compile_predicate(condition)
+        found = {each["_id"] for each in things.find({"$and": [current, query]}, {"_id": 1})}
+        archived = {
+            int(each["_id"].partition("@")[0])
+            for each in things.find(
+                {"$and": [{"full": {"$exists": True}}, to_query(condition, prefix="full.")]},
+                {"_id": 1},
+            )
+        }
+        for side, ids in (
+            ("the predicate", {each["_id"] for each in held if predicate(each)}),
+            ("the predicate on raw documents", {each["_id"] for each in raw if predicate(each)}),
+            ("the server in the archive", archived),
+        ):
+            differing = [each for each in held if each["_id"] in ids ^ found]
+            assert not differing, f"{side} differs: {where}\n{condition}\n{query}"
+
+
+quickly = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    # The failure names the one filter and the documents: shrinking would take minutes to say less.
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
+
+
+@settings(quickly, max_examples=80)
+@given(batches())
+def test_server_and_predicate_find_the_same_documents(things: Things, batch: Batch) -> None:
+    """Whatever the documents hold and the filter says, a scan of the collection agrees."""
+    check(things, *batch)
+
+
+@settings(quickly, max_examples=50)
+@given(batches())
+def test_they_agree_as_well_where_every_path_has_an_index(things: Things, batch: Batch) -> None:
+    """The same where the server answers from indexes, on lists and on missing values too."""
+    if len(things.index_information()) == 1:
+        index(things)
+    check(things, *batch)
+
+
+def index(things: Things) -> None:
+    for path in stored_paths(THING):
+        things.create_index(path)
+
+
+def operands(field: Field, operator: str) -> list[Any]:
+    """What a field's operator can be asked with, all that is notable of it."""
+    if operator in ("exists", "isEmpty"):
+        return [True, False]
+    if isinstance(field.type, EnumType):
+        values: list[Any] = list(field.type.values)
+    else:
+        values = list(NOTABLE[field.stored_scalar or field.type])  # type: ignore[index]
+        if field.type is Scalar.ID:
+            values = [str(each) for each in values]
+    if operator in ("eq", "ne"):
+        return [*values, None]
+    if operator in ("in", "notIn", "hasEvery", "hasSome"):
+        return [[], values, values[:1], values[-2:]]
+    return values
+
+
+def filters_of(field: Field) -> Iterator[dict[str, Any]]:
+    for operator in operators(field):
+        for operand in operands(field, operator):
+            yield {operator: operand}
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("field", [*SINGLE, *LISTS], ids=lambda each: each.name)
+def test_every_notable_value_meets_every_notable_filter_alike(
+    things: Things, field: Field, indexed: bool
+) -> None:
+    """Each operator with each operand, on each value: alone, in a list, and in a list in one."""
+    if indexed:
+        things.create_index(field.stored)
+    drawn = [
+        {field.stored: held}
+        for value in ANY
+        for held in (value, [value], [None, value], [[value]], {"0": value})
+    ]
+    check(things, [*drawn, {}], [{field.name: each} for each in filters_of(field)])
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("operator", ["some", "every", "none", "embedded"])
+def test_every_way_to_hold_a_document_is_followed_alike(
+    things: Things, operator: str, indexed: bool
+) -> None:
+    """Documents, lists of them, lists of lists of them, and what there may be in their place."""
+    name, path = ("size", "label") if operator == "embedded" else ("lines", "sku")
+    if indexed:
+        things.create_index(f"{name}.{path}")
+    values: list[Any] = ["a", "b", None, ["a"], ["b", "a"], [["a"]], [], {}, 5]
+    drawn = [
+        {name: held}
+        for value in values
+        for inner in ({path: value},)
+        for held in (
+            inner,
+            [inner],
+            [inner, {}],
+            [{path: "c"}, inner],
+            [[inner]],
+            [[value], inner],
+            [value, inner],
+            [value],
+            value,
+            DBRef("things", 1, None, inner),
+            [DBRef("things", 1, None, inner)],
+            {"0": inner},
+        )
+    ]
+    filters: list[dict[str, Any]] = [
+        {"eq": "a"},
+        {"ne": "a"},
+        {"eq": None},
+        {"ne": None},
+        {"gte": "a", "lt": "b"},
+        {"in": ["a", "c"]},
+        {"notIn": ["a", "c"]},
+        {"startsWith": "a"},
+        {"exists": True},
+        {"exists": False},
+    ]
+    wheres = [{path: each} for each in filters] + [{"not": {path: each}} for each in filters]
+    if operator == "embedded":
+        others = [{"exists": True}, {"exists": False}, {}]
+        check(things, [*drawn, {}], [{name: each} for each in wheres + others])
+    else:
+        others = [{"isEmpty": True}, {"isEmpty": False}, {"exists": True}, {"exists": False}]
+        wheres += [{}, {"marks": {"exists": False}}, {"size": {"width": {"eq": None}}}]
+        check(
+            things,
+            [*drawn, {}],
+            [{name: {operator: each}} for each in wheres] + [{name: each} for each in others],
+        )
+
+
+NEIGHBOURS: list[Any] = [
+    each
+    for double in (0.1, 1 / 3, 1e22 + 2**22, 2.0**53 + 2, 5e-324, 1.7976931348623157e308, -0.7)
+    for each in (
+        decimal_beside(double, ROUND_FLOOR),
+        double,
+        decimal_beside(double, ROUND_CEILING),
+    )
+]
+
+
+def test_doubles_and_the_decimals_beside_them_compare_alike(things: Things) -> None:
+    """34 digits are not enough for most doubles: the server compares what they are exactly."""
+    filters: list[dict[str, Any]] = [
+        {"price": {operator: each}}
+        for each in NEIGHBOURS
+        if isinstance(each, Decimal128)
+        for operator in ("eq", "lt", "gte")
+    ]
+    filters += [
+        {"ratio": {operator: each}}
+        for each in NEIGHBOURS
+        if isinstance(each, float)
+        for operator in ("eq", "lt", "gte")
+    ]
+    check(things, [{"price": each, "ratio": each} for each in NEIGHBOURS], filters)
+
+
+def test_the_longest_text_and_the_deepest_filter_are_within_the_server_s_bounds(
+    things: Things,
+) -> None:
+    """What the parser lets through is not refused by the server."""
+    texts = [letter * LONGEST_TEXT for letter in ("a", "(", "\0", "é", "日", "🙂")]
+    deepest: dict[str, Any] = {"sku": {"eq": "a"}, "count": {"eq": 1}}
+    for _ in range(DEEPEST):
+        deepest = {"lines": {"every": deepest}}
+    alternating: dict[str, Any] = {"text": {"eq": "a"}, "whole": {"eq": 1}}
+    for _ in range(DEEPEST // 2):
+        alternating = {"not": {"or": [alternating, {"flag": {"eq": True}}]}}
+    check(
+        things,
+        [{"t": "a" + each} for each in texts] + [{"lines": [{}]}],
+        [{"text": {operator: each}} for each in texts for operator in ("contains", "startsWith")]
+        + [deepest, alternating],
+    )
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"text": {"eq": "a"}},
+        {"text": {"in": ["a", "b"]}},
+        {"text": {"gte": "a", "lt": "c"}},
+        {"text": {"startsWith": "a.b"}},
+        {"text": {"exists": False}},
+        {"text": {"eq": "a"}, "or": [{"flag": {"eq": True}}, {"whole": {"gt": 1}}]},
+        {"textList": {"has": "a"}},
+        {"textList": {"hasSome": ["a", "b"]}},
+        {"textList": {"exists": False}},
+        {"size": {"width": {"gt": 1}}},
+        {"lines": {"some": {"sku": {"eq": "a"}}}},
+        {"text": {"in": []}},
+    ],
+)
+def test_ordinary_filters_are_answered_from_indexes(things: Things, where: dict[str, Any]) -> None:
+    """The shape of a query leaves the planner the way to its index, and tight bounds in it."""
+    for path in ("t", "ts", "size.w", "lines.sku"):
+        things.create_index(path)
+    things.insert_many([{"t": f"x{n}", "ts": [f"x{n}"], "size": {"w": -n}} for n in range(50)])
+    query = to_query(parse_where(SHAPES, THING, where))
+    plan = things.find(query).explain()
+    assert "COLLSCAN" not in str(plan["queryPlanner"]["winningPlan"])
+    assert plan["executionStats"]["totalKeysExamined"] <= 2

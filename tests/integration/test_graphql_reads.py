@@ -1,0 +1,208 @@
+"""The API over a real MongoDB: how many commands a query takes, and what it reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import strawberry
+from bson import Decimal128, ObjectId, Timestamp
+from pymongo import MongoClient
+
+from gql.context import Context
+from gql.schema import build_schema
+from model.reading import read_model
+from resolvers.current import Current
+from resolvers.history import History
+from resolvers.live import Changes
+from resolvers.moments import Moments
+from resolvers.status import Status
+from streams import tokens
+from streams.checkpoints import Checkpoints
+from streams.hub import Hub
+from streams.lease import LeaseOptions, Leases
+from streams.mongo import Mongo
+from streams.progress import Progress
+from tests.integration.conftest import Commands
+from tests.support.archives import Scribe, at
+
+MODEL = read_model(
+    """
+    type Product @collection(name: "products") {
+      id: ID!
+      name: String!
+      price: Decimal!
+      stock: Int!
+      dimensions: Dimensions
+      supplierId: ID
+      supplier: Supplier @reference(by: "supplierId")
+      attributes: JSON
+    }
+    type Dimensions { width: Float! height: Float! }
+    type Supplier @collection(name: "suppliers") {
+      id: ObjectID!
+      name: String!
+      products: [Product!]! @referencedBy(field: "supplierId")
+    }
+    """
+)
+PRODUCT, SUPPLIER = MODEL.entity("Product"), MODEL.entity("Supplier")
+SUPPLIERS = [ObjectId(f"{n:024d}") for n in range(50)]
+TAG = "here"
+TOKEN = tokens.encode(tokens.moment(at(2, 2**31)), TAG)
+
+
+@pytest.fixture(scope="module")
+def schema() -> strawberry.Schema:
+    return build_schema(MODEL)
+
+
+def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
+    """Of services whose archives have come to the end."""
+    archives = {each.archive.collection: each.archive for each in scribes}
+    checkpoints = Checkpoints(mongo)
+    hub = Hub(list(archives), position=tokens.moment(Timestamp(1, 1)))
+    progress = Progress(checkpoints, hub, listener=lambda name: name, limit_s=0.2)
+    for name in archives:
+        progress.advance(name, tokens.time_prefix(Timestamp(2**32 - 1, 0)))
+    return Context(
+        current=Current(mongo, archives),
+        history=History(mongo, archives),
+        moments=Moments(mongo, archives, progress, TAG),
+        live=Changes(mongo, archives, hub, progress),
+        status=Status([], Leases(mongo, "me", LeaseOptions()), checkpoints, progress),
+        deployment=TAG,
+    )
+
+
+async def filled(mongo: Mongo) -> Context:
+    """Fifty products of fifty suppliers, of four versions each; later the suppliers are renamed."""
+    products, suppliers = Scribe(mongo, PRODUCT), Scribe(mongo, SUPPLIER)
+    for n, id_ in enumerate(SUPPLIERS):
+        suppliers.write(id_, {"name": f"old {n}"}, at(0, n + 1))
+        suppliers.write(id_, {"name": f"new {n}"}, at(9, n + 1))
+        for version in range(4):
+            document = {
+                "version": version + 1,
+                "name": f"n{n}",
+                "price": Decimal128("1.50"),
+                "stock": version,
+                "dimensions": {"width": 1.0, "height": 2.0, "note": "x" * 100},
+                "supplierId": id_,
+                "attributes": {"long": "x" * 100},
+            }
+            products.write(f"p{n:02}", document, at(version + 1, n + 1))
+    await products.save()
+    await suppliers.save()
+    return context_of(mongo, products, suppliers)
+
+
+QUERIES = {
+    "supplier and last three versions": """
+      query($n: Int) {
+        products(first: $n) { nodes {
+          name supplier { name }
+          history(first: 3) { nodes { version author document { stock supplier { name } } } }
+        } }
+      }
+    """,
+    "everything there is": """
+      query($n: Int) {
+        products(first: $n) {
+          nodes {
+            version supplier { version products(first: 2) { nodes { id } totalCount } }
+            state(version: 2) { version } then: state(asOf: {token: "TOKEN"}) { version }
+            diff(from: 1) { path } blame { path version { author } }
+            history(first: 2) { nodes { diff { path } previous { version } } totalCount }
+          }
+          totalCount resumeToken
+        }
+      }
+    """.replace("TOKEN", TOKEN),
+    "as of a moment": """
+      query($n: Int) {
+        productsAsOf(first: $n, asOf: {token: "TOKEN"}) {
+          nodes { version document { name supplier { name } } diff { path } }
+        }
+      }
+    """.replace("TOKEN", TOKEN),
+}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+async def test_the_number_of_commands_does_not_depend_on_how_many_documents_are_shown(
+    counted: Mongo, commands: Commands, schema: strawberry.Schema, query: str
+) -> None:
+    """Two products or fifty: no N+1."""
+    context = await filled(counted)
+    sent: list[list[str]] = []
+    for n in (2, 50):
+        with commands.counting() as started:
+            result = await schema.execute(query, {"n": n}, context)
+        assert result.errors is None
+        assert result.data is not None
+        (connection,) = result.data.values()
+        assert len(connection["nodes"]) == n
+        sent.append(sorted(started))
+    assert sent[0] == sent[1]
+
+
+async def test_nested_relations_are_of_the_roots_moment(
+    mongo: Mongo, schema: strawberry.Schema
+) -> None:
+    """On both drivers: the present shows new names, the moment before the renaming old ones."""
+    context = await filled(mongo)
+    result = await schema.execute(
+        "query($t: ResumeToken!) {"
+        " now: products(first: 1) { nodes { supplier { name } } }"
+        " then: productsAsOf(first: 1, asOf: {token: $t}) {"
+        " nodes { version document { stock supplier { name } } } } }",
+        {"t": TOKEN},
+        context,
+    )
+    assert result.errors is None
+    assert result.data == {
+        "now": {"nodes": [{"supplier": {"name": "new 0"}}]},
+        "then": {
+            "nodes": [{"version": 2, "document": {"stock": 1, "supplier": {"name": "old 0"}}}]
+        },
+    }
+
+
+async def test_only_the_selected_fields_are_read(
+    mongo: Mongo, schema: strawberry.Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inside of embedded documents, too."""
+    context = await filled(mongo)
+    read: list[Any] = []
+    find = mongo.find
+
+    async def watched(collection: str, *args: Any, **kwargs: Any) -> Any:
+        found = await find(collection, *args, **kwargs)
+        read.extend(found)
+        return found
+
+    monkeypatch.setattr(mongo, "find", watched)
+    result = await schema.execute(
+        "{ products(first: 1) { nodes { stock dimensions { width } } } }", context_value=context
+    )
+    assert result.errors is None
+    # One more than the page holds tells whether there are more.
+    assert read[0] == {"_id": "p00", "stock": 3, "dimensions": {"width": 1.0}}
+
+
+async def test_a_document_that_does_not_fit_is_left_out_and_named(
+    mongo: Mongo, schema: strawberry.Schema, client: MongoClient[dict[str, Any]]
+) -> None:
+    """Written by another program; the rest of the page is served."""
+    context = await filled(mongo)
+    client[mongo.name]["products"].update_one({"_id": "p01"}, {"$set": {"price": "cheap"}})
+    result = await schema.execute(
+        "{ products(first: 3) { nodes { id price } } }", context_value=context
+    )
+    assert result.data is not None
+    assert [each["id"] for each in result.data["products"]["nodes"]] == ["p00", "p02"]
+    assert result.errors is not None
+    assert (
+        result.errors[0].message == "products/p01: price holds the string 'cheap', Decimal expected"
+    )

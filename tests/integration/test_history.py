@@ -1,0 +1,264 @@
+"""Versions: by number, as of a moment, before another, in pages and in the audit trail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from resolvers.errors import BadUserInput
+from resolvers.history import History
+from resolvers.moments import Moment
+from resolvers.pages import page_request
+from resolvers.records import VersionFilter, parse_version_where
+from streams.mongo import Mongo
+from streams.versions import Version
+from tests.integration.conftest import Commands
+from tests.support.archives import Scribe, at
+from tests.support.shop import PRODUCT, SHOP
+
+NAME = frozenset({"name"})
+
+
+@pytest.fixture
+async def scribe(mongo: Mongo) -> Scribe:
+    """Two products over eight seconds: one goes and comes again, both are written in one
+    transaction."""
+    return await written(mongo)
+
+
+async def written(mongo: Mongo) -> Scribe:
+    scribe = Scribe(mongo, PRODUCT)
+    scribe.write("a", {"name": "one", "stock": 1}, at(1), by="ann", why="new")
+    scribe.write("a", {"name": "two", "stock": 1}, at(2), by="bob")
+    scribe.write("b", {"name": "other", "dims": {"w": 1.0}}, at(3), by="ann")
+    scribe.write("a", None, at(4))
+    scribe.write("a", {"name": "again"}, at(6), by="ann")
+    # One transaction: three writes at one cluster time.
+    scribe.write("a", {"name": "again", "stock": 5}, at(7))
+    scribe.write("b", {"name": "other", "dims": {"w": 2.0}}, at(7))
+    scribe.write("a", {"name": "again", "stock": 6}, at(7))
+    await scribe.save()
+    return scribe
+
+
+def history(mongo: Mongo, scribe: Scribe) -> History:
+    return History(mongo, {PRODUCT.collection: scribe.archive})
+
+
+def where(said: Mapping[str, Any]) -> VersionFilter | None:
+    return parse_version_where(SHOP, PRODUCT, said)
+
+
+def told(versions: Sequence[Version | None]) -> list[str | None]:
+    """`document@number` of each."""
+    return [None if each is None else f"{each.document}@{each.number}" for each in versions]
+
+
+async def test_versions_are_found_by_number(mongo: Mongo, scribe: Scribe) -> None:
+    """In the order asked, None where there is none of that number."""
+    found = await history(mongo, scribe).by_number(
+        PRODUCT, [("b", 1), ("a", 9), ("a", 3), ("a", 1), ("c", 1), ("b", 1)], NAME
+    )
+    assert told(found) == ["b@1", None, "a@3", "a@1", None, "b@1"]
+    deleted, first = found[2], found[3]
+    assert deleted is not None
+    assert first is not None
+    assert (deleted.operation, deleted.full) == ("DELETE", None)
+    assert first.full == {"_id": "a", "name": "one"}
+    assert (first.by, first.why, first.until, first.previous) == ("ann", "new", at(2), None)
+    assert await history(mongo, scribe).by_number(PRODUCT, [], NAME) == []
+
+
+async def test_of_a_state_only_what_was_asked_for_is_read(mongo: Mongo, scribe: Scribe) -> None:
+    """Nothing at all, the id alone, or fields down to those of embedded documents."""
+    reading = history(mongo, scribe)
+    for fields, full in (
+        (None, None),
+        (frozenset(), {"_id": "b"}),
+        (frozenset({"dims.w"}), {"_id": "b", "dims": {"w": 1.0}}),
+    ):
+        (version,) = await reading.by_number(PRODUCT, [("b", 1)], fields)
+        assert version is not None
+        assert version.full == full
+        assert version.changed == ("name", "dims")
+
+
+async def test_the_version_that_stood_at_a_moment_is_found(mongo: Mongo, scribe: Scribe) -> None:
+    """None before the first, and while the document is deleted; of one transaction, the last."""
+    asked = [("a", at(second)) for second in (0, 1, 2, 3, 4, 5, 6, 7, 9)] + [
+        ("b", at(7)),
+        ("b", at(2)),
+    ]
+    found = await history(mongo, scribe).as_of(PRODUCT, asked, None)
+    assert told(found) == [
+        None,
+        "a@1",
+        "a@2",
+        "a@2",
+        None,
+        None,
+        "a@4",
+        "a@6",
+        "a@6",
+        "b@2",
+        None,
+    ]
+    assert await history(mongo, scribe).as_of(PRODUCT, [], None) == []
+
+
+async def test_the_version_before_is_found_by_its_token(mongo: Mongo, scribe: Scribe) -> None:
+    """As each version names it; a token of no version finds none."""
+    reading = history(mongo, scribe)
+    (last, deleted) = await reading.by_number(PRODUCT, [("a", 6), ("a", 3)], None)
+    assert last is not None
+    assert deleted is not None
+    assert last.previous is not None
+    assert deleted.previous is not None
+    found = await reading.before(PRODUCT, [deleted.previous, "0" * 16, last.previous], NAME)
+    assert told(found) == ["a@2", None, "a@5"]
+    assert await reading.before(PRODUCT, [], NAME) == []
+
+
+async def test_the_newest_version_may_be_a_deletion(mongo: Mongo, scribe: Scribe) -> None:
+    """It is what was written last; an unknown document has none."""
+    scribe.write("b", None, at(9))
+    await scribe.save()
+    found = await history(mongo, scribe).newest(PRODUCT, ["a", "c", "b"], NAME)
+    assert told(found) == ["a@6", None, "b@3"]
+
+
+async def test_pages_of_several_documents_are_read_together(mongo: Mongo, scribe: Scribe) -> None:
+    """Newest first, each with its own total; the cursor of one page goes on in any of them."""
+    reading = history(mongo, scribe)
+    pages = await reading.pages_of(
+        PRODUCT,
+        ["b", "c", "a"],
+        where=None,
+        page=page_request(first=2),
+        fields=None,
+        total=True,
+    )
+    assert [(told(each.items), each.total, each.has_next) for each in pages] == [
+        (["b@2", "b@1"], 2, False),
+        ([], 0, False),
+        (["a@6", "a@5"], 6, True),
+    ]
+    for request, expected in (
+        (page_request(first=2, after=pages[2].cursors[1]), ["a@4", "a@3"]),
+        (page_request(last=1, before=pages[2].cursors[1]), ["a@6"]),
+        (page_request(last=2), ["a@2", "a@1"]),
+    ):
+        (page,) = await reading.pages_of(PRODUCT, ["a"], where=None, page=request, fields=None)
+        assert told(page.items) == expected
+        assert page.total is None
+
+
+async def test_the_trail_is_in_the_order_of_the_stream(mongo: Mongo, scribe: Scribe) -> None:
+    """Of all documents, newest first, walked both ways."""
+    reading = history(mongo, scribe)
+    everything = [f"{r['doc']}@{r['v']}" for r in reversed(scribe.records)]
+    seen: list[str | None] = []
+    request = page_request(first=3)
+    while True:
+        page = await reading.trail(PRODUCT, where=None, page=request, fields=None, total=True)
+        assert page.total == len(everything)
+        seen += told(page.items)
+        if not page.has_next:
+            break
+        request = page_request(first=3, after=page.cursors[-1])
+    assert seen == everything
+    page = await reading.trail(PRODUCT, where=None, page=page_request(last=2), fields=NAME)
+    assert told(page.items) == everything[-2:]
+    assert page.total is None
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"author": {"eq": "ann"}}, ["a@4", "b@1", "a@1"]),
+        ({"author": {"exists": False}}, ["a@6", "b@2", "a@5", "a@3"]),
+        ({"operation": {"in": ["DELETE", "INSERT"]}}, ["a@4", "a@3", "b@1", "a@1"]),
+        ({"documentId": {"eq": "b"}}, ["b@2", "b@1"]),
+        ({"version": {"gte": 4}}, ["a@6", "a@5", "a@4"]),
+        ({"changedField": "name"}, ["a@4", "b@1", "a@2", "a@1"]),
+        ({"changedField": "dimensions"}, ["b@2", "b@1"]),
+        ({"changedField": "dimensions.width"}, ["b@2", "b@1"]),
+        ({"changedField": "dimensions.height"}, ["b@1"]),
+        ({"at": {"gte": "2024-01-01T12:00:04.000Z", "lt": "2024-01-01T12:00:07Z"}}, ["a@4", "a@3"]),
+        ({"at": {"eq": "2024-01-01T12:00:06.001Z"}}, ["a@4"]),
+        ({"at": {"lt": "2024-01-01T12:00:02.000Z"}}, ["a@1"]),
+        ({"at": {"gt": "2025-01-01T12:00:02.000Z"}}, []),
+        ({"author": {"eq": "ann"}, "changedField": "stock"}, ["a@1"]),
+    ],
+)
+async def test_versions_are_filtered(
+    mongo: Mongo, scribe: Scribe, said: dict[str, Any], expected: list[str]
+) -> None:
+    """In the trail and in a document's own history alike."""
+    reading = history(mongo, scribe)
+    page = await reading.trail(
+        PRODUCT, where=where(said), page=page_request(), fields=None, total=True
+    )
+    assert (told(page.items), page.total) == (expected, len(expected))
+    pages = await reading.pages_of(
+        PRODUCT, ["a", "b"], where=where(said), page=page_request(), fields=None, total=True
+    )
+    for key, page in zip(("a", "b"), pages, strict=True):
+        own = [each for each in expected if each.startswith(key)]
+        assert (told(page.items), page.total) == (own, len(own))
+
+
+async def test_a_collection_as_of_a_moment_is_a_page_of_versions(
+    mongo: Mongo, scribe: Scribe
+) -> None:
+    """More of it: test_as_of.py."""
+    page = await history(mongo, scribe).collection_as_of(
+        PRODUCT,
+        Moment(at(3)),
+        where=None,
+        order=None,
+        page=page_request(),
+        fields=NAME,
+        total=True,
+    )
+    assert told(page.items) == ["a@2", "b@1"]
+    assert [each.full for each in page.items] == [
+        {"_id": "a", "name": "two"},
+        {"_id": "b", "name": "other"},
+    ]
+    assert page.total == 2
+
+
+async def test_cursors_of_different_lists_are_not_mixed_up(mongo: Mongo, scribe: Scribe) -> None:
+    """A document's own history, the trail and a past state are three lists."""
+    reading = history(mongo, scribe)
+    arguments: dict[str, Any] = {"where": None, "fields": None}
+    own = (await reading.pages_of(PRODUCT, ["a"], page=page_request(), **arguments))[0]
+    trail = await reading.trail(PRODUCT, page=page_request(), **arguments)
+    with pytest.raises(BadUserInput, match="no cursor of this list"):
+        await reading.trail(PRODUCT, page=page_request(after=own.cursors[0]), **arguments)
+    with pytest.raises(BadUserInput, match="no cursor of this list"):
+        await reading.collection_as_of(
+            PRODUCT,
+            Moment(at(9)),
+            order=None,
+            page=page_request(after=trail.cursors[0]),
+            **arguments,
+        )
+
+
+async def test_every_batch_is_one_command(counted: Mongo, commands: Commands) -> None:
+    """For one document as for two, whatever is asked."""
+    scribe = await written(counted)
+    reading = history(counted, scribe)
+    for keys in (["a"], ["a", "b", "c"]):
+        with commands.counting() as started:
+            await reading.by_number(PRODUCT, [(key, n) for key in keys for n in (1, 2)], NAME)
+            await reading.as_of(PRODUCT, [(key, at(7)) for key in keys], NAME)
+            await reading.before(PRODUCT, [r["_id"] for r in scribe.records[: len(keys)]], NAME)
+            await reading.pages_of(
+                PRODUCT, keys, where=None, page=page_request(), fields=NAME, total=True
+            )
+        assert started == ["find", "aggregate", "find", "aggregate"]

@@ -1,0 +1,227 @@
+"""What a TimePoint means, and how long a read waits for the archive to have come to it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from bson import Timestamp
+from bson.datetime_ms import DatetimeMS
+
+from resolvers.errors import BadUserInput
+from resolvers.moments import Moment, Moments
+from streams import tokens
+from streams.checkpoints import Checkpoint, Checkpoints
+from streams.errors import ArchiveBehind, ResumeTokenInvalid
+from streams.hub import Hub
+from streams.mongo import Mongo
+from streams.progress import Progress
+from tests.integration.conftest import Commands
+from tests.support.archives import Scribe, at
+from tests.support.shop import PRODUCT, SHOP, SUPPLIER
+
+FAR = tokens.time_prefix(Timestamp(2**32 - 1, 0))
+
+
+class Shop:
+    """The archives of the shop, of which each has come as far as a test says."""
+
+    def __init__(self, mongo: Mongo, *, limit_s: float = 0.2) -> None:
+        self.products, self.suppliers = Scribe(mongo, PRODUCT), Scribe(mongo, SUPPLIER)
+        names = [entity.collection for entity in SHOP.entities]
+        self.checkpoints = Checkpoints(mongo)
+        hub = Hub(names, position=tokens.moment(Timestamp(1, 1)))
+        self.progress = Progress(self.checkpoints, hub, listener=lambda name: name, limit_s=limit_s)
+        self.moments = Moments(
+            mongo,
+            {each.archive.collection: each.archive for each in (self.products, self.suppliers)},
+            self.progress,
+            "here",
+            ahead_most_s=limit_s,
+        )
+
+    async def save(self) -> None:
+        await self.products.save()
+        await self.suppliers.save()
+
+    def reached(self, token: str = FAR) -> None:
+        for entity in SHOP.entities:
+            self.progress.advance(entity.collection, token)
+
+    async def of(self, time: datetime | DatetimeMS) -> Timestamp:
+        return (await self.moments.of(PRODUCT, time=time)).at
+
+
+@pytest.fixture
+def shop(mongo: Mongo) -> Shop:
+    return Shop(mongo)
+
+
+def wall(second: int, millisecond: int = 0) -> datetime:
+    """A time of the clock so many seconds after the beginning."""
+    moment = datetime.fromtimestamp(at(second).time, UTC)
+    return moment + timedelta(milliseconds=millisecond)
+
+
+async def test_a_token_is_its_cluster_time(shop: Shop) -> None:
+    """Exactly: that of an event, of a read, and of anything else."""
+    shop.reached()
+    for token in (tokens.moment(at(5, 3)), f"{tokens.time_prefix(at(5, 3))}2B0401"):
+        moment = await shop.moments.of(PRODUCT, token=tokens.encode(token, "here"))
+        assert moment == Moment(at(5, 3))
+
+
+@pytest.mark.parametrize("text", ["", "tomorrow", tokens.encode(tokens.moment(at(5)), "there")])
+async def test_a_token_that_is_none_of_ours_is_refused(shop: Shop, text: str) -> None:
+    """Never taken for now."""
+    with pytest.raises(ResumeTokenInvalid):
+        await shop.moments.of(PRODUCT, token=text)
+
+
+@pytest.mark.parametrize("given", [{}, {"time": wall(1), "token": "x"}])
+async def test_one_of_time_and_token_is_given(shop: Shop, given: dict[str, Any]) -> None:
+    """Not both, nor none."""
+    with pytest.raises(BadUserInput, match="either time or token"):
+        await shop.moments.of(PRODUCT, **given)
+
+
+async def test_a_time_is_the_last_cluster_time_written_by_then(shop: Shop) -> None:
+    """To the millisecond, whose writes all count; before the first there is nothing."""
+    for time, clock in (
+        (at(1, 1), wall(1, 100)),
+        (at(1, 2), wall(1, 200)),
+        (at(1, 3), wall(1, 200)),
+        (at(3, 1), wall(3)),
+    ):
+        shop.products.write("a", {"stock": time.inc}, time, wall=clock)
+    await shop.save()
+    shop.reached()
+    assert await shop.of(wall(1, 99)) == Timestamp(0, 0)
+    assert await shop.of(wall(1, 100)) == at(1, 1)
+    assert await shop.of(wall(1, 199)) == at(1, 1)
+    assert await shop.of(wall(1, 200)) == at(1, 3)
+    assert await shop.of(wall(2, 999)) == at(1, 3)
+    assert await shop.of(wall(3)) == at(3, 1)
+    assert await shop.of(wall(3000)) == at(3, 1)
+
+
+async def test_a_time_is_one_moment_for_all_collections(shop: Shop) -> None:
+    """What lies below a root is read at the root's moment: a supplier's write may be what comes
+    last."""
+    shop.products.write("a", {"stock": 1}, at(1, 1), wall=wall(1, 100))
+    shop.suppliers.write("s", {"name": "x"}, at(1, 2), wall=wall(1, 150))
+    shop.products.write("a", {"stock": 2}, at(1, 3), wall=wall(1, 200))
+    await shop.save()
+    shop.reached()
+    assert await shop.of(wall(1, 160)) == at(1, 2)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        datetime(1969, 7, 20, tzinfo=UTC),
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(1, 1, 1, tzinfo=UTC),
+        DatetimeMS(-(2**63)),
+    ],
+)
+async def test_before_all_history_there_was_nothing(
+    shop: Shop, time: datetime | DatetimeMS
+) -> None:
+    """No error: nothing is known to have existed then."""
+    shop.products.write("a", {"stock": 1}, at(1))
+    await shop.save()
+    shop.reached()
+    assert await shop.of(time) == Timestamp(0, 0)
+
+
+async def test_a_read_waits_for_the_archive(shop: Shop) -> None:
+    """Until the recorder has come to the moment."""
+    shop.reached(tokens.moment(at(4)))
+    token = tokens.encode(tokens.moment(at(5)), "here")
+    waiting = asyncio.create_task(shop.moments.of(PRODUCT, token=token))
+    done, _ = await asyncio.wait([waiting], timeout=0.05)
+    assert not done
+    shop.reached(tokens.moment(at(5)))
+    assert await waiting == Moment(at(5))
+
+
+async def test_a_read_does_not_wait_for_ever(shop: Shop) -> None:
+    """It says how far the archive has come, and how far behind that is."""
+    shop.reached(tokens.moment(at(4)))
+    with pytest.raises(ArchiveBehind, match="archive of products has reached") as caught:
+        await shop.moments.of(PRODUCT, token=tokens.encode(tokens.moment(at(90)), "here"))
+    assert caught.value.extensions["lagSeconds"] == 86
+    with pytest.raises(ArchiveBehind):
+        await shop.of(wall(90))
+
+
+async def test_a_time_waits_for_every_archive(shop: Shop) -> None:
+    """The moment is one for all of them, so each has to know of its last write by then."""
+    shop.progress.advance(PRODUCT.collection, FAR)
+    shop.progress.advance(SUPPLIER.collection, tokens.moment(at(4)))
+    with pytest.raises(ArchiveBehind, match="archive of suppliers has reached"):
+        await shop.of(wall(90))
+
+
+async def test_a_quiet_archive_need_not_pass_the_time(mongo: Mongo, shop: Shop) -> None:
+    """Where nothing is written, having come to now is enough, for a time just past."""
+    shop.products.write("a", {"stock": 1}, at(1))
+    await shop.save()
+    clock, now = await mongo.clock()
+    shop.reached(tokens.moment(now))
+    await shop.of(clock - timedelta(milliseconds=20))
+
+
+async def test_a_recorder_elsewhere_is_known_by_its_checkpoint(mongo: Mongo, shop: Shop) -> None:
+    """A process that only serves looks there."""
+    await shop.save()
+    for entity in SHOP.entities:
+        place = tokens.moment(at(9))
+        await shop.checkpoints.save(entity.collection, Checkpoint(place, place), fencing_token=1)
+    assert await shop.of(wall(5)) == Timestamp(0, 0)
+    with pytest.raises(ArchiveBehind):
+        await shop.of(wall(500))
+
+
+@pytest.mark.parametrize("ahead_s", [60, 10**9, 10**12])
+async def test_a_time_far_in_the_future_is_refused_at_once(
+    mongo: Mongo, shop: Shop, ahead_s: int
+) -> None:
+    """With the database's clock in the message: the one who asks may have another."""
+    clock, now = await mongo.clock()
+    shop.reached(tokens.moment(now))
+    time = DatetimeMS(int(clock.timestamp() + ahead_s) * 1000)
+    with pytest.raises(ArchiveBehind, match="in the future: the database's clock says") as caught:
+        await shop.of(time)
+    assert ahead_s - 5 < caught.value.extensions["lagSeconds"] <= ahead_s + 1
+
+
+async def test_a_time_about_to_come_is_waited_for(mongo: Mongo) -> None:
+    """Only once the clock is past it is it known what was written by it."""
+    shop = Shop(mongo, limit_s=5.0)
+    clock, _ = await mongo.clock()
+    shop.reached(tokens.moment(Timestamp(int(clock.timestamp()) + 2, 0)))
+    soon = clock + timedelta(seconds=0.3)
+    await shop.of(soon)
+    assert (await mongo.clock())[0] > soon
+
+
+async def test_now_is_behind_all_that_was_written(mongo: Mongo, shop: Shop) -> None:
+    """It need not be archived yet."""
+    before = await mongo.operation_time()
+    await mongo.insert_in_order("products", [{"_id": 1}])
+    assert (await shop.moments.now()).at > before
+
+
+async def test_a_time_long_past_costs_one_command(counted: Mongo, commands: Commands) -> None:
+    """For all collections together, where the recorders run in this process."""
+    shop = Shop(counted)
+    shop.products.write("a", {"stock": 1}, at(1))
+    await shop.save()
+    shop.reached()
+    with commands.counting() as started:
+        await shop.of(wall(90))
+    assert started == ["aggregate"]

@@ -1,0 +1,166 @@
+"""Subscribers that come and go, and a gateway that is killed, miss nothing and see nothing
+twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from tests.support.gateway import RunningGateway, running_gateway, start_gateway
+from tests.support.history import FIELDS, HISTORY, MODEL, replay, same, shown
+
+Client = MongoClient[dict[str, Any]]
+
+CHANGES = (
+    """
+subscription Changes($after: ResumeToken) {
+  featureChanges(after: $after) {
+    kind documentId operation version resumeToken feature { %s }
+  }
+}
+"""
+    % FIELDS
+)
+BARE = """
+subscription Bare($after: ResumeToken) {
+  featureChanges(after: $after) { kind documentId operation resumeToken }
+}
+"""
+DISCONNECTS, KILLS = 50, 20
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """The model of the history's documents."""
+    path = tmp_path / "schema.graphql"
+    path.write_text(MODEL)
+    return path
+
+
+class Follower:
+    """A client that holds nothing but its last token, and loses its connection now and then."""
+
+    def __init__(self, after: str, dice: random.Random) -> None:
+        self.token = after
+        self.received: list[dict[str, Any]] = []
+        self.connections = 0
+        self._dice = dice
+        # Where it loses the connection: after so many events in all.
+        self._cuts = sorted(dice.sample(range(1, len(HISTORY)), DISCONNECTS))
+
+    async def follow(self, gateway: list[RunningGateway]) -> None:
+        """Until all of the history has come; `gateway[0]` is the one that runs now."""
+        while len(self.received) < len(HISTORY):
+            self.connections += 1
+            with contextlib.suppress(OSError, Disconnected, *_CLOSED):
+                await self._once(gateway[0])
+
+    async def _once(self, gateway: RunningGateway) -> None:
+        events = gateway.subscribe(CHANGES, after=self.token)
+        async with contextlib.aclosing(events):
+            async for data in events:
+                change = data["featureChanges"]
+                self.token = change["resumeToken"]
+                if change["kind"] != "CHANGE":
+                    continue
+                self.received.append(change)
+                if len(self.received) == len(HISTORY):
+                    return
+                if self._cuts and len(self.received) >= self._cuts[0]:
+                    self._cuts.pop(0)
+                    raise Disconnected
+
+
+class Disconnected(Exception):
+    """The client lost its connection."""
+
+
+def _closed_errors() -> tuple[type[Exception], ...]:
+    from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage
+
+    return (ConnectionClosed, InvalidHandshake, InvalidMessage, EOFError)
+
+
+_CLOSED = _closed_errors()
+
+
+@pytest.mark.timeout(400)
+async def test_a_subscriber_that_reconnects_while_the_gateway_is_killed_sees_each_event_once(
+    mongo_uri: str, client: Client, database_name: str, model: Path
+) -> None:
+    """50 disconnects and 20 kills with -9 during the load: all events, in order, once; and the
+    archive too."""
+    dice = random.Random(5)
+    running = [start_gateway(mongo_uri, database_name, model, "--lease-s", "1")]
+    try:
+        start = running[0].query("{ resumeToken }")["resumeToken"]
+        follower = Follower(start, dice)
+        loading = asyncio.create_task(
+            asyncio.to_thread(replay, client, database_name, len(HISTORY))
+        )
+        following = asyncio.create_task(follower.follow(running))
+        for number in range(KILLS):
+            wanted = (number + 1) * len(HISTORY) // (KILLS + 2)
+            await _until(lambda wanted=wanted: len(follower.received) >= wanted, following)
+            running[0].kill()
+            running[0] = await asyncio.to_thread(
+                start_gateway, mongo_uri, database_name, model, "--lease-s", "1"
+            )
+        await loading
+        await following
+    finally:
+        running[0].kill()
+    assert follower.connections > DISCONNECTS
+    assert [(each["documentId"], each["version"]) for each in follower.received] == [
+        (each.doc, each.seq) for each in HISTORY
+    ]
+    for change, event in zip(follower.received, HISTORY, strict=True):
+        assert same(change["feature"], shown(event.body))
+    archived = client[database_name]["features.versions"].find({}, {"doc": 1, "v": 1}).sort("_id")
+    assert [(each["doc"], each["v"]) for each in archived] == [
+        (each.doc, each.seq) for each in HISTORY
+    ]
+
+
+@pytest.mark.timeout(200)
+async def test_a_token_from_the_first_write_resumes_out_of_the_archive_and_joins_the_live_events(
+    mongo_uri: str, client: Client, database_name: str, model: Path
+) -> None:
+    """With a ring of 100 events the rest is replayed; then live events follow without a seam."""
+    with running_gateway(mongo_uri, database_name, model, "--ring-events", "100") as gateway:
+        start = gateway.query("{ resumeToken }")["resumeToken"]
+        count = len(HISTORY) - 50
+        await asyncio.to_thread(replay, client, database_name, count)
+        received: list[tuple[str, str]] = []
+        replayed = 0
+        query = BARE.replace("kind", "kind replayed")
+        events = gateway.subscribe(query, after=start)
+        live: asyncio.Task[None] | None = None
+        async with contextlib.aclosing(events):
+            async for data in events:
+                change = data["featureChanges"]
+                if change["kind"] != "CHANGE":
+                    continue
+                received.append((change["documentId"], change["operation"]))
+                replayed += change["replayed"]
+                if len(received) == count:
+                    live = asyncio.create_task(
+                        asyncio.to_thread(replay, client, database_name, len(HISTORY), start=count)
+                    )
+                if len(received) == len(HISTORY):
+                    break
+        assert live is not None
+        await live
+    assert [doc for doc, _ in received] == [each.doc for each in HISTORY]
+    assert replayed == count
+
+
+async def _until(condition: Any, task: asyncio.Task[None]) -> None:
+    while not condition() and not task.done():
+        await asyncio.wait([task], timeout=0.02)

@@ -1,0 +1,297 @@
+"""Pages by keyset: every walk visits each document once, in MongoDB's own order, whatever is
+stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from bson.binary import Binary
+from bson.code import Code
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from bson.objectid import ObjectId
+from bson.regex import Regex
+from bson.timestamp import Timestamp
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from pymongo import MongoClient, WriteConcern
+from pymongo.collection import Collection
+
+from resolvers.keyset import Keyset
+from resolvers.pages import Page, PageRequest, Window
+from streams.documents import DECODED
+from tests.support.bson_order import sort_key
+
+Things = Collection[dict[str, Any]]
+Document = dict[str, Any]
+
+VALUES = st.sampled_from(
+    [
+        None,
+        MinKey(),
+        MaxKey(),
+        float("nan"),
+        Decimal128("NaN"),
+        float("-inf"),
+        float("inf"),
+        -1,
+        0,
+        -0.0,
+        Int64(1),
+        1.0,
+        Decimal128("1.00"),
+        1.5,
+        Decimal128("1.5"),
+        2**53,
+        "",
+        "a",
+        "A",
+        "ä",
+        "\U0010ffff",
+        "\ue000",
+        {},
+        {"a": 1},
+        {"a": "b"},
+        {"$gt": 1},
+        b"",
+        b"ab",
+        Binary(b"ab", 4 + 128),
+        ObjectId("5" * 24),
+        ObjectId("6" * 24),
+        False,
+        True,
+        datetime(1960, 1, 1, tzinfo=UTC),
+        datetime(2024, 1, 1, tzinfo=UTC),
+        Timestamp(1, 1),
+        Timestamp(2, 0),
+        Regex("a"),
+        Regex("a", "i"),
+        Regex("b"),
+        Code("x"),
+        Code("y"),
+    ]
+)
+FEW = st.sampled_from([None, 1, 2, "a"])
+DOCUMENTS = st.lists(
+    st.fixed_dictionaries({}, optional={"one": VALUES, "two": FEW, "in": st.just({"ner": 1})}),
+    min_size=1,
+    max_size=25,
+)
+DIRECTION = st.sampled_from([1, -1])
+ORDERS = st.one_of(
+    st.builds(lambda d, i: (("one", d), ("_id", i)), DIRECTION, DIRECTION),
+    st.builds(
+        lambda d, e, i: (("two", d), ("one", e), ("_id", i)), DIRECTION, DIRECTION, DIRECTION
+    ),
+    st.builds(lambda d: (("_id", d),), DIRECTION),
+    st.builds(lambda d, i: (("in.ner", d), ("_id", i)), DIRECTION, DIRECTION),
+)
+DRAWN = settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@pytest.fixture
+def things(client: MongoClient[Document], database_name: str) -> Things:
+    """A collection that acknowledges at once: what it holds need not last."""
+    return client.get_database(
+        database_name, codec_options=DECODED, write_concern=WriteConcern(w=1, j=False)
+    ).get_collection("things")
+
+
+def may_be_an_id(value: Any) -> bool:
+    """Whether MongoDB takes it as `_id`."""
+    return not isinstance(value, Regex) and value != {"$gt": 1}
+
+
+def distinct(values: list[Any]) -> list[Any]:
+    """What a unique index takes of them: 1 and 1.0 are the same."""
+    kept: list[Any] = []
+    for value in values:
+        if all(sort_key(value) != sort_key(each) for each in kept):
+            kept.append(value)
+    return kept
+
+
+def stored(things: Things, drawn: list[Document], ids: Callable[[int], Any]) -> list[Document]:
+    """The documents as the collection has them, and nothing else is there."""
+    documents = [{"_id": ids(number), **each} for number, each in enumerate(drawn)]
+    things.delete_many({})
+    things.insert_many(documents)
+    return documents
+
+
+def in_order(documents: list[Document], keys: tuple[tuple[str, int], ...]) -> list[Document]:
+    """The documents as a plain Python model sorts them."""
+    for path, direction in reversed(keys):
+
+        def value(document: Document, path: str = path) -> Any:
+            found: Any = document
+            for name in path.split("."):
+                found = found.get(name) if isinstance(found, dict) else None
+            return sort_key(found)
+
+        documents = sorted(documents, key=value, reverse=direction < 0)
+    return documents
+
+
+def read(things: Things, keyset: Keyset, request: PageRequest) -> Page[Document]:
+    window = Window(keyset, request)
+    found = things.find(window.limited_to({}), window.projected({"_id": 1}), limit=window.limit)
+    return window.page(list(found.sort(list(window.keys))), lambda row: row)
+
+
+def forwards(things: Things, keyset: Keyset, size: int) -> Iterator[Page[Document]]:
+    """All pages from the first on; each says rightly whether there is another."""
+    page = read(things, keyset, PageRequest(first=size))
+    assert not page.has_previous
+    yield page
+    while page.has_next:
+        assert len(page.items) == size
+        page = read(things, keyset, PageRequest(first=size, after=page.cursors[-1]))
+        assert page.has_previous
+        yield page
+
+
+def backwards(things: Things, keyset: Keyset, size: int) -> Iterator[Page[Document]]:
+    """All pages from the last on, the last page first."""
+    page = read(things, keyset, PageRequest(last=size))
+    assert not page.has_next
+    yield page
+    while page.has_previous:
+        assert len(page.items) == size
+        page = read(things, keyset, PageRequest(last=size, before=page.cursors[0]))
+        assert page.has_next
+        yield page
+
+
+def ids_of(page: Page[Document]) -> list[Any]:
+    return [each["_id"] for each in page.items]
+
+
+@DRAWN
+@given(drawn=DOCUMENTS, keys=ORDERS, size=st.integers(1, 6))
+@example(
+    drawn=[{"one": Regex("a")}, {"one": Code("x")}, {}], keys=(("one", -1), ("_id", 1)), size=1
+)
+def test_walks_visit_each_document_once_in_order(
+    things: Things, drawn: list[Document], keys: tuple[tuple[str, int], ...], size: int
+) -> None:
+    """Forwards and backwards, through values of all types, nulls and what is missing."""
+    documents = stored(things, drawn, lambda number: number)
+    expected = [each["_id"] for each in in_order(documents, keys)]
+    keyset = Keyset("things", keys)
+    assert [id_ for page in forwards(things, keyset, size) for id_ in ids_of(page)] == expected
+    pages = [ids_of(page) for page in backwards(things, keyset, size)]
+    assert [id_ for page in reversed(pages) for id_ in page] == expected
+
+
+@DRAWN
+@given(
+    ids=st.lists(VALUES.filter(may_be_an_id)).map(distinct),
+    direction=DIRECTION,
+    size=st.integers(1, 4),
+)
+def test_ids_may_be_of_any_type(things: Things, ids: list[Any], direction: int, size: int) -> None:
+    """Pages in id order go on where one type of ids ends and the next begins."""
+    documents = stored(things, [{} for _ in ids] or [{}], lambda number: (ids or [1])[number])
+    keyset = Keyset("things", (("_id", direction),))
+    expected = [sort_key(each["_id"]) for each in in_order(documents, keyset.keys)]
+    for walk in (forwards, backwards):
+        pages = [ids_of(page) for page in walk(things, keyset, size)]
+        if walk is backwards:
+            pages.reverse()
+        assert [sort_key(id_) for page in pages for id_ in page] == expected
+
+
+@DRAWN
+@given(drawn=DOCUMENTS, keys=ORDERS, bounds=st.tuples(st.integers(0, 24), st.integers(0, 24)))
+def test_both_cursors_bound_a_page(
+    things: Things,
+    drawn: list[Document],
+    keys: tuple[tuple[str, int], ...],
+    bounds: tuple[int, int],
+) -> None:
+    """What lies strictly between two cursors is what a list's slice between them is."""
+    expected = in_order(stored(things, drawn, lambda number: number), keys)
+    low, high = (min(each, len(expected) - 1) for each in bounds)
+    keyset = Keyset("things", keys)
+    after, before = keyset.cursor(expected[low]), keyset.cursor(expected[high])
+    between = [each["_id"] for each in expected[low + 1 : high]]
+    found = read(things, keyset, PageRequest(first=30, after=after, before=before))
+    assert ids_of(found) == between
+    found = read(things, keyset, PageRequest(last=30, after=after, before=before))
+    assert ids_of(found) == between
+
+
+@DRAWN
+@given(
+    drawn=DOCUMENTS,
+    odd=st.lists(st.lists(FEW | st.lists(FEW), max_size=3), min_size=1, max_size=3),
+    keys=ORDERS,
+    size=st.integers(1, 3),
+)
+def test_lists_in_the_way_hide_no_document(
+    things: Things, drawn: list[Document], odd: list[Any], keys: Any, size: int
+) -> None:
+    """Documents with a list where one value is expected may be passed over; no others, and nothing
+    comes twice."""
+    whole = stored(things, drawn, lambda number: number)
+    things.insert_many([{"_id": 100 + n, "one": each} for n, each in enumerate(odd)])
+    keyset = Keyset("things", keys)
+    for walk in (forwards, backwards):
+        seen = [id_ for page in walk(things, keyset, size) for id_ in ids_of(page)]
+        assert len(seen) == len(set(seen))
+        assert {each["_id"] for each in whole} <= set(seen)
+
+
+def test_writes_do_not_shift_pages(things: Things) -> None:
+    """What is inserted or deleted before a cursor neither repeats nor skips what comes behind
+    it."""
+    stored(things, [{"one": number // 3} for number in range(20)], lambda number: number)
+    keyset = Keyset("things", (("one", 1), ("_id", 1)))
+    seen: list[Any] = []
+    for number, page in enumerate(forwards(things, keyset, 4)):
+        seen += ids_of(page)
+        things.delete_one({"_id": page.items[0]["_id"]})
+        # Even the document that the cursor was made of.
+        things.delete_one({"_id": page.items[-1]["_id"]})
+        things.insert_one({"_id": 100 + number, "one": -1})
+    assert seen == list(range(20))
+
+
+def test_a_page_of_an_index_costs_what_the_page_costs(
+    client: MongoClient[Document], things: Things
+) -> None:
+    """A page far inside reads as many keys as it has documents, and some few, both ways."""
+    things.insert_many([{"_id": n, "one": n // 7 if n % 5 else None} for n in range(2000)])
+    things.create_index([("one", 1), ("_id", 1)])
+    for keys in ((("one", 1), ("_id", 1)), (("one", -1), ("_id", -1))):
+        keyset = Keyset("things", keys)
+        cursor = keyset.cursor({"_id": 1001, "one": 143})
+        for request in (
+            PageRequest(first=10, after=cursor),
+            PageRequest(last=10, before=cursor),
+        ):
+            window = Window(keyset, request)
+            explained = client[things.database.name].command(
+                {
+                    "explain": {
+                        "find": things.name,
+                        "filter": window.limited_to({}),
+                        "projection": window.projected({"_id": 1}),
+                        "sort": window.sort,
+                        "limit": window.limit,
+                    },
+                    "verbosity": "executionStats",
+                }
+            )["executionStats"]
+            assert explained["nReturned"] == 11
+            assert explained["totalKeysExamined"] <= 20

@@ -1,0 +1,144 @@
+"""A long version history, written by another program, is read back through GraphQL, exactly."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.history import (
+    FIELDS,
+    HISTORY,
+    MODEL,
+    Event,
+    replay,
+    same,
+    shown,
+)
+
+Client = MongoClient[dict[str, Any]]
+PAGE = (
+    """
+query Page($after: String) {
+  featureVersions(first: 500, after: $after) {
+    totalCount
+    pageInfo { hasNextPage endCursor }
+    nodes {
+      documentId version operation at until author comment gap resumeToken
+      document { %s }
+    }
+  }
+}
+"""
+    % FIELDS
+)
+AS_OF = (
+    "query AsOf($at: TimePoint!) { featuresAsOf(asOf: $at, first: 1000) { totalCount nodes { documentId version document { %s } } } }"
+    % FIELDS
+)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """The model of the history's documents."""
+    path = tmp_path / "schema.graphql"
+    path.write_text(MODEL)
+    return path
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("driver", ["motor", "pymongo"])
+@pytest.mark.parametrize("images", ["--images", "--no-images"])
+def test_every_version_of_a_history_written_under_revstream_is_read_back_exactly(
+    mongo_uri: str, client: Client, database_name: str, model: Path, driver: str, images: str
+) -> None:
+    """Each version equals its body, whether the server keeps images or deltas are applied."""
+    with running_gateway(
+        mongo_uri, database_name, model, "--driver", driver, images, "--archive-wait-s", "60"
+    ) as gateway:
+        replay(client, database_name, len(HISTORY))
+        _check_everything(gateway)
+
+
+@pytest.mark.timeout(300)
+def test_writes_before_the_first_start_have_their_whole_history(
+    mongo_uri: str, client: Client, database_name: str, model: Path
+) -> None:
+    """Half of the history is written before revstream ever runs, the rest while it begins."""
+    half = len(HISTORY) // 2
+    replay(client, database_name, half)
+    with running_gateway(mongo_uri, database_name, model, "--archive-wait-s", "60") as gateway:
+        replay(client, database_name, len(HISTORY), start=half)
+        _check_everything(gateway)
+
+
+def _check_everything(gateway: RunningGateway) -> None:
+    now = gateway.query("{ resumeToken }")["resumeToken"]
+    # Waits for the recorder.
+    gateway.query(AS_OF, at={"token": now})
+    versions = _versions(gateway)
+    assert len(versions) == len(HISTORY)
+    by_key = {(each["documentId"], each["version"]): each for each in versions}
+    assert len(by_key) == len(HISTORY)
+    for event in HISTORY:
+        _check_version(event, by_key[event.doc, event.seq])
+    _check_chains(versions)
+    _check_moments(gateway, by_key)
+
+
+def _versions(gateway: RunningGateway) -> list[dict[str, Any]]:
+    """All of them, oldest first."""
+    found: list[dict[str, Any]] = []
+    after = None
+    while True:
+        page = gateway.query(PAGE, after=after)["featureVersions"]
+        found += page["nodes"]
+        assert page["totalCount"] == len(HISTORY)
+        if not page["pageInfo"]["hasNextPage"]:
+            return found[::-1]
+        after = page["pageInfo"]["endCursor"]
+
+
+def _check_version(event: Event, version: dict[str, Any]) -> None:
+    assert same(version["document"], shown(event.body)), f"{event.doc}@{event.seq}"
+    assert (version["operation"] == "DELETE") is (event.body is None)
+    assert version["author"] is None
+    assert version["comment"] is None
+    assert version["gap"] is False
+
+
+def _check_chains(versions: list[dict[str, Any]]) -> None:
+    """Each version stands until the next one of its document begins, without hole or overlap."""
+    last: dict[str, dict[str, Any]] = {}
+    for version in versions:
+        before = last.get(version["documentId"])
+        assert version["version"] == (1 if before is None else before["version"] + 1)
+        assert before is None or before["until"] == version["at"]
+        last[version["documentId"]] = version
+    assert all(version["until"] is None for version in last.values())
+    counts = Counter(each["documentId"] for each in versions)
+    assert counts == Counter(each.doc for each in HISTORY)
+
+
+def _check_moments(gateway: RunningGateway, by_key: dict[tuple[str, int], dict[str, Any]]) -> None:
+    """The collection at 50 random moments is what the history says it was."""
+    dice = random.Random(3)
+    for index in sorted(dice.sample(range(len(HISTORY)), 50)):
+        event = HISTORY[index]
+        token = by_key[event.doc, event.seq]["resumeToken"]
+        state: dict[str, Event] = {}
+        for each in HISTORY[: index + 1]:
+            state[each.doc] = each
+        expected = {doc: each for doc, each in state.items() if each.body is not None}
+        found = gateway.query(AS_OF, at={"token": token})["featuresAsOf"]
+        assert found["totalCount"] == len(expected)
+        assert {each["documentId"] for each in found["nodes"]} == set(expected)
+        for node in found["nodes"]:
+            event_then = expected[node["documentId"]]
+            assert node["version"] == event_then.seq
+            assert same(node["document"], shown(event_then.body))

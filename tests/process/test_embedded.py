@@ -1,0 +1,317 @@
+"""A real mongod in a directory: started, found again, mended, stopped, refused in clear words."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from gql.embedded import EmbeddedError, embedded_mongod
+from gql.mongod import find_mongod
+from tests.support.eventually import eventually
+
+KEEPER = """
+import asyncio, sys
+from pathlib import Path
+from gql.embedded import embedded_mongod
+
+async def keep():
+    async with embedded_mongod(Path(sys.argv[1])) as uri:
+        print(uri, flush=True)
+        await asyncio.Event().wait()
+
+{before}
+asyncio.run(keep())
+"""
+"""A revstream that does nothing but keep its server; its parameter is the directory."""
+
+
+@contextmanager
+def keeper(directory: Path, before: str = "") -> Iterator[subprocess.Popen[str]]:
+    """The keeper in a process of its own, once its server is up; killed in the end, or before."""
+    with subprocess.Popen(
+        [sys.executable, "-c", KEEPER.format(before=before), str(directory)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("mongodb://127.0.0.1:")
+            yield process
+        finally:
+            process.kill()
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, zombies left out: nobody may be there to reap an orphan."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def server_pid(directory: Path) -> int:
+    return int((directory / "mongod.pid").read_text())
+
+
+def insert(uri: str, document: dict[str, Any]) -> None:
+    with MongoClient[dict[str, Any]](uri) as client:
+        client.shop.things.insert_one(document)
+
+
+def things(uri: str) -> list[object]:
+    with MongoClient[dict[str, Any]](uri) as client:
+        return [each["_id"] for each in client.shop.things.find().sort("_id")]
+
+
+def fake_mongod(directory: Path, script: str) -> None:
+    """Put a program named mongod into `directory`."""
+    program = directory / "mongod"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+
+async def test_a_new_directory_becomes_a_replica_set_with_change_streams(tmp_path: Path) -> None:
+    """The URI leads to a writable primary that a change stream can follow, and all ends with it."""
+    async with embedded_mongod(tmp_path / "new" / "db") as uri:
+        pid = server_pid(tmp_path / "new" / "db")
+        with MongoClient[dict[str, Any]](uri) as client, client.shop.watch() as stream:
+            client.shop.things.insert_one({"_id": 1})
+            change = stream.next()
+        assert change["documentKey"] == {"_id": 1}
+        assert os.getpgid(pid) != os.getpgid(0), "Ctrl-C would reach the server too"
+    assert not is_running(pid)
+    assert not (tmp_path / "new" / "db" / "mongod.pid").exists()
+
+
+async def test_a_restart_serves_the_same_data_on_the_same_port(tmp_path: Path) -> None:
+    """A directory keeps its data and, while it is free, its port."""
+    async with embedded_mongod(tmp_path) as first:
+        insert(first, {"_id": 1})
+    async with embedded_mongod(tmp_path) as second:
+        assert second == first
+        assert things(second) == [1]
+
+
+async def test_a_server_whose_port_was_taken_meanwhile_moves_to_another(tmp_path: Path) -> None:
+    """The replica set learns its new address, and the data stays."""
+    async with embedded_mongod(tmp_path) as first:
+        insert(first, {"_id": 1})
+    port = int((tmp_path / "port").read_text())
+    # Someone who answers, if not as a mongod: a silent one costs the server 30 s.
+    async with (
+        await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", port),
+        embedded_mongod(tmp_path) as second,
+    ):
+        assert second != first
+        insert(second, {"_id": 2})
+        assert things(second) == [1, 2]
+
+
+async def test_a_killed_revstream_takes_its_server_along(tmp_path: Path) -> None:
+    """After kill -9 the server stops by itself, and the next start has all acknowledged data."""
+    with keeper(tmp_path) as process:
+        pid = server_pid(tmp_path)
+        port = int((tmp_path / "port").read_text())
+        insert(f"mongodb://127.0.0.1:{port}/?replicaSet=revstream", {"_id": 1})
+        process.send_signal(signal.SIGKILL)
+        await eventually(lambda: not is_running(pid))
+    async with embedded_mongod(tmp_path) as uri:
+        assert things(uri) == [1]
+
+
+async def test_a_start_right_after_a_kill_waits_for_the_old_server(tmp_path: Path) -> None:
+    """Whether the old server is gone yet makes no difference to a restart."""
+    for number in range(3):
+        with keeper(tmp_path):
+            port = int((tmp_path / "port").read_text())
+            insert(f"mongodb://127.0.0.1:{port}/?replicaSet=revstream", {"_id": number})
+    async with embedded_mongod(tmp_path) as uri:
+        assert things(uri) == [0, 1, 2]
+
+
+async def test_a_server_left_behind_is_stopped_by_the_next_start(tmp_path: Path) -> None:
+    """Where the kernel cannot be asked to end the server, the next start does."""
+    with keeper(tmp_path, before="import gql.mongod; gql.mongod.sys.platform = 'other'"):
+        pid = server_pid(tmp_path)
+    assert is_running(pid)
+    async with embedded_mongod(tmp_path) as uri:
+        assert not is_running(pid)
+        assert things(uri) == []
+
+
+async def test_a_process_that_only_has_the_recorded_number_is_left_alone(tmp_path: Path) -> None:
+    """Numbers are used again: what is not a mongod on this data is not stopped."""
+    other = await asyncio.create_subprocess_exec("sleep", "60")
+    (tmp_path / "mongod.pid").write_text(str(other.pid))
+    async with embedded_mongod(tmp_path):
+        assert other.returncode is None
+    other.kill()
+    await other.wait()
+
+
+async def test_a_server_that_dies_is_reported_and_starts_again(tmp_path: Path) -> None:
+    """Its death is told once, with the reason; an unclean end does not hinder the next start."""
+    deaths: list[EmbeddedError] = []
+    async with embedded_mongod(tmp_path, on_death=deaths.append) as uri:
+        insert(uri, {"_id": 1})
+        os.kill(server_pid(tmp_path), signal.SIGKILL)
+        await eventually(lambda: deaths)
+    assert len(deaths) == 1
+    assert "mongod ended: signal 9" in str(deaths[0])
+    assert (tmp_path / "data" / "mongod.lock").read_text().strip(), "not an unclean end"
+    async with embedded_mongod(tmp_path) as uri:
+        assert things(uri) == [1]
+
+
+async def test_a_directory_serves_one_revstream_only(tmp_path: Path) -> None:
+    """The second one is told who has it, and the first is not disturbed."""
+    async with embedded_mongod(tmp_path) as uri:
+        with pytest.raises(
+            EmbeddedError, match=rf"in use by another revstream \(process {os.getpid()}\)"
+        ):
+            async with embedded_mongod(tmp_path):
+                pass
+        insert(uri, {"_id": 1})
+
+
+async def test_a_given_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    """A port that was asked for is never replaced by another."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(EmbeddedError, match=f"port {port} on 127.0.0.1, .* is taken"):
+            async with embedded_mongod(tmp_path, port=port):
+                pass
+
+
+async def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A file in the way is an error that names the directory."""
+    (tmp_path / "file").touch()
+    with pytest.raises(EmbeddedError, match=r"file/db cannot be used .*: Not a directory"):
+        async with embedded_mongod(tmp_path / "file" / "db"):
+            pass
+
+
+async def test_options_that_mongod_refuses_are_shown_in_its_own_words(tmp_path: Path) -> None:
+    """What a real server says when it will not start is in the error."""
+    with pytest.raises(EmbeddedError, match="cacheSizeGB must be greater"):
+        async with embedded_mongod(tmp_path, cache_gb=-1):
+            pass
+
+
+async def test_a_server_that_dies_at_start_has_its_last_words_in_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The errors of its log are shown, as text, and not the goodbyes after them."""
+    fake_mongod(
+        tmp_path,
+        'case "$1" in --version) echo "db version v7.0.1";; *) '
+        """echo '{"s":"E","msg":"Wrong mongod version","attr":{"error":"UPGRADE PROBLEM"}}'; """
+        """echo '{"s":"I","msg":"Shutting down"}'; exit 62;; esac""",
+    )
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(EmbeddedError) as caught:
+        async with embedded_mongod(tmp_path / "db"):
+            pass
+    assert "exit code 62" in str(caught.value)
+    assert 'Wrong mongod version {"error": "UPGRADE PROBLEM"}' in str(caught.value)
+    assert "Shutting down" not in str(caught.value)
+
+
+async def test_a_start_that_takes_too_long_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that never accepts writes is stopped, and the bound is named."""
+    fake_mongod(
+        tmp_path, 'case "$1" in --version) echo "db version v7.0.1";; *) exec sleep 60;; esac'
+    )
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(EmbeddedError, match=r"did not become primary within 0\.3 s"):
+        async with embedded_mongod(tmp_path / "db", start_s=0.3):
+            pass
+    assert not (tmp_path / "db" / "mongod.pid").exists()
+
+
+async def test_a_server_that_does_not_stop_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopping is bounded: a server that ignores SIGTERM does not hold revstream up."""
+    fake_mongod(
+        tmp_path,
+        'case "$1" in --version) echo "db version v7.0.1";; *) trap "" TERM; '
+        "echo ready; exec sleep 60;; esac",
+    )
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    started = asyncio.create_task(_enter(tmp_path / "db"))
+    log_file = tmp_path / "db" / "mongod.log"
+    await eventually(lambda: log_file.exists() and "ready" in log_file.read_text())
+    pid = server_pid(tmp_path / "db")
+    started.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await started
+    assert not is_running(pid)
+
+
+async def _enter(directory: Path) -> None:
+    async with embedded_mongod(directory, stop_s=0.2):
+        pass
+
+
+def test_where_no_mongod_is_found_both_ways_to_get_one_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says where to get a server, and how to do without."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(EmbeddedError) as caught:
+        find_mongod()
+    for way in ("https://www.mongodb.com/try/download", "revstream[embedded]", "--mongodb-uri"):
+        assert way in str(caught.value)
+
+
+def test_a_mongod_that_is_too_old_is_named_with_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server without what revstream needs is refused, not started."""
+    fake_mongod(tmp_path, 'echo "db version v5.0.9"')
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(EmbeddedError, match=r"mongod is MongoDB 5\.0\.9, 6\.0 or newer is needed"):
+        find_mongod()
+
+
+def test_a_mongod_that_does_not_run_is_named_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing library is reported in the loader's words."""
+    fake_mongod(tmp_path, 'echo "libcrypto.so.3: cannot open shared object file" >&2; exit 127')
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(EmbeddedError, match=r"mongod does not run: libcrypto\.so\.3"):
+        find_mongod()
+
+
+def test_the_packaged_mongod_is_used_where_the_one_on_path_is_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old installation on PATH does not stand in the way of the optional package."""
+    package = tmp_path / "site" / "fiftyone" / "db" / "bin"
+    package.mkdir(parents=True)
+    fake_mongod(package, 'echo "db version v6.0.5"')
+    fake_mongod(tmp_path, 'echo "db version v4.4.0"')
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    assert find_mongod().path == package / "mongod"
+    assert "fiftyone" not in sys.modules

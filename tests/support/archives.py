@@ -1,0 +1,107 @@
+"""Documents and their history at cluster times of a test's choosing, written as the recorder writes
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import bson
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from model.entities import Entity
+from streams import tokens
+from streams.archive import Archive, Until
+from streams.documents import DECODED, RAW, Document
+from streams.events import identity
+from streams.mongo import Mongo
+from streams.versions import Last, make_version
+
+__all__ = ["Scribe", "at"]
+
+# A second of 2024 that tests count from.
+_BEGINNING = 1_704_110_400
+
+
+def at(second: int, count: int = 1) -> Timestamp:
+    """The cluster time so many seconds after the beginning."""
+    return Timestamp(_BEGINNING + second, count)
+
+
+class Scribe:
+    """Writes one collection and its archive.
+
+    `records` are all that were written, in the order of the stream; `present` the documents by
+    `identity` of their ids.
+    """
+
+    def __init__(self, mongo: Mongo, entity: Entity) -> None:
+        self.entity = entity
+        self.archive = Archive(mongo, entity.collection)
+        self.records: list[Document] = []
+        self.present: dict[Any, Document] = {}
+        self._mongo = mongo
+        self._lasts: dict[Any, Last] = {}
+        self._pending: list[Document] = []
+        self._untils: list[Until] = []
+        self._open: dict[Any, Document] = {}
+
+    def write(
+        self,
+        key: Any,
+        document: Mapping[str, Any] | None,
+        time: Timestamp,
+        *,
+        operation: str | None = None,
+        by: str | None = None,
+        why: str | None = None,
+        wall: datetime | None = None,
+    ) -> Document:
+        """Note a write, None deletes; `save` stores it. Returns the record."""
+        name = identity(key)
+        last = self._lasts.get(name)
+        place = sum(record["at"] == time for record in self.records)
+        after = None if document is None else _raw({"_id": key, **document})
+        if operation is None:
+            known = last is not None and last.full is not None
+            operation = "DELETE" if document is None else "UPDATE" if known else "INSERT"
+        record, made = make_version(
+            token=f"{tokens.time_prefix(time)}2B04{place:04X}",
+            at=time,
+            wall=wall or datetime.fromtimestamp(time.time, UTC) + timedelta(milliseconds=time.inc),
+            key=key,
+            operation=operation,
+            after=after,
+            last=last,
+            version_field=self.entity.version,
+        )
+        record |= {"by": by, "why": why}
+        earlier = self._open.get(name)
+        if earlier is not None:
+            self._untils.append((earlier["_id"], record["at"], record["wall"]))
+        self._open[name] = record
+        self._lasts[name] = made
+        self._pending.append(record)
+        self.records.append(record)
+        if after is None:
+            self.present.pop(name, None)
+        else:
+            self.present[name] = {"_id": key, **(document or {})}
+        return record
+
+    async def save(self) -> None:
+        """Store what was noted: the collection as it is in the end, and the archive of all of
+        it."""
+        await self.archive.prepare()
+        assert await self.archive.append(self._pending, self._untils)
+        self._pending, self._untils = [], []
+        database = self._mongo._database
+        await database[self.entity.collection].delete_many({})
+        if self.present:
+            await database[self.entity.collection].insert_many(list(self.present.values()))
+
+
+def _raw(document: Mapping[str, Any]) -> RawBSONDocument:
+    return RawBSONDocument(bson.encode(document, codec_options=DECODED), RAW)

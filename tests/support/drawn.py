@@ -1,0 +1,232 @@
+"""Documents and filters for hypothesis to draw, over the model of `tests.support.shapes`.
+
+Values come from few, so that filters find something, and from the edges: NaN, infinities, -0.0,
+doubles beside their own decimals, text of many scripts with what regular expressions mind, dates
+that Python does not have. Documents fit the model, miss it by a little, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any
+from uuid import UUID
+
+from bson.binary import Binary
+from bson.code import Code
+from bson.dbref import DBRef
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from bson.objectid import ObjectId
+from bson.regex import Regex
+from bson.timestamp import Timestamp
+from hypothesis import strategies as st
+
+from model.entities import EnumType, Field, ObjectType, Scalar
+from resolvers.dates import from_milliseconds
+from resolvers.filters import operators
+from tests.support.shapes import SHAPES, THING
+
+LETTERS = "aB.^$*\\([|\x00\nßé日\ud7ff\ue000🙂\U0010ffff"
+
+BEYOND = (
+    "9007199254740993",
+    "9223372036854775808",
+    "0.1000000000000000055511151231257827",
+    "1E+6144",
+    "1E-6176",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+)
+"""Decimals at the edge of, or beyond, what other types of number hold."""
+
+NOTABLE: Mapping[Scalar, Sequence[Any]] = {
+    Scalar.STRING: ["", *LETTERS, "ab", "a\x00b", "a.b", "a\U0010ffff", "RED", "1", "true", "NaN"],
+    Scalar.INT: [-1, 0, 1, 2, 2**31 - 1, -(2**31)],
+    Scalar.LONG: [
+        Int64(each) for each in (-1, 0, 1, 2, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), -(2**63) + 1)
+    ],
+    Scalar.FLOAT: [0.0, -0.0, 0.1, 1.0, 1.5, -1.0, 2.0**53, 2.0**63, -(2.0**63), 1e308, 5e-324],
+    Scalar.BOOLEAN: [False, True],
+    Scalar.DECIMAL: [Decimal128(each) for each in ("0", "-0", "0E+3", "1", "1.0", "0.1", *BEYOND)],
+    Scalar.DATETIME: [
+        from_milliseconds(each)
+        for each in (0, 1, -1, 1_700_000_000_000, 10**15, -(10**15), 2**63 - 1, -(2**63))
+    ],
+    Scalar.OBJECTID: [ObjectId(f"{each:024x}") for each in range(3)],
+    Scalar.UUID: [Binary(UUID(int=each).bytes, 4) for each in range(3)],
+}
+"""Values to store and to ask for, alike."""
+
+ODD: Sequence[Any] = [
+    None,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+    Timestamp(1, 1),
+    Regex("a"),
+    Regex("^a"),
+    Regex("a", "i"),
+    Code("a"),
+    Code("a", {}),
+    MinKey(),
+    MaxKey(),
+    b"\x00",
+    Binary(b"\x00" * 16, 3),
+    DBRef("things", 1, w=1.0, label="a", x=1, sku="a", n=1),
+    {},
+    {"0": "a"},
+    [],
+]
+"""Values that other programs may store, and no filter can ask for."""
+
+ANY = [each for pool in NOTABLE.values() for each in pool] + list(ODD)
+
+DOUBLES = st.sampled_from(NOTABLE[Scalar.FLOAT]) | st.floats(allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def decimals_beside(draw: st.DrawFn) -> Decimal128:
+    """A double's 34 digits, which are just above or below what most doubles are."""
+    rounding = draw(st.sampled_from([ROUND_FLOOR, ROUND_CEILING]))
+    return decimal_beside(draw(DOUBLES), rounding)
+
+
+def decimal_beside(double: float, rounding: str) -> Decimal128:
+    """The decimal of 34 digits next to a double, or equal to it."""
+    context = Context(prec=34, rounding=rounding, Emin=-6143, Emax=6144, clamp=1)
+    return Decimal128(context.create_decimal(Decimal(double)))
+
+
+OPERANDS: Mapping[Scalar, st.SearchStrategy[Any]] = {
+    **{scalar: st.sampled_from(pool) for scalar, pool in NOTABLE.items()},
+    Scalar.STRING: st.sampled_from(NOTABLE[Scalar.STRING])
+    | st.text(LETTERS, max_size=3)
+    | st.text(max_size=4),
+    Scalar.FLOAT: DOUBLES,
+    Scalar.DECIMAL: st.sampled_from(NOTABLE[Scalar.DECIMAL]) | decimals_beside(),
+}
+INTS, LONGS, BOOLEANS = OPERANDS[Scalar.INT], OPERANDS[Scalar.LONG], st.booleans()
+NUMBERS = INTS | LONGS | DOUBLES | OPERANDS[Scalar.DECIMAL] | st.sampled_from(ODD[1:4])
+SCALARS = st.sampled_from(ANY)
+
+
+def _fitting(field: Field, depth: int) -> st.SearchStrategy[Any]:
+    one: st.SearchStrategy[Any]
+    if isinstance(field.type, EnumType):
+        one = st.sampled_from(field.type.values)
+    elif isinstance(field.type, str):
+        one = documents(SHAPES.embedded(field.type), depth + 1)
+    elif field.type is Scalar.JSON:
+        one = SCALARS
+    else:
+        one = OPERANDS[field.stored_scalar or field.type]
+        if field.type in (Scalar.INT, Scalar.LONG, Scalar.FLOAT, Scalar.DECIMAL):
+            one |= NUMBERS
+    return st.lists(one | st.none(), max_size=3) if field.is_list else one
+
+
+@st.composite
+def _values(draw: st.DrawFn, field: Field, depth: int) -> Any:
+    fits = _fitting(field, depth)
+    match draw(st.integers(0, 9)):
+        case 0:
+            return None
+        case 1:
+            return draw(SCALARS)
+        case 2:
+            return draw(st.lists(fits | SCALARS, max_size=3))
+        case 3:
+            return draw(st.lists(st.lists(fits, max_size=2) | fits | SCALARS, max_size=2))
+        case _:
+            return draw(fits)
+
+
+@st.composite
+def documents(draw: st.DrawFn, kind: ObjectType = THING, depth: int = 0) -> dict[str, Any]:
+    """A document of that type or nearly so, without its `_id`; of many fields most are missing."""
+    fields = [each for each in kind.fields if each.stored != "_id"]
+    if depth > 2:
+        fields = [each for each in fields if not isinstance(each.type, str)]
+    chosen = draw(
+        st.lists(
+            st.sampled_from(fields),
+            min_size=min(len(fields), 2) if draw(st.integers(0, 5)) else 0,
+            max_size=6,
+            unique_by=lambda each: each.stored,
+        )
+    )
+    document = {each.stored: draw(_values(each, depth)) for each in chosen}
+    if kind.name == THING.name and draw(BOOLEANS):
+        document["version"] = draw(INTS | LONGS | DOUBLES)
+    return document
+
+
+@st.composite
+def wheres(draw: st.DrawFn, kind: ObjectType = THING, depth: int = 0) -> dict[str, Any]:
+    """A filter by API names, with every operator of every field."""
+    where: dict[str, Any] = {}
+    names = [each.name for each in kind.fields if operators(each)]
+    if kind.name == THING.name:
+        names.append("version")
+    if depth < 4:
+        names += ["and", "or", "not"] * 2
+    if len(kind.fields) == 2:
+        names += [kind.fields[1].name] * 4
+    for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=2)):
+        where[name] = draw(_filters(kind, name, depth))
+    return where
+
+
+@st.composite
+def _filters(draw: st.DrawFn, kind: ObjectType, name: str, depth: int) -> Any:
+    if name in ("and", "or"):
+        return draw(st.lists(wheres(kind, depth + 1), max_size=3))
+    if name == "not":
+        return draw(wheres(kind, depth + 1))
+    field = kind.field(name) or Field(name="version", stored="version", type=Scalar.INT)
+    if isinstance(field.type, str) and not field.is_list:
+        if depth > 4 or draw(st.integers(0, 4)) == 0:
+            return {"exists": draw(BOOLEANS)}
+        return draw(wheres(SHAPES.embedded(field.type), depth + 1))
+    chosen = draw(st.lists(st.sampled_from(operators(field)), min_size=1, max_size=2, unique=True))
+    return {each: draw(_operands(field, each, depth)) for each in chosen}
+
+
+@st.composite
+def _operands(draw: st.DrawFn, field: Field, operator: str, depth: int) -> Any:
+    if operator in ("exists", "isEmpty"):
+        return draw(BOOLEANS)
+    if isinstance(field.type, str):
+        kind = SHAPES.embedded(field.type)
+        return {} if depth > 4 else draw(st.just({}) | wheres(kind, depth + 1))
+    if isinstance(field.type, EnumType):
+        one: st.SearchStrategy[Any] = st.sampled_from(field.type.values)
+    elif field.name == "id":
+        one = st.integers(0, 40).map(str)
+    else:
+        one = OPERANDS[field.stored_scalar or field.type]
+        if field.type is Scalar.ID:
+            one = one.map(str)
+    if operator in ("eq", "ne"):
+        return draw(one | st.none())
+    if operator in ("in", "notIn", "hasEvery", "hasSome"):
+        return draw(st.lists(one, max_size=3))
+    return draw(one)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Documents, and filters by API names: over all fields, or over one, of which more is found."""
+    kind = THING
+    if draw(st.integers(0, 9)):
+        field = draw(st.sampled_from([each for each in THING.fields[1:] if operators(each)]))
+        kind = replace(THING, fields=(THING.id, field))
+    return (
+        draw(st.lists(documents(kind), min_size=20, max_size=40)),
+        draw(st.lists(wheres(kind), min_size=5, max_size=15)),
+    )

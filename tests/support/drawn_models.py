@@ -1,0 +1,319 @@
+"""Models for hypothesis to draw, and the schema.graphql of a model.
+
+Names are drawn from lists in which nothing clashes: every drawn model is one that reads.
+"""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import strategies as st
+
+from model.entities import (
+    Access,
+    BackReference,
+    Copy,
+    Embedded,
+    Entity,
+    EnumType,
+    Field,
+    History,
+    Index,
+    Model,
+    Reference,
+    Scalar,
+    Sink,
+    Storage,
+)
+from model.fields import ID_SCALARS
+
+__all__ = ["models", "printed"]
+
+ENTITIES = ("Product", "Supplier", "Order", "URLEntry")
+EMBEDDEDS = ("Size", "Line")
+ENUMS = ("Colour", "Kind")
+FIELDS = ("name", "price", "stock", "tags", "addedAt", "sku", "exact")
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
+DESCRIPTIONS = st.none() | TEXTS
+ROLES = st.lists(st.sampled_from(["staff", "guest", "admin"]), min_size=1, unique=True).map(tuple)
+OPERATIONS = st.sampled_from(["BASELINE", "INSERT", "UPDATE", "REPLACE", "DELETE"])
+SINKS = st.builds(
+    Sink,
+    url=st.sampled_from(["https://example.org", "http://example.org:8080/a?b=c"]),
+    operations=st.none() | st.lists(OPERATIONS, min_size=1, unique=True).map(tuple),
+)
+
+
+@st.composite
+def accesses(draw: st.DrawFn, *, rows: bool = False, write: bool = True) -> Access | None:
+    """What `@access` may say, or nothing."""
+    access = Access(
+        read=draw(st.none() | ROLES),
+        write=draw(st.none() | ROLES) if write else None,
+        rows=draw(st.sampled_from([None, "{ id: { eq: $sub } }"])) if rows else None,
+    )
+    return None if access == Access() else access
+
+
+def stored_as(scalar: Scalar) -> Scalar:
+    """ID means text."""
+    return Scalar.STRING if scalar is Scalar.ID else scalar
+
+
+@st.composite
+def plain_fields(
+    draw: st.DrawFn, enums: list[EnumType], holds: list[str], prefix: str = ""
+) -> tuple[Field, ...]:
+    """Fields of every type, each with another name, stored as that or otherwise."""
+    kinds = st.sampled_from([*Scalar, *enums, *holds])
+    fields: list[Field] = []
+    for name in draw(st.lists(st.sampled_from(FIELDS), min_size=1, unique=True)):
+        kind = draw(kinds)
+        is_list = draw(st.booleans())
+        fields.append(
+            Field(
+                name=f"{prefix}{name}",
+                stored=draw(st.sampled_from([f"{prefix}{name}", f"{prefix}{name}_", f"ö {name}"])),
+                type=kind,
+                stored_scalar=stored_as(kind) if isinstance(kind, Scalar) else None,
+                # An embedded document that must be there, of its own type, could not end.
+                required=not isinstance(kind, str) and draw(st.booleans()),
+                is_list=is_list,
+                item_required=is_list and draw(st.booleans()),
+                description=draw(DESCRIPTIONS),
+                unique=kind is not Scalar.JSON
+                and not isinstance(kind, str)
+                and not prefix
+                and draw(st.booleans()),
+                access=draw(accesses()),
+            )
+        )
+    return tuple(fields)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Model:
+    """A model with everything in it that may be."""
+    enums = [
+        EnumType(
+            name=name,
+            values=("NEW", "OLD"),
+            value_descriptions=draw(st.dictionaries(st.sampled_from(["NEW", "OLD"]), TEXTS)),
+            description=draw(DESCRIPTIONS),
+        )
+        for name in draw(st.lists(st.sampled_from(ENUMS), unique=True))
+    ]
+    embedded_names = draw(st.lists(st.sampled_from(EMBEDDEDS), unique=True))
+    entity_names = draw(st.lists(st.sampled_from(ENTITIES), min_size=1, unique=True))
+    ids = {name: draw(st.sampled_from(ID_SCALARS)) for name in entity_names}
+    embeddeds = tuple(
+        Embedded(
+            name=name,
+            fields=draw(plain_fields(enums, embedded_names, prefix="part_")),
+            description=draw(DESCRIPTIONS),
+            access=draw(accesses()),
+        )
+        for name in embedded_names
+    )
+    bodies = {name: draw(plain_fields(enums, embedded_names)) for name in entity_names}
+    entities: list[Entity] = []
+    for name in entity_names:
+        targets = draw(st.lists(st.sampled_from(entity_names), unique=True))
+        named = tuple(
+            Field(
+                name=f"to{target}Id",
+                stored=draw(st.sampled_from([f"to{target}Id", f"to_{target}"])),
+                type=Scalar.ID,
+                stored_scalar=stored_as(ids[target]),
+                required=draw(st.booleans()),
+            )
+            for target in targets
+        )
+        copies = tuple(
+            Field(
+                name=f"copy{target}",
+                stored=f"copy{target}",
+                type=source.type,
+                stored_scalar=source.stored_scalar,
+                is_list=source.is_list,
+                item_required=source.item_required,
+                copy=Copy(reference=f"to{target}", source=source.name),
+            )
+            for target in targets
+            for source in draw(st.lists(st.sampled_from(bodies[target]), max_size=1))
+        )
+        holders = tuple(
+            Field(name=f"held{each}", stored=f"held{each}", type=each) for each in embedded_names
+        )
+        fence = Field(
+            name="fence", stored="fence", type=Scalar.LONG, stored_scalar=Scalar.LONG, fence=True
+        )
+        fields = (
+            *bodies[name],
+            *named,
+            *copies,
+            *holders,
+            *([fence] if draw(st.booleans()) else []),
+        )
+        indexed = [each for each in named if draw(st.booleans())]
+        entities.append(
+            Entity(
+                name=name,
+                fields=(
+                    Field(
+                        name="id",
+                        stored="_id",
+                        type=Scalar.ID,
+                        stored_scalar=stored_as(ids[name]),
+                        required=True,
+                    ),
+                    *fields,
+                ),
+                references=tuple(
+                    Reference(
+                        name=f"to{target}",
+                        target=target,
+                        by=each.name,
+                        required=each.required and draw(st.booleans()),
+                        description=draw(DESCRIPTIONS),
+                        access=draw(accesses(write=False)),
+                    )
+                    for target, each in zip(targets, named, strict=True)
+                ),
+                description=draw(DESCRIPTIONS),
+                access=draw(accesses(rows=True)),
+                collection=f"all {name}",
+                singular={"URLEntry": "urlEntry"}.get(name, name.lower()),
+                plural=draw(st.sampled_from([f"all{name}", f"{name.lower()}List"])),
+                version=draw(st.sampled_from([None, "version", "rev"])),
+                history=draw(st.sampled_from(History)),
+                storage=draw(st.sampled_from(Storage)),
+                back_references=tuple(
+                    BackReference(
+                        name=f"from{other.name}",
+                        target=other.name,
+                        field=f"to{name}Id",
+                        description=draw(DESCRIPTIONS),
+                        access=draw(accesses(write=False)),
+                    )
+                    for other in entities
+                    if other.field(f"to{name}Id") and draw(st.booleans())
+                ),
+                indexes=(
+                    *(
+                        Index(fields=(each.stored, "_id"), unique=draw(st.booleans()))
+                        for each in indexed
+                    ),
+                    *(Index(fields=(each.stored,), unique=True) for each in fields if each.unique),
+                ),
+                sinks=tuple(draw(st.lists(SINKS, max_size=2, unique_by=lambda each: each.url))),
+            )
+        )
+    return Model(entities=tuple(entities), embeddeds=embeddeds, enums=tuple(enums))
+
+
+def quoted(text: str) -> str:
+    """As GraphQL writes a text."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def listed(texts: tuple[str, ...]) -> str:
+    """As GraphQL writes a list of texts."""
+    return f"[{', '.join(map(quoted, texts))}]"
+
+
+def described(description: str | None) -> str:
+    """What stands before whatever has a description."""
+    return "" if description is None else f"{quoted(description)} "
+
+
+def printed_access(access: Access | None) -> str:
+    """The directive, with what it says."""
+    if access is None:
+        return ""
+    arguments = [
+        *([f"read: {listed(access.read)}"] if access.read else []),
+        *([f"write: {listed(access.write)}"] if access.write else []),
+        *([f"rows: {quoted(access.rows)}"] if access.rows else []),
+    ]
+    return f" @access({', '.join(arguments)})"
+
+
+def printed_field(field: Field) -> str:
+    """One stored field, in a line."""
+    kind = field.type
+    name = kind if isinstance(kind, str) else kind.value if isinstance(kind, Scalar) else kind.name
+    if field.stored == "_id" and field.stored_scalar:
+        name = field.stored_scalar.value
+    item = f"{name}{'!' if field.item_required else ''}"
+    directives = [
+        *(
+            [f"@stored(as: {quoted(field.stored)})"]
+            if field.stored not in ("_id", field.name)
+            else []
+        ),
+        *(["@unique"] if field.unique else []),
+        *(["@fence"] if field.fence else []),
+        *([f'@copy(of: "{field.copy.reference}.{field.copy.source}")'] if field.copy else []),
+    ]
+    return (
+        f"{described(field.description)}{field.name}: {f'[{item}]' if field.is_list else item}"
+        f"{'!' if field.required else ''} {' '.join(directives)}{printed_access(field.access)}"
+    )
+
+
+def printed_entity(entity: Entity) -> str:
+    """The type with all its directives and relations."""
+    api_names = {each.stored: each.name for each in entity.fields}
+    version = "null" if entity.version is None else quoted(entity.version)
+    sinks = [
+        f"@sink(url: {quoted(each.url)}"
+        + (f", operations: [{', '.join(each.operations)}])" if each.operations else ")")
+        for each in entity.sinks
+    ]
+    unique = sum(each.unique for each in entity.fields)
+    indexes = [
+        f"@index(fields: {listed(tuple(api_names[each] for each in index.fields))}"
+        f"{', unique: true' if index.unique else ''})"
+        for index in entity.indexes[: len(entity.indexes) - unique]
+    ]
+    relations = [
+        *(
+            f"{described(each.description)}{each.name}: {each.target}"
+            f"{'!' if each.required else ''} "
+            f"@reference(by: {quoted(each.by)}){printed_access(each.access)}"
+            for each in entity.references
+        ),
+        *(
+            f"{described(each.description)}{each.name}: [{each.target}!]! "
+            f"@referencedBy(field: {quoted(each.field)}){printed_access(each.access)}"
+            for each in entity.back_references
+        ),
+    ]
+    body = "\n".join([*map(printed_field, entity.fields), *relations])
+    return (
+        f"{described(entity.description)}type {entity.name} @collection(name: "
+        f"{quoted(entity.collection)}, plural: {quoted(entity.plural)}, version: {version}, "
+        f"history: {entity.history.value}, storage: {entity.storage.value}) "
+        f"{' '.join([*indexes, *sinks])}{printed_access(entity.access)} {{\n{body}\n}}"
+    )
+
+
+def printed(model: Model) -> str:
+    """The schema.graphql of a model."""
+    embeddeds = [
+        f"{described(each.description)}type {each.name}{printed_access(each.access)} {{\n"
+        + "\n".join(map(printed_field, each.fields))
+        + "\n}"
+        for each in model.embeddeds
+    ]
+    enums = [
+        f"{described(each.description)}enum {each.name} {{ "
+        + " ".join(
+            f"{described(each.value_descriptions.get(value))}{value}" for value in each.values
+        )
+        + " }"
+        for each in model.enums
+    ]
+    return "\n".join([*map(printed_entity, model.entities), *embeddeds, *enums])

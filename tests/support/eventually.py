@@ -1,0 +1,26 @@
+"""Wait for a condition that another process or task brings about."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+
+async def eventually(condition: Callable[[], object], *, within_s: float = 10.0) -> None:
+    """Return once `condition()` is true; fail, naming it, after `within_s` seconds.
+
+    The loop goes on running in between. An AssertionError of the condition counts as false, and is
+    the one that is raised in the end.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            if condition():
+                return
+            failure = None
+        except AssertionError as exc:
+            failure = exc
+        if time.monotonic() > deadline:
+            raise failure or AssertionError(f"not true within {within_s} s: {condition}")
+        await asyncio.sleep(0.01)

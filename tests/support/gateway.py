@@ -1,0 +1,151 @@
+"""The real command in a process of its own, as a user starts it, and the clients that talk to
+it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+from websockets.asyncio.client import connect
+from websockets.typing import Subprotocol
+
+ROOT = Path(__file__).parents[2]
+
+
+class GraphQLFailed(Exception):
+    """The response had errors; they are its arguments."""
+
+
+@dataclass
+class RunningGateway:
+    """A started `revstream`; `lines` is all that it has written."""
+
+    process: subprocess.Popen[str]
+    address: str
+    lines: list[str] = field(default_factory=list)
+    reader: threading.Thread | None = None
+
+    def query(self, text: str, **variables: Any) -> dict[str, Any]:
+        """The data; raises GraphQLFailed where there are errors."""
+        answer = self.post(text, **variables)
+        if answer.get("errors"):
+            raise GraphQLFailed(*answer["errors"])
+        return answer["data"]
+
+    def post(self, text: str, **variables: Any) -> dict[str, Any]:
+        """The whole response."""
+        response = httpx.post(
+            f"{self.address}/graphql", json={"query": text, "variables": variables}, timeout=60
+        )
+        return response.json()
+
+    def subscribe(self, text: str, **variables: Any) -> AsyncGenerator[dict[str, Any], None]:
+        return subscribe(self.address, text, **variables)
+
+    def kill(self) -> None:
+        """As `kill -9` does."""
+        self.process.kill()
+        self.close()
+
+    def close(self) -> None:
+        """Wait for its end, and read the rest of what it wrote."""
+        self.process.wait(timeout=30)
+        if self.reader is not None:
+            self.reader.join()
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+    def stop(self) -> int:
+        """As a supervisor does; returns the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+
+@contextlib.contextmanager
+def running_gateway(
+    uri: str, database: str, model: Path, *options: str, command: str = "serve"
+) -> Iterator[RunningGateway]:
+    """Start it and wait until it serves; killed on the way out if it still runs."""
+    gateway = start_gateway(uri, database, model, *options, command=command)
+    try:
+        yield gateway
+    finally:
+        if gateway.process.poll() is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                gateway.process.terminate()
+                gateway.process.wait(timeout=15)
+            gateway.process.kill()
+        gateway.close()
+
+
+def start_gateway(
+    uri: str, database: str, model: Path, *options: str, command: str = "serve"
+) -> RunningGateway:
+    arguments = [
+        *(sys.executable, "-m", "gql", command),
+        *("--mongodb-uri", uri, "--database", database, "--schema", str(model)),
+        *(() if command == "record" else ("--port", "0")),
+        *options,
+    ]
+    process = subprocess.Popen(
+        arguments,
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    gateway = RunningGateway(process, "")
+    assert process.stderr is not None
+    for line in process.stderr:
+        gateway.lines.append(line)
+        found = re.search(r"serving address=(\S+)|recording$", line.rstrip())
+        if found:
+            gateway.address = found.group(1) or ""
+            break
+    else:
+        gateway.close()
+        raise AssertionError(f"exited with {process.returncode}: {''.join(gateway.lines)}")
+    # Read on, or a full pipe would stop the process.
+    gateway.reader = threading.Thread(target=lambda: gateway.lines.extend(process.stderr or ()))
+    gateway.reader.start()
+    return gateway
+
+
+async def subscribe(
+    address: str, text: str, *, protocol: str = "graphql-transport-ws", **variables: Any
+) -> AsyncGenerator[dict[str, Any], None]:
+    """The `data` of each event, over a socket of its own; raises GraphQLFailed on an error."""
+    legacy = protocol == "graphql-ws"
+    url = address.replace("http", "ws", 1) + "/graphql"
+    async with connect(url, subprotocols=[Subprotocol(protocol)], max_size=None) as socket:
+        await socket.send(json.dumps({"type": "connection_init"}))
+        while json.loads(await socket.recv())["type"] != "connection_ack":
+            pass
+        payload = {"query": text, "variables": variables}
+        start = "start" if legacy else "subscribe"
+        await socket.send(json.dumps({"id": "1", "type": start, "payload": payload}))
+        async for raw in socket:
+            message = json.loads(raw)
+            kind, body = message["type"], message.get("payload")
+            if kind == "ping":
+                await socket.send(json.dumps({"type": "pong"}))
+            elif kind == "complete":
+                return
+            elif kind == "error":
+                raise GraphQLFailed(*(body if isinstance(body, list) else [body]))
+            elif kind in ("next", "data"):
+                if body.get("errors"):
+                    raise GraphQLFailed(*body["errors"])
+                yield body["data"]

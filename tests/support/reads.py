@@ -1,0 +1,415 @@
+"""Current, History, Moments, Changes and Status in memory, and a context made of them.
+
+They say what was read, and how often. They project as MongoDB does, so that a field whose value was
+not asked for is missing here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bson import Timestamp
+
+from gql.context import Context
+from model.entities import Entity
+from resolvers.completion import Change
+from resolvers.filters import Condition
+from resolvers.live import ChangeRequest
+from resolvers.matching import compile_predicate
+from resolvers.moments import Moment
+from resolvers.pages import Page, PageRequest
+from resolvers.status import StreamStatus
+from streams import tokens
+from streams.documents import Document
+from streams.events import identity
+from streams.versions import Version
+
+Matches = Callable[[Version], bool]
+
+DEPLOYMENT = "tests"
+BEGINNING = datetime(2024, 5, 1, 12, tzinfo=UTC)
+
+
+def at(second: int) -> Timestamp:
+    """The cluster time so many seconds after the beginning."""
+    return Timestamp(int(BEGINNING.timestamp()) + second, 1)
+
+
+@dataclass
+class Memory:
+    """All documents and versions; `calls` are the reads: name, entity, how many, which fields."""
+
+    documents: dict[str, list[Document]] = field(default_factory=dict)
+    versions: dict[str, list[Version]] = field(default_factory=dict)
+    changes: list[Change] = field(default_factory=list)
+    requests: list[ChangeRequest] = field(default_factory=list)
+    calls: list[tuple[str, str, int, frozenset[str] | None]] = field(default_factory=list)
+    failure: Exception | None = None
+
+    def write(self, collection: str, document: Document | None, *, id_: Any = None) -> Version:
+        """Insert or change a document, or delete it, given None; a second after the last write."""
+        versions = self.versions.setdefault(collection, [])
+        key = document["_id"] if document is not None else id_
+        second = sum(map(len, self.versions.values()))
+        earlier = [each for each in versions if identity(each.document) == identity(key)]
+        last = earlier[-1] if earlier else None
+        wall = BEGINNING + timedelta(seconds=second)
+        version = Version(
+            token=f"{tokens.time_prefix(at(second))}{second:04X}",
+            document=key,
+            number=1 if last is None else last.number + 1,
+            operation="DELETE" if document is None else "INSERT" if last is None else "UPDATE",
+            at=at(second),
+            wall=wall,
+            previous=None if last is None else last.token,
+            by="ann",
+            why="a reason",
+            changed=_changed(None if last is None else last.full, document),
+            full=document,
+        )
+        if last is not None:
+            versions[versions.index(last)] = replace(last, until=version.at, until_wall=wall)
+        versions.append(version)
+        stored = self.documents.setdefault(collection, [])
+        stored[:] = [each for each in stored if identity(each["_id"]) != identity(key)]
+        if document is not None:
+            stored.append(document)
+        return version
+
+    def context(self) -> Context:
+        """A context whose services read from here."""
+        history, moments = MemoryHistory(self), MemoryMoments(self)
+        return Context(
+            current=MemoryCurrent(self),  # type: ignore[arg-type]
+            history=history,  # type: ignore[arg-type]
+            moments=moments,  # type: ignore[arg-type]
+            live=MemoryChanges(self),  # type: ignore[arg-type]
+            status=MemoryStatus(),  # type: ignore[arg-type]
+            deployment=DEPLOYMENT,
+        )
+
+    def called(self, name: str, entity: Entity, count: int, fields: frozenset[str] | None) -> None:
+        self.calls.append((name, entity.name, count, fields))
+        if self.failure is not None:
+            raise self.failure
+
+
+class MemoryCurrent:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def by_ids(
+        self, entity: Entity, ids: Sequence[Any], fields: frozenset[str]
+    ) -> list[Document | None]:
+        self._memory.called("by_ids", entity, len(ids), fields)
+        found = {
+            identity(each["_id"]): projected(each, fields)
+            for each in self._memory.documents.get(entity.collection, ())
+        }
+        return [found.get(identity(each)) for each in ids]
+
+    async def page(
+        self,
+        entity: Entity,
+        *,
+        where: Condition | None,
+        order: Sequence[tuple[str, str]],
+        page: PageRequest,
+        fields: frozenset[str],
+        total: bool = False,
+        token: bool = False,
+    ) -> Page[Document]:
+        self._memory.called("page", entity, 1, fields)
+        documents = self._memory.documents.get(entity.collection, [])
+        return _page(_chosen(entity, documents, where, order), page, fields, total, token)
+
+    async def pages_by_parent(
+        self,
+        entity: Entity,
+        stored_field: str,
+        parents: Sequence[Any],
+        *,
+        where: Condition | None,
+        order: Sequence[tuple[str, str]],
+        page: PageRequest,
+        fields: frozenset[str],
+        total: bool = False,
+        token: bool = False,
+    ) -> list[Page[Document]]:
+        self._memory.called("pages_by_parent", entity, len(parents), fields)
+        documents = self._memory.documents.get(entity.collection, [])
+        chosen = _chosen(entity, documents, where, order)
+        return [
+            _page([d for d in chosen if d.get(stored_field) == p], page, fields, total, token)
+            for p in parents
+        ]
+
+    async def numbers(self, entity: Entity, documents: Sequence[Document]) -> list[int]:
+        self._memory.called("numbers", entity, len(documents), None)
+        versions = self._memory.versions.get(entity.collection, ())
+        last = {identity(each.document): each.number for each in versions}
+        return [last.get(identity(each["_id"]), 0) for each in documents]
+
+
+class MemoryHistory:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def by_number(
+        self, entity: Entity, wanted: Sequence[tuple[Any, int]], fields: frozenset[str] | None
+    ) -> list[Version | None]:
+        self._memory.called("by_number", entity, len(wanted), fields)
+        return [self._one(entity, fields, _numbered(*w)) for w in wanted]
+
+    async def as_of(
+        self, entity: Entity, wanted: Sequence[tuple[Any, Timestamp]], fields: frozenset[str] | None
+    ) -> list[Version | None]:
+        self._memory.called("as_of", entity, len(wanted), fields)
+        return [self._one(entity, fields, _standing(*w)) for w in wanted]
+
+    async def before(
+        self, entity: Entity, wanted: Sequence[str], fields: frozenset[str] | None
+    ) -> list[Version | None]:
+        self._memory.called("before", entity, len(wanted), fields)
+        return [self._one(entity, fields, _with_token(w)) for w in wanted]
+
+    async def newest(
+        self, entity: Entity, ids: Sequence[Any], fields: frozenset[str] | None
+    ) -> list[Version | None]:
+        self._memory.called("newest", entity, len(ids), fields)
+        return [self._one(entity, fields, _of(i)) for i in ids]
+
+    async def changes_before(
+        self, entity: Entity, wanted: Sequence[tuple[Any, int]], *, limit: int
+    ) -> list[list[Document]]:
+        self._memory.called("changes_before", entity, len(wanted), None)
+        return [
+            [
+                {"v": each.number, "op": each.operation, "changed": list(each.changed)}
+                for each in reversed(list(self._all(entity)))
+                if each.document == id_ and each.number < number
+            ]
+            for id_, number in wanted
+        ]
+
+    async def pages_of(
+        self,
+        entity: Entity,
+        ids: Sequence[Any],
+        *,
+        where: object,
+        page: PageRequest,
+        fields: frozenset[str] | None,
+        total: bool = False,
+    ) -> list[Page[Version]]:
+        self._memory.called("pages_of", entity, len(ids), fields)
+        return [self._page(entity, _of(i), page, fields, total) for i in ids]
+
+    async def trail(
+        self,
+        entity: Entity,
+        *,
+        where: object,
+        page: PageRequest,
+        fields: frozenset[str] | None,
+        total: bool = False,
+    ) -> Page[Version]:
+        self._memory.called("trail", entity, 1, fields)
+        return self._page(entity, lambda _: True, page, fields, total)
+
+    async def collection_as_of(
+        self,
+        entity: Entity,
+        moment: Moment,
+        *,
+        where: Condition | None,
+        order: Sequence[tuple[str, str]],
+        page: PageRequest,
+        fields: frozenset[str] | None,
+        total: bool = False,
+    ) -> Page[Version]:
+        self._memory.called("collection_as_of", entity, 1, fields)
+        matches = (lambda _: True) if where is None else compile_predicate(where)
+        return self._page(
+            entity,
+            lambda v: _stood(v, moment.at) and v.full is not None and matches(v.full),
+            page,
+            fields,
+            total,
+        )
+
+    def _page(
+        self,
+        entity: Entity,
+        matches: Matches,
+        page: PageRequest,
+        fields: frozenset[str] | None,
+        total: bool,
+    ) -> Page[Version]:
+        found = [each for each in self._all(entity) if matches(each)][::-1]
+        shown = found[: page.first]
+        return Page(
+            items=[_version(each, fields) for each in shown],
+            cursors=[f"c{n}" for n, _ in enumerate(shown)],
+            has_next=len(found) > len(shown),
+            total=len(found) if total else None,
+        )
+
+    def _one(
+        self, entity: Entity, fields: frozenset[str] | None, matches: Matches
+    ) -> Version | None:
+        found = [each for each in self._all(entity) if matches(each)]
+        return _version(found[-1], fields) if found else None
+
+    def _all(self, entity: Entity) -> Iterable[Version]:
+        return self._memory.versions.get(entity.collection, ())
+
+
+class MemoryMoments:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def of(
+        self, entity: Entity, *, time: datetime | None = None, token: str | None = None
+    ) -> Moment:
+        self._memory.called("moment", entity, 1, None)
+        if token is not None:
+            return Moment(tokens.cluster_time(tokens.decode(token, DEPLOYMENT)))
+        assert time is not None
+        return Moment(Timestamp(int(time.timestamp()), 2**32 - 1))
+
+    async def reached(self, entity: Entity, moment: Moment) -> None:
+        return None
+
+    async def now(self) -> Moment:
+        return Moment(at(sum(map(len, self._memory.versions.values()))))
+
+
+class MemoryChanges:
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    async def changes(self, entity: Entity, request: ChangeRequest) -> AsyncGenerator[Change]:
+        self._memory.requests.append(request)
+        for each in self._memory.changes:
+            yield each
+        if self._memory.failure is not None:
+            raise self._memory.failure
+
+
+class MemoryStatus:
+    async def statuses(self) -> list[StreamStatus]:
+        return [
+            StreamStatus(
+                name="recorder:products",
+                collection="products",
+                state="recording",
+                owner="me",
+                fence=3,
+                resume_token=tokens.moment(at(0)),
+                at=BEGINNING,
+                lag_s=0.5,
+            )
+        ]
+
+
+def projected(document: Document, fields: Iterable[str]) -> Document:
+    """What MongoDB answers to an inclusion of these paths and the `_id`."""
+    wanted: dict[str, Any] = {"_id": {}}
+    for path in sorted(fields):
+        below = wanted
+        *above, last = path.split(".")
+        for name in above:
+            below = below.setdefault(name, {})
+            if not below:
+                break
+        else:
+            below[last] = {}
+    result: Document = _included(document, wanted)
+    return result
+
+
+def _included(value: Any, wanted: Mapping[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_included(each, wanted) for each in value if isinstance(each, dict | list)]
+    shown = {}
+    for name, each in value.items():
+        if name not in wanted:
+            continue
+        if not wanted[name]:
+            shown[name] = each
+        elif isinstance(each, dict | list):
+            shown[name] = _included(each, wanted[name])
+    return shown
+
+
+def _of(id_: Any) -> Matches:
+    return lambda version: bool(version.document == id_)
+
+
+def _numbered(id_: Any, number: int) -> Matches:
+    return lambda version: bool(version.document == id_) and version.number == number
+
+
+def _standing(id_: Any, moment: Timestamp) -> Matches:
+    return lambda version: bool(version.document == id_) and _stood(version, moment)
+
+
+def _with_token(token: str) -> Matches:
+    return lambda version: version.token == token
+
+
+def _changed(before: Document | None, after: Document | None) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name in {**(before or {}), **(after or {})}
+        if name != "_id" and (before or {}).get(name) != (after or {}).get(name)
+    )
+
+
+def _version(version: Version, fields: frozenset[str] | None) -> Version:
+    if fields is None or version.full is None:
+        return replace(version, full=None)
+    return replace(version, full=projected(version.full, fields))
+
+
+def _stood(version: Version, moment: Timestamp) -> bool:
+    return (
+        version.operation != "DELETE"
+        and version.at <= moment
+        and (version.until is None or moment < version.until)
+    )
+
+
+def _chosen(
+    entity: Entity,
+    documents: Iterable[Document],
+    where: Condition | None,
+    order: Sequence[tuple[str, str]],
+) -> list[Document]:
+    matches = (lambda _: True) if where is None else compile_predicate(where)
+    chosen = [each for each in documents if matches(each)]
+    for name, direction in reversed(order):
+        stored = entity.field(name).stored  # type: ignore[union-attr]
+        chosen.sort(key=lambda each: each[stored], reverse=direction == "DESC")
+    return chosen
+
+
+def _page(
+    found: Sequence[Document],
+    page: PageRequest,
+    fields: frozenset[str],
+    total: bool,
+    token: bool,
+) -> Page[Document]:
+    shown = found[: page.first]
+    return Page(
+        items=[projected(each, fields) for each in shown],
+        cursors=[f"c{n}" for n, _ in enumerate(shown)],
+        has_next=len(found) > len(shown),
+        total=len(found) if total else None,
+        token=tokens.moment(at(0)) if token else None,
+    )

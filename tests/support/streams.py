@@ -1,0 +1,218 @@
+"""Change events made by hand, and a recorder with all that it needs over one collection of a test's database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import bson
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from streams import tokens
+from streams.archive import Archive, span
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.documents import DECODED, RAW
+from streams.events import Batch, ChangeEvent, identity
+from streams.hub import Hub, HubOptions
+from streams.mongo import Mongo
+from streams.progress import Progress
+from streams.recorder import Recorder, RecorderOptions
+from streams.source import Source, SourceOptions
+
+T = TypeVar("T")
+
+# A stream that is quiet says so soon; a broken one is opened again at once.
+BRISK = SourceOptions(wait_ms=20, retry_first_s=0.01, retry_most_s=0.05)
+FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def raw(document: Mapping[str, Any] | None) -> RawBSONDocument | None:
+    """The document as the stream brings it."""
+    if document is None:
+        return None
+    return RawBSONDocument(bson.encode(document, codec_options=DECODED), RAW)
+
+
+def token_at(seconds: int, count: int = 0) -> str:
+    """A token as an event has it, `count` being its place within its cluster time."""
+    return f"{tokens.time_prefix(Timestamp(seconds, 1))}2B04{count:04X}"
+
+
+def event(
+    seconds: int = 1,
+    *,
+    key: Any = 1,
+    operation: str = "update",
+    after: Mapping[str, Any] | None = None,
+    before: Mapping[str, Any] | None = None,
+    update: Mapping[str, Any] | None = None,
+    collection: str = "things",
+    renamed_to: str | None = None,
+    count: int = 0,
+) -> ChangeEvent:
+    """A change event at a cluster time of so many seconds."""
+    return ChangeEvent(
+        token=token_at(seconds, count),
+        at=Timestamp(seconds, 1),
+        wall=FIRST_DAY + timedelta(seconds=seconds),
+        operation=operation,
+        collection=collection,
+        key=key,
+        after=raw(after),
+        before=raw(before),
+        update=raw(update),
+        renamed_to=renamed_to,
+    )
+
+
+def batch(*events: ChangeEvent) -> Batch:
+    """A round trip that brought these, and nothing stands behind the last of them."""
+    return Batch(events, events[-1].token)
+
+
+async def finished(task: asyncio.Future[Any]) -> None:
+    """Cancel a task and wait for its end; what it raised of its own is raised here."""
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not task.cancelled():
+            raise
+
+
+async def unless_ended(task: asyncio.Future[Any], waited: Awaitable[T]) -> T:
+    """What is waited for; but if the task ends before, what the task raised."""
+    waiting = asyncio.ensure_future(waited)
+    try:
+        await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if not waiting.done():
+            task.result()
+            raise AssertionError("the task ended, which nothing asked of it")
+        return waiting.result()
+    finally:
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
+class Recording:
+    """A recorder, its archive and what else it is given; nothing runs yet.
+
+    Each instance is a process of its own: it shares with others only what lies in the database.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        collection: str = "things",
+        *,
+        version_field: str | None = "version",
+        options: RecorderOptions | None = None,
+        source_options: SourceOptions = BRISK,
+        archive: Archive | None = None,
+        checkpoints: Checkpoints | None = None,
+        source: Any = None,
+        hub_options: HubOptions | None = None,
+    ) -> None:
+        self.mongo = mongo
+        self.collection = collection
+        self.name = f"recorder:{collection}"
+        self.archive = archive or Archive(mongo, collection)
+        self.checkpoints = checkpoints or Checkpoints(mongo)
+        self.hub = Hub([collection], position=tokens.moment(Timestamp(1, 1)), options=hub_options)
+        self.progress = Progress(
+            self.checkpoints, self.hub, listener=lambda name: f"recorder:{name}", limit_s=15
+        )
+        self.source = source or Source(
+            mongo, [collection], before_images=False, options=source_options
+        )
+        self.recorder = Recorder(
+            mongo,
+            self.archive,
+            self.source,
+            self.checkpoints,
+            self.progress,
+            name=self.name,
+            version_field=version_field,
+            options=options,
+        )
+
+    async def begin(self, *, baseline_done: bool = False) -> Checkpoint:
+        """Let history begin now, not at the oldest entry of an oplog that other tests fill."""
+        await self.archive.prepare()
+        now = tokens.moment(await self.mongo.operation_time())
+        checkpoint = Checkpoint(now, now, Baseline(done=baseline_done))
+        await self.checkpoints.save(self.name, checkpoint, fencing_token=0)
+        return checkpoint
+
+    @asynccontextmanager
+    async def running(self, fencing_token: int = 1) -> AsyncIterator[asyncio.Task[None]]:
+        """The recorder at work."""
+        task = asyncio.create_task(self.recorder.run(fencing_token))
+        try:
+            yield task
+        finally:
+            await finished(task)
+
+    async def caught_up(self, task: asyncio.Task[None]) -> None:
+        """Wait until everything written so far, and the first reading, is recorded."""
+        while True:
+            now = tokens.moment(await self.mongo.operation_time())
+            await unless_ended(task, self.progress.wait(self.collection, now))
+            if self.recorder.statistics()["baseline_done"]:
+                return
+
+    async def record(self, fencing_token: int = 1) -> list[dict[str, Any]]:
+        """Run until everything written so far is recorded; the archive, checked."""
+        async with self.running(fencing_token) as task:
+            await self.caught_up(task)
+        return await self.versions()
+
+    async def versions(self) -> list[dict[str, Any]]:
+        """The archive in token order, checked: every document's chain is without a hole."""
+        records = await self.mongo.find(self.archive.name, {}, sort=[("_id", 1)])
+        check_chains(records)
+        return records
+
+
+def check_chains(records: Sequence[Mapping[str, Any]]) -> None:
+    """Numbers grow, `prev`, `until` and `first` join each version to its neighbours, the last one stands."""
+    for versions in by_document(records):
+        first, last = versions[0], versions[-1]
+        assert first["prev"] is None, first
+        assert first.get("first") is True, first
+        for one, other in pairwise(versions):
+            assert other["v"] > one["v"], (one, other)
+            assert other["prev"] == one["_id"], (one, other)
+            assert one["until"] == other["at"], (one, other)
+            assert one["untilWall"] == other["wall"], (one, other)
+            assert one["span"] == span(one["at"], other["at"]), (one, other)
+            assert "first" not in other, other
+        assert (last["until"], last["untilWall"], last["span"]) == (None, None, None), last
+
+
+def by_document(records: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    """The versions of each document, in the order in which the documents first appear."""
+    found: dict[Any, list[Mapping[str, Any]]] = {}
+    for record in records:
+        found.setdefault(identity(record["doc"]), []).append(record)
+    yield from found.values()
+
+
+def told(records: Sequence[Mapping[str, Any]], key: Any = None) -> list[tuple[Any, ...]]:
+    """(operation, number, whether a gap) of each record, of one document where `key` is given."""
+    return [
+        (record["op"], record["v"], record.get("gap", False))
+        for record in records
+        if key is None or identity(record["doc"]) == identity(key)
+    ]
+
+
+def moved(checkpoint: Checkpoint, **changes: Any) -> Checkpoint:
+    """The same checkpoint with some things other."""
+    return replace(checkpoint, **changes)

@@ -1,0 +1,36 @@
+"""gql.schema.descriptions: what the API says of fields whose model says nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from gql.schema.descriptions import enum_description, field_description
+from gql.shapes import shapes_of
+from model.entities import EnumType, Model
+
+
+@pytest.mark.parametrize(
+    ("type_name", "field", "said"),
+    [
+        ("Product", "sku", "What it is ordered by."),
+        ("Product", "supplierId", "The id of the Supplier that `supplier` shows."),
+        ("Product", "addedAt", "Stored as `added_at`."),
+        (
+            "Reading",
+            "sequence",
+            "Grows with each event; what comes with a smaller one is late and ignored.",
+        ),
+    ],
+)
+def test_a_field_is_described_by_the_model_or_by_what_follows_from_it(
+    model: Model, type_name: str, field: str, said: str
+) -> None:
+    """Its own words come first."""
+    shape = shapes_of(model)[type_name]
+    assert field_description(shape, shape.fields[field]) == said
+
+
+def test_an_enum_is_described(model: Model) -> None:
+    """By itself, or by its name."""
+    assert enum_description(model.enums[0]) == "What can be seen from afar."
+    assert "Size" in enum_description(EnumType(name="Size", values=("BIG",)))

@@ -1,0 +1,44 @@
+"""What the tests of the model share: reading a text that has exactly one mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from textwrap import dedent
+
+import pytest
+
+from model.errors import ModelError, ModelErrors
+from model.reading import read_model
+
+MARK = "# !"
+
+
+@pytest.fixture
+def mistake() -> Callable[[str], ModelError]:
+    """Reads a text with one mistake, which is on the line that ends with `# !`, and returns it."""
+
+    def read(text: str) -> ModelError:
+        text = dedent(text).strip("\n")
+        with pytest.raises(ModelErrors) as caught:
+            read_model(text)
+        (error,) = caught.value.errors
+        (line,) = (
+            number for number, line in enumerate(text.splitlines(), start=1) if line.endswith(MARK)
+        )
+        assert error.line == line
+        assert error.filename == "schema.graphql"
+        return error
+
+    return read
+
+
+@pytest.fixture
+def errors() -> Callable[[str], list[str]]:
+    """Reads a text with mistakes and returns them as they are shown, less the file's name."""
+
+    def read(text: str) -> list[str]:
+        with pytest.raises(ModelErrors) as caught:
+            read_model(dedent(text).strip("\n"))
+        return [str(each).removeprefix("schema.graphql:") for each in caught.value.errors]
+
+    return read

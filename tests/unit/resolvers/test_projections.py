@@ -1,0 +1,26 @@
+"""Fields as projections."""
+
+from __future__ import annotations
+
+from resolvers.projections import document_projection, record_projection
+
+
+def test_a_document_is_read_with_its_id_and_nothing_unasked() -> None:
+    """The id is what everything is put together by."""
+    assert document_projection(frozenset()) == {"_id": 1}
+    assert document_projection({"name", "size.w"}) == {"_id": 1, "name": 1, "size.w": 1}
+
+
+def test_paths_inside_of_others_are_left_out() -> None:
+    """MongoDB refuses both; a name that only begins alike is another one."""
+    fields = {"size", "size.w", "size.corner.x", "sizes", "a.b", "a.b.c"}
+    assert document_projection(fields) == {"_id": 1, "a.b": 1, "size": 1, "sizes": 1}
+
+
+def test_a_record_is_read_with_what_is_said_of_the_version() -> None:
+    """And of the document with as much as was asked for."""
+    without = record_projection(None)
+    assert {"doc", "v", "op", "at", "wall", "until", "prev", "changed", "gap"} <= without.keys()
+    assert not any(name.startswith("full") for name in without)
+    assert record_projection(frozenset()) == {**without, "full._id": 1}
+    assert record_projection({"size.w"}) == {**without, "full._id": 1, "full.size.w": 1}

@@ -1,0 +1,126 @@
+"""Decoded change events, and when two `_id`s are one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import bson
+import pytest
+from bson import Code, Decimal128, Int64, ObjectId, Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from streams.documents import RAW
+from streams.events import decode_event, identity
+from tests.support.streams import raw
+
+OBJECT_ID = ObjectId()
+DATE = datetime(2024, 5, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, 1.0),
+        (1, Int64(1)),
+        (1, Decimal128("1.00")),
+        (0.5, Decimal128("0.5")),
+        (0.0, -0.0),
+        (float("nan"), float("nan")),
+        (float("nan"), Decimal128("NaN")),
+        (float("inf"), Decimal128("Infinity")),
+        ({"a": 1, "b": [1, {"c": 2}]}, {"a": 1.0, "b": [Int64(1), {"c": Decimal128("2")}]}),
+        ({"a": 1}, raw({"a": 1})),
+        ({"a": {"b": OBJECT_ID}}, raw({"a": {"b": OBJECT_ID}})),
+        (Code("f"), Code("f")),
+        (Decimal128("1E+6000"), Decimal128("1.0E+6000")),
+    ],
+)
+def test_two_ids_that_mongodb_calls_equal_are_one(one: Any, other: Any) -> None:
+    """A unique index holds one of them, whatever the types of the numbers."""
+    assert identity(one) == identity(other)
+    assert {identity(one): True}[identity(other)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, True),
+        (0, False),
+        (1, "1"),
+        ("f", Code("f")),
+        ({"a": 1}, {"a": True}),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ({"a": 1}, [("a", 1)]),
+        ([1], {"0": 1}),
+        (0.1, Decimal128("0.1")),
+        (DATE, "2024-05-01"),
+        (DATE, Timestamp(int(DATE.timestamp()), 0)),
+        (OBJECT_ID, str(OBJECT_ID)),
+        (None, ""),
+    ],
+)
+def test_two_ids_that_mongodb_keeps_apart_are_two(one: Any, other: Any) -> None:
+    """What may stand side by side in a unique index has two identities."""
+    assert identity(one) != identity(other)
+
+
+def test_every_id_that_mongodb_stores_has_an_identity() -> None:
+    """Identities are hashable, also where the values are not."""
+    values = [Decimal128("1.5"), Code("f", {"x": 1}), {"r": bson.Regex("a")}, {"a": {"b": [1]}}]
+    assert len({identity(each) for each in values}) == len(values)
+
+
+def decoded(change: dict[str, Any]) -> Any:
+    return decode_event(RawBSONDocument(bson.encode(change), RAW))
+
+
+def test_an_event_is_decoded_from_what_the_server_sends() -> None:
+    """An update carries its key, images and description; documents stay raw until asked for."""
+    change = {
+        "_id": {"_data": "82674C1B3E000000022B04"},
+        "operationType": "update",
+        "clusterTime": Timestamp(0x674C1B3E, 2),
+        "wallTime": DATE,
+        "ns": {"db": "shop", "coll": "things"},
+        "documentKey": {"_id": {"a": 1}, "shard": 5},
+        "fullDocument": {"_id": {"a": 1}, "n": 2},
+        "fullDocumentBeforeChange": {"_id": {"a": 1}, "n": 1},
+        "updateDescription": {"updatedFields": {"n": 2}},
+    }
+    found = decoded(change)
+    assert (found.token, found.at, found.wall) == (
+        "674C1B3E000000022B04",
+        Timestamp(0x674C1B3E, 2),
+        DATE,
+    )
+    assert (found.operation, found.collection, found.key) == ("update", "things", {"a": 1})
+    assert found.is_write
+    assert found.after.raw == bson.encode(change["fullDocument"])
+    assert found.document == change["fullDocument"]
+    assert found.document_before == change["fullDocumentBeforeChange"]
+    assert found.size_bytes > len(found.after.raw) + len(found.before.raw)
+
+
+def test_an_event_of_no_document_has_no_key() -> None:
+    """A rename names both collections; an invalidate none; the clock falls back on the cluster time."""
+    renamed = decoded(
+        {
+            "_id": {"_data": "82674C1B3E000000022B04"},
+            "operationType": "rename",
+            "clusterTime": Timestamp(0x674C1B3E, 2),
+            "ns": {"db": "shop", "coll": "old"},
+            "to": {"db": "shop", "coll": "new"},
+        }
+    )
+    assert (renamed.collection, renamed.renamed_to, renamed.key) == ("old", "new", None)
+    assert not renamed.is_write
+    assert renamed.wall == datetime.fromtimestamp(0x674C1B3E, UTC)
+    ended = decoded(
+        {
+            "_id": {"_data": "82674C1B3E000000022B04"},
+            "operationType": "invalidate",
+            "clusterTime": Timestamp(0x674C1B3E, 2),
+        }
+    )
+    assert (ended.collection, ended.key, ended.document) == ("", None, None)

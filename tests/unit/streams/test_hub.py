@@ -1,0 +1,218 @@
+"""The hub: who receives what, and who is ended how."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from bson import Decimal128
+
+from streams.errors import SlowConsumer, Unavailable
+from streams.events import Batch, ChangeEvent
+from streams.hub import Hub, HubOptions, Subscriber, follow
+from tests.support.streams import batch, event, finished, token_at
+
+pytestmark = pytest.mark.timeout(10)
+
+
+def hub_of(*collections: str, backlog: int = 100) -> Hub:
+    options = HubOptions(backlog_events=backlog)
+    return Hub(collections or ("things",), position=token_at(0), options=options)
+
+
+async def taken(subscriber: Subscriber) -> list[str]:
+    """The tokens that wait, without waiting for more."""
+    return [each.token for each in await subscriber.next(0)]
+
+
+async def test_publish_gives_each_collection_its_events() -> None:
+    """A subscriber of one collection does not see another's; nobody sees what is not modelled."""
+    hub = hub_of("things", "people")
+    things, people = hub.attach("things"), hub.attach("people")
+    hub.publish(
+        batch(event(1), event(2, collection="people"), event(3, collection="unknown"), event(4))
+    )
+    assert await taken(things) == [token_at(1), token_at(4)]
+    assert await taken(people) == [token_at(2)]
+    assert hub.position == token_at(4)
+
+
+async def test_publish_finds_the_subscriber_of_one_document() -> None:
+    """By `_id`, as MongoDB compares: 1, 1.0 and Decimal128("1") are one, 1 and true are two."""
+    hub = hub_of()
+    one, true, pair = hub.attach("things", 1), hub.attach("things", True), hub.attach("things", {"a": 1})
+    hub.publish(
+        batch(
+            event(1, key=1.0),
+            event(2, key=True),
+            event(3, key={"a": 1}),
+            event(4, key=2),
+            event(5, key=Decimal128("1")),
+        )
+    )
+    assert await taken(one) == [token_at(1), token_at(5)]
+    assert await taken(true) == [token_at(2)]
+    assert await taken(pair) == [token_at(3)]
+
+
+async def test_publish_tells_every_subscriber_of_what_befalls_the_collection() -> None:
+    """A drop concerns the subscriber of one document too."""
+    hub = hub_of()
+    whole, one = hub.attach("things"), hub.attach("things", 1)
+    hub.publish(batch(event(1, operation="drop", key=None)))
+    assert await taken(whole) == await taken(one) == [token_at(1)]
+
+
+async def test_publish_tells_both_collections_of_a_rename() -> None:
+    """One loses its documents; the other loses what it had and gets what came."""
+    hub = hub_of("things", "people")
+    things, people = hub.attach("things"), hub.attach("people", 1)
+    hub.publish(batch(event(1, operation="rename", key=None, renamed_to="people")))
+    hub.publish(batch(event(2, operation="rename", key=None, collection="x", renamed_to="people")))
+    hub.publish(batch(event(3, operation="rename", key=None, renamed_to="x")))
+    assert await taken(things) == [token_at(1), token_at(3)]
+    assert await taken(people) == [token_at(1), token_at(2)]
+    ring = hub.ring("people").after(token_at(0))
+    assert ring is not None
+    assert [each.token for each in ring] == [token_at(1), token_at(2)]
+
+
+async def test_publish_never_waits_for_a_subscriber_whose_backlog_is_full() -> None:
+    """It is ended with SLOW_CONSUMER once it has taken what waits; the others miss nothing."""
+    hub = hub_of(backlog=2)
+    slow, quick = hub.attach("things"), hub.attach("things")
+    received = []
+    for seconds in (1, 2, 3, 4):
+        hub.publish(batch(event(seconds)))
+        received += await taken(quick)
+    assert received == [token_at(n) for n in (1, 2, 3, 4)]
+    assert hub.statistics()["slow_consumers"] == 1
+    assert hub.statistics()["subscribers"] == 1
+    assert await taken(slow) == [token_at(1), token_at(2)]
+    with pytest.raises(SlowConsumer, match="2 events are waiting and 2 are allowed"):
+        await slow.next()
+
+
+async def test_a_batch_larger_than_the_backlog_ends_whoever_waits_for_it() -> None:
+    """The bound holds within one batch too; what had room is received first."""
+    hub = hub_of(backlog=3)
+    subscriber = hub.attach("things")
+    waiting = asyncio.ensure_future(subscriber.next())
+    await asyncio.sleep(0)
+    hub.publish(batch(*(event(seconds) for seconds in range(1, 6))))
+    assert [each.token for each in await waiting] == [token_at(n) for n in (1, 2, 3)]
+    with pytest.raises(SlowConsumer):
+        await subscriber.next()
+
+
+async def test_restart_ends_subscribers_and_forgets_the_rings() -> None:
+    """What the new position does not join to is not pretended to."""
+    hub = hub_of()
+    subscriber, waiting = hub.attach("things"), hub.attach("things", 7)
+    waits = asyncio.ensure_future(waiting.next())
+    await asyncio.sleep(0)
+    hub.publish(batch(event(1)))
+    hub.restart(token_at(9))
+    assert await taken(subscriber) == [token_at(1)]
+    with pytest.raises(Unavailable):
+        await subscriber.next()
+    with pytest.raises(Unavailable):
+        await waits
+    assert hub.ring("things").after(token_at(1)) is None
+    assert hub.ring("things").after(token_at(9)) == []
+    assert hub.statistics()["subscribers"] == 0
+
+
+async def test_a_closed_subscriber_receives_nothing_and_leaves_no_trace() -> None:
+    """Closing is repeatable, and a document's group goes with its last subscriber."""
+    hub = hub_of()
+    subscriber = hub.attach("things", {"a": 1})
+    subscriber.close()
+    subscriber.close()
+    hub.publish(batch(event(1, key={"a": 1})))
+    assert await taken(subscriber) == []
+    assert hub.statistics()["subscribers"] == 0
+    assert hub._by_key == {"things": {}}
+
+
+async def test_next_loses_nothing_when_it_is_cancelled() -> None:
+    """Events stay in the backlog until they are returned."""
+    hub = hub_of()
+    subscriber = hub.attach("things")
+    waiting = asyncio.ensure_future(subscriber.next())
+    await asyncio.sleep(0)
+    hub.publish(batch(event(1)))
+    await finished(waiting)
+    assert await taken(subscriber) == [token_at(1)]
+
+
+async def test_next_returns_nothing_after_its_time() -> None:
+    """An empty list says that nothing came; later events are received."""
+    hub = hub_of()
+    subscriber = hub.attach("things")
+    assert await subscriber.next(0.001) == ()
+    hub.publish(batch(event(1)))
+    assert await taken(subscriber) == [token_at(1)]
+
+
+async def test_reached_returns_once_a_token_is_published() -> None:
+    """Also where an empty batch brings the position, and where it is behind already."""
+    hub = hub_of()
+    waiting = asyncio.ensure_future(hub.reached(token_at(2)))
+    hub.publish(batch(event(1)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    hub.publish(Batch((), token_at(3)))
+    await waiting
+    await hub.reached(token_at(2))
+
+
+async def test_reached_returns_when_the_hub_begins_anew_behind_it() -> None:
+    """A restart moves the position as a batch does."""
+    hub = hub_of()
+    waiting = asyncio.ensure_future(hub.reached(token_at(2)))
+    await asyncio.sleep(0)
+    hub.restart(token_at(3))
+    await waiting
+
+
+async def test_statistics_count_what_waits() -> None:
+    """The deepest backlog is the one to worry about."""
+    hub = hub_of()
+    hub.attach("things")
+    hub.publish(batch(event(1), event(2)))
+    hub.attach("things", 5)
+    found = hub.statistics()
+    assert (found["subscribers"], found["deepest_backlog"]) == (2, 2)
+    assert (found["published"], found["ring_events"]) == (2, 2)
+    assert found["ring_bytes"] > 0
+
+
+async def test_follow_publishes_from_where_the_hub_stands() -> None:
+    """A source is asked for what comes after the hub's position."""
+    asked: list[str] = []
+
+    class Script:
+        async def batches(self, after: str):  # type: ignore[no-untyped-def]
+            asked.append(after)
+            yield batch(event(1))
+            yield Batch((), token_at(2))
+            raise Unavailable("the script ends")
+
+    hub = hub_of()
+    subscriber = hub.attach("things")
+    with pytest.raises(Unavailable, match="the script ends"):
+        await follow(Script(), hub)  # type: ignore[arg-type]
+    assert asked == [token_at(0)]
+    assert hub.position == token_at(2)
+    assert await taken(subscriber) == [token_at(1)]
+
+
+def test_an_event_is_shared_not_copied() -> None:
+    """All receivers get the same object: it is decoded once for all."""
+    hub = hub_of()
+    one, other = hub.attach("things"), hub.attach("things", 1)
+    sent: ChangeEvent = event(1, after={"_id": 1})
+    hub.publish(batch(sent))
+    assert one._backlog[0] is other._backlog[0] is sent

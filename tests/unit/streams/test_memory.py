@@ -1,0 +1,104 @@
+"""The last versions in memory: read once, in bulk, and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from bson import Decimal128
+
+from streams.events import identity
+from streams.memory import LastVersions
+from streams.versions import Last
+from tests.support.streams import raw
+
+
+def last(number: int, size: int = 0) -> Last:
+    return Last(token=f"{number:016X}", number=number, full=raw({"_id": 1, "x": "x" * size}))
+
+
+class Shelf:
+    """An archive that notes what is asked of it."""
+
+    def __init__(self, *known: Any) -> None:
+        self.asked: list[list[Any]] = []
+        self._known = {identity(key): last(1) for key in known}
+
+    async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
+        self.asked.append(list(keys))
+        wanted = {identity(key) for key in self.asked[-1]}
+        return {name: each for name, each in self._known.items() if name in wanted}
+
+
+def remembered(shelf: Shelf, capacity_bytes: int = 10**6) -> LastVersions:
+    return LastVersions(shelf, capacity_bytes=capacity_bytes)  # type: ignore[arg-type]
+
+
+async def test_what_is_missing_is_read_at_once_and_only_once() -> None:
+    """One read for all; a document without versions is known to have none."""
+    shelf = Shelf(1, 2)
+    lasts = remembered(shelf)
+    assert lasts.lacks([1])
+    await lasts.load([1, 3, 1.0])
+    await lasts.load([1, 2, 3])
+    await lasts.load([1, 2, 3])
+    assert shelf.asked == [[1.0, 3], [2]] or shelf.asked == [[1, 3], [2]]
+    assert lasts.get(3) is None
+    assert lasts.get(1) == last(1)
+    assert not lasts.lacks([1, 2, 3])
+    assert lasts.lacks([4])
+
+
+async def test_ids_are_told_apart_as_mongodb_does() -> None:
+    """True is not 1; a decimal is its number; NaN is found again."""
+    shelf = Shelf(1, float("nan"), Decimal128("2"))
+    lasts = remembered(shelf)
+    await lasts.load([True, 1, float("nan"), 2])
+    assert lasts.get(True) is None
+    assert lasts.get(Decimal128("1")) == lasts.get(float("nan")) == lasts.get(2) == last(1)
+
+
+async def test_what_is_put_is_got() -> None:
+    """A newer version takes the place of the one before."""
+    lasts = remembered(Shelf())
+    await lasts.load([1])
+    lasts.put(1, last(5))
+    lasts.put(1, last(6))
+    assert lasts.get(1) == last(6)
+
+
+async def test_the_least_recently_used_leave_first_once_the_bytes_are_passed() -> None:
+    """Bounded between batches; what one batch has loaded stays until the next."""
+    shelf = Shelf()
+    lasts = remembered(shelf, capacity_bytes=3 * last(1, 100).size_bytes)
+    await lasts.load([1, 2, 3, 4])
+    for key in (1, 2, 3, 4):
+        lasts.put(key, last(key, 100))
+    assert [lasts.get(key) for key in (2, 3, 4, 1)] == [last(key, 100) for key in (2, 3, 4, 1)]
+    await lasts.load([])
+    assert lasts.lacks([2])
+    assert not lasts.lacks([3, 4, 1])
+    await lasts.load([2])
+    assert shelf.asked == [[1, 2, 3, 4], [2]]
+
+
+async def test_sizes_are_counted_through_replacement_and_clearing() -> None:
+    """A version that is replaced no longer counts; a cleared memory holds nothing."""
+    lasts = remembered(Shelf(), capacity_bytes=10**9)
+    await lasts.load([1, 2])
+    for size in (10, 5000, 0, 300):
+        lasts.put(1, last(1, size))
+    lasts.put(2, last(2, 7))
+    assert lasts._size_bytes == last(1, 300).size_bytes + last(2, 7).size_bytes
+    lasts.clear()
+    assert lasts._size_bytes == 0
+    assert lasts.lacks([1])
+
+
+async def test_what_a_batch_loads_stays_for_it_however_small_the_bound() -> None:
+    """Keys that are known already must not leave to make room for those that are not."""
+    shelf = Shelf(1, 2)
+    lasts = remembered(shelf, capacity_bytes=1)
+    await lasts.load([1])
+    await lasts.load([1, 2])
+    assert lasts.get(1) == lasts.get(2) == last(1)

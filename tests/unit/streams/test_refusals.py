@@ -1,0 +1,90 @@
+"""What the driver raises becomes one of ours, and tells nothing that is not for others."""
+
+from __future__ import annotations
+
+import pymongo.errors
+import pytest
+
+from streams.errors import (
+    DatabaseError,
+    DuplicateKey,
+    GatewayError,
+    TimeLimit,
+    Unavailable,
+    Unsuitable,
+)
+from streams.refusals import translated
+
+TOPOLOGY = ", Timeout: 1.0s, Topology Description: <TopologyDescription id: 1, servers: [secret]>"
+REPLY = ", full error: {'ok': 0.0, 'errmsg': 'secret'}"
+
+
+def became(exc: Exception) -> GatewayError:
+    with pytest.raises(GatewayError) as caught, translated():
+        raise exc
+    assert caught.value.__cause__ is exc
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("exc", "kind"),
+    [
+        (pymongo.errors.ExecutionTimeout("operation exceeded time limit", 50), TimeLimit),
+        (pymongo.errors.OperationFailure("exceeded", 50), TimeLimit),
+        (pymongo.errors.DuplicateKeyError("E11000", 11000, {"keyValue": {"_id": 1}}), DuplicateKey),
+        (
+            pymongo.errors.BulkWriteError(
+                {"writeErrors": [{"code": 11000, "keyValue": {"_id": 1}, "errmsg": "E11000"}]}
+            ),
+            DuplicateKey,
+        ),
+        (
+            pymongo.errors.BulkWriteError({"writeErrors": [{"code": 121, "errmsg": "bad"}]}),
+            DatabaseError,
+        ),
+        (pymongo.errors.BulkWriteError({"writeErrors": []}), DatabaseError),
+        (pymongo.errors.NotPrimaryError("stepping down"), Unavailable),
+        (pymongo.errors.ServerSelectionTimeoutError("no servers" + TOPOLOGY), Unavailable),
+        (pymongo.errors.AutoReconnect("connection closed"), Unavailable),
+        (pymongo.errors.NetworkTimeout("timed out"), Unavailable),
+        (pymongo.errors.OperationFailure("not authorized on shop" + REPLY, 13), Unsuitable),
+        (pymongo.errors.OperationFailure("Authentication failed." + REPLY, 18), Unsuitable),
+        (pymongo.errors.OperationFailure("user is not allowed" + REPLY, 8000), Unsuitable),
+        (pymongo.errors.OperationFailure("only supported on replica sets", 40573), Unsuitable),
+        (pymongo.errors.OperationFailure("cursor id 5 not found" + REPLY, 43), DatabaseError),
+        (pymongo.errors.InvalidOperation("Cannot use MongoClient after close"), DatabaseError),
+    ],
+)
+def test_a_driver_error_becomes_the_one_that_says_what_to_do(
+    exc: Exception, kind: type[GatewayError]
+) -> None:
+    """One class each for: too slow, taken, gone for now, not permitted, anything else."""
+    found = became(exc)
+    assert type(found) is kind
+    assert "secret" not in found.message
+    assert "\n" not in found.message
+
+
+def test_a_refusal_keeps_the_servers_number() -> None:
+    """Who can go on after some of them decides by it."""
+    found = became(pymongo.errors.OperationFailure("gone", 286))
+    assert isinstance(found, DatabaseError)
+    assert found.number == 286
+
+
+def test_a_taken_key_is_named() -> None:
+    """The message says which, as the log's reader will ask."""
+    found = became(pymongo.errors.DuplicateKeyError("E11000", 11000, {"keyValue": {"sku": "A1"}}))
+    assert "A1" in found.message
+
+
+def test_a_standalone_is_told_how_to_be_mended() -> None:
+    """Change streams need a replica set; the message says how to make one."""
+    found = became(pymongo.errors.OperationFailure("only supported on replica sets", 40573))
+    assert "rs.initiate()" in found.message
+
+
+def test_what_is_no_driver_error_passes() -> None:
+    """A bug stays the exception that it is."""
+    with pytest.raises(ZeroDivisionError), translated():
+        _ = 1 / 0

@@ -1,0 +1,238 @@
+"""The source against a server that answers by script: positions, reconnects, what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import bson
+import pytest
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from streams import tokens
+from streams.documents import RAW
+from streams.errors import DatabaseError, HistoryLost, Unavailable, Unsuitable
+from streams.events import Batch
+from streams.source import Source, SourceOptions
+
+QUICK = SourceOptions(retry_first_s=0.0001, retry_most_s=0.001)
+
+
+def data(seconds: int, count: int = 1) -> str:
+    """An event's `_data`."""
+    return f"82{seconds:08X}000000012B042C0100{count:04X}"
+
+
+def mark(seconds: int) -> str:
+    """A high-water mark's `_data`: before all events of its time."""
+    return f"82{seconds:08X}000000012B0229296E04"
+
+
+def change(seconds: int, count: int = 1, operation: str = "insert") -> RawBSONDocument:
+    return RawBSONDocument(
+        bson.encode(
+            {
+                "_id": {"_data": data(seconds, count)},
+                "operationType": operation,
+                "clusterTime": Timestamp(seconds, 1),
+                "ns": {"db": "d", "coll": "things"},
+                "documentKey": {"_id": count},
+                "fullDocument": {"_id": count},
+            }
+        ),
+        RAW,
+    )
+
+
+def reply(*events: RawBSONDocument, token: str | None = None) -> dict[str, Any]:
+    return {"batch": list(events), "token": None if token is None else {"_data": token}}
+
+
+def moment(seconds: int) -> str:
+    return tokens.moment(Timestamp(seconds, 1))
+
+
+class Script:
+    """Each opening of the stream takes the next list: replies, and perhaps an error at its end."""
+
+    def __init__(self, *openings: Sequence[Any]) -> None:
+        self.started_at: list[Timestamp] = []
+        self._openings = iter(openings)
+
+    @asynccontextmanager
+    async def change_batches(
+        self, pipeline: Sequence[Mapping[str, Any]], *, size: int, wait_ms: int
+    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        self.started_at.append(pipeline[0]["$changeStream"]["startAtOperationTime"])
+        opening = next(self._openings, None)
+        if opening is None:
+            raise DatabaseError("the script ends", number=999)
+
+        async def replies() -> AsyncIterator[dict[str, Any]]:
+            for each in opening:
+                if isinstance(each, Exception):
+                    raise each
+                yield each
+
+        yield replies()
+
+
+async def read(script: Script, after: str, **options: Any) -> list[Batch]:
+    """All batches until the script's end."""
+    source = Source(script, ["things"], before_images=False, options=QUICK, **options)  # type: ignore[arg-type]
+    found = []
+    async with aclosing(source.batches(after)) as batches:
+        with pytest.raises(DatabaseError, match="the script ends"):
+            async for each in batches:
+                found.append(each)  # noqa: PERF401 - the error ends it
+    return found
+
+
+def keys(batches: Sequence[Batch]) -> list[Any]:
+    return [event.key for batch in batches for event in batch.events]
+
+
+async def test_a_batch_moves_the_position_to_its_last_event() -> None:
+    """Where more may stand behind it, the postBatchResumeToken is that event's."""
+    script = Script([reply(change(5, 1), change(5, 2), token=data(5, 2))])
+    found = await read(script, moment(4))
+    assert keys(found) == [1, 2]
+    assert found[-1].position == tokens.from_stream(data(5, 2))
+    assert script.started_at[0] == Timestamp(4, 1)
+
+
+async def test_a_high_water_mark_moves_the_position_behind_its_time() -> None:
+    """An empty batch says that nothing stands up to there, which a moment's token includes."""
+    found = await read(Script([reply(token=mark(4)), reply(token=mark(9))]), moment(4))
+    assert [each.position for each in found] == [moment(4), moment(9)]
+
+
+async def test_the_mark_that_a_stream_opens_with_tells_nothing() -> None:
+    """It repeats where the stream was asked to start; events of that very time may follow."""
+    script = Script([reply(token=mark(4)), reply(change(4, 1), token=data(4, 1))])
+    found = await read(script, tokens.time_prefix(Timestamp(4, 1)))
+    assert found[0].position < tokens.from_stream(data(4, 1))
+    assert keys(found) == [1]
+
+
+async def test_a_mark_of_a_sharded_cluster_stays_before_the_events_of_its_time() -> None:
+    """Another shard may still bring one."""
+    found = await read(Script([reply(token=mark(9))]), moment(4), sharded=True)
+    assert found[0].position == tokens.from_stream(mark(9)) < moment(9)
+
+
+async def test_an_empty_batch_says_that_the_time_of_the_last_event_is_over() -> None:
+    """The server repeats that event's token while nothing else happens: no more of its time follow."""
+    script = Script([reply(change(5), token=data(5)), reply(token=data(5))])
+    found = await read(script, moment(4))
+    assert [each.position for each in found] == [tokens.from_stream(data(5)), moment(5)]
+    script = Script([reply(change(5), token=data(5)), reply(token=data(5))])
+    found = await read(script, moment(4), sharded=True)
+    assert found[-1].position == tokens.from_stream(data(5))
+
+
+async def test_the_position_never_goes_back() -> None:
+    """Neither by a mark before it nor by events that are passed over."""
+    script = Script([reply(change(4), token=data(4)), reply(token=mark(3)), reply(change(6))])
+    found = await read(script, moment(5))
+    assert [each.position for each in found] == [
+        moment(5),
+        moment(5),
+        tokens.from_stream(data(6)),
+    ]
+    assert keys(found) == [1]
+
+
+async def test_events_of_the_position_s_own_time_are_passed_over_up_to_it() -> None:
+    """Resumed by time: of a transaction, what was handed over is not handed over again."""
+    script = Script([reply(change(5, 1), change(5, 2), change(5, 3), token=data(5, 3))])
+    found = await read(script, tokens.from_stream(data(5, 2)))
+    assert keys(found) == [3]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unavailable("the connection was lost"),
+        DatabaseError("cursor not found", number=43),
+        DatabaseError("cursor killed", number=237),
+        DatabaseError("interrupted", number=11601),
+        DatabaseError("stepped down", number=189),
+    ],
+)
+async def test_an_interruption_is_resumed_where_it_was(error: Exception) -> None:
+    """Nothing is lost and nothing comes twice, in the middle of a transaction too."""
+    script = Script(
+        [reply(change(5, 1), change(5, 2), token=data(5, 2)), error],
+        [error],
+        [reply(change(5, 1), change(5, 2), change(5, 3), token=mark(6))],
+    )
+    found = await read(script, moment(4))
+    assert keys(found) == [1, 2, 3]
+    assert script.started_at[:3] == [Timestamp(4, 1), Timestamp(5, 1), Timestamp(5, 1)]
+
+
+async def test_reconnects_are_counted_and_the_connection_is_shown() -> None:
+    """What `/readyz` and the metrics tell."""
+    script = Script([Unavailable("x")], [reply(token=mark(5)), Unavailable("x")])
+    source = Source(script, ["things"], before_images=False, options=QUICK)  # type: ignore[arg-type]
+    async with aclosing(source.batches(moment(4))) as batches:
+        assert not source.connected
+        await anext(batches)
+        assert (source.reconnects, source.connected) == (1, True)
+        with pytest.raises(DatabaseError):
+            await anext(batches)
+        assert (source.reconnects, source.connected) == (2, False)
+
+
+@pytest.mark.parametrize("number", [286, 136])
+async def test_an_oplog_that_rolled_over_is_history_lost(number: int) -> None:
+    """Never "from now": whoever follows decides what to do, and the message says since when."""
+    script = Script([DatabaseError("gone", number=number)])
+    source = Source(script, ["things"], before_images=False, options=QUICK)  # type: ignore[arg-type]
+    with pytest.raises(HistoryLost, match="1970-01-01 00:00:04Z"):
+        await anext(source.batches(moment(4)))
+    assert not source.connected
+
+
+@pytest.mark.parametrize(
+    "error", [Unsuitable("a standalone"), DatabaseError("fatal", number=280), ZeroDivisionError()]
+)
+async def test_what_cannot_be_mended_by_trying_again_is_raised(error: Exception) -> None:
+    """A bug is never retried, nor a server that cannot serve."""
+    source = Source(Script([error]), ["things"], before_images=False, options=QUICK)  # type: ignore[arg-type]
+    with pytest.raises(type(error)):
+        await anext(source.batches(moment(4)))
+
+
+async def test_a_stream_that_the_server_closed_goes_on_one_tick_later() -> None:
+    """After an invalidate; at its own time the server would only close it again."""
+    script = Script(
+        [reply(change(5, 1, "dropDatabase"), change(5, 2, "invalidate"), token=data(5, 2))],
+        [reply(change(7), token=data(7))],
+    )
+    found = await read(script, moment(4))
+    assert [event.operation for batch in found for event in batch.events] == [
+        "dropDatabase",
+        "invalidate",
+        "insert",
+    ]
+    assert script.started_at[1] == Timestamp(5, 2)
+
+
+async def test_before_images_are_asked_for_only_where_they_are_wanted() -> None:
+    """The recorder does without: they cost the server a read each."""
+    asked = []
+
+    class Asked(Script):
+        def change_batches(self, pipeline: Sequence[Mapping[str, Any]], **options: Any) -> Any:
+            asked.append(pipeline[0]["$changeStream"].get("fullDocumentBeforeChange"))
+            return super().change_batches(pipeline, **options)
+
+    for wanted in (False, True):
+        source = Source(Asked(), ["things"], before_images=wanted, options=QUICK)  # type: ignore[arg-type]
+        with pytest.raises(DatabaseError):
+            await anext(source.batches(moment(4)))
+    assert asked == [None, "whenAvailable"]

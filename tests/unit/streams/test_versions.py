@@ -1,0 +1,235 @@
+"""What a write makes of the version before: its number, its author, what it changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+import pytest
+from bson import Decimal128, Int64, ObjectId, Timestamp
+from bson.dbref import DBRef
+
+from streams.versions import Last, Version, attribution, make_version, next_number
+from tests.support.streams import event, raw, token_at
+
+ALICE = {"id": 1, "by": "alice", "why": "price"}
+
+
+@pytest.mark.parametrize(
+    ("last", "document", "expected"),
+    [
+        (0, {"version": 1}, 1),
+        (0, {"version": 7}, 7),
+        (3, {"version": 4}, 4),
+        (3, {"version": Int64(9)}, 9),
+        (3, {"version": 5.0}, 5),
+        (3, {"version": 2**31 - 1}, 2**31 - 1),
+        # not above the last one: the archive counts
+        (3, {"version": 3}, 4),
+        (3, {"version": 1}, 4),
+        (3, {"version": -1}, 4),
+        # no integer
+        (3, {}, 4),
+        (3, {"version": None}, 4),
+        (3, {"version": "9"}, 4),
+        (3, {"version": 9.5}, 4),
+        (3, {"version": float("nan")}, 4),
+        (3, {"version": float("inf")}, 4),
+        (3, {"version": True}, 4),
+        (0, {"version": True}, 1),
+        (3, {"version": Decimal128("9")}, 4),
+        # more than GraphQL's Int
+        (3, {"version": 2**31}, 4),
+        # a deletion
+        (3, None, 4),
+    ],
+)
+def test_a_version_takes_the_number_of_the_field_or_the_next_one(
+    last: int, document: dict[str, Any] | None, expected: int
+) -> None:
+    """Whoever counts is followed; for whoever does not, the archive counts; it never goes back."""
+    found = next_number(last, document, "version")
+    assert (found, type(found)) == (expected, int)
+
+
+def test_documents_without_a_version_field_are_counted_by_the_archive() -> None:
+    """A field that is not the version field decides nothing."""
+    assert next_number(3, {"version": 9}, None) == 4
+    assert next_number(3, {"version": 9, "n": 20}, "n") == 20
+
+
+def attributed(operation: str, after: Any, earlier: Any, update: Any = None) -> dict[str, Any]:
+    """By whom a write is taken to be, asked with raw and with decoded documents."""
+    one = event(operation=operation, after=after, update=update)
+    found = dict(attribution(one, after, earlier))
+    assert dict(attribution(one, raw(after), earlier and raw({"": earlier})[""])) == found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("operation", "change", "earlier", "update"),
+    [
+        ("insert", ALICE, None, None),
+        # inserted again with what it was deleted with: still said by this write
+        ("insert", ALICE, ALICE, None),
+        ("replace", ALICE, None, None),
+        ("replace", ALICE, {"id": 0, "by": "bob"}, None),
+        ("replace", ALICE, "no object", None),
+        ("replace", {"by": "alice", "why": "price"}, {"by": "bob"}, None),
+        ("replace", ALICE, {"by": "alice", "why": "price"}, None),
+        ("update", ALICE, None, {"updatedFields": {"_change": ALICE}}),
+        ("update", ALICE, {"id": 0}, {"updatedFields": {"n": 1, "_change.id": 1}}),
+        ("update", ALICE, {"id": 1}, {"updatedFields": {"_change.why": "price"}}),
+    ],
+)
+def test_a_write_that_sets_change_is_attributed(
+    operation: str, change: dict[str, Any], earlier: Any, update: Any
+) -> None:
+    """Inserts, replacements and updates, in whole or in part."""
+    found = attributed(operation, {"_id": 1, "_change": change}, earlier, update)
+    assert found == {"by": "alice", "why": "price"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "change", "earlier", "update"),
+    [
+        # carried along by a program that replaces the whole document
+        ("replace", ALICE, ALICE, None),
+        ("replace", {"by": "alice"}, {"by": "alice"}, None),
+        ("replace", {"id": 1, "by": "alice"}, {"id": 1, "by": "alice", "why": "dropped"}, None),
+        ("update", ALICE, ALICE, {"updatedFields": {"n": 1}}),
+        ("update", ALICE, ALICE, {"updatedFields": {"_changed": 1}}),
+        ("update", ALICE, ALICE, {"removedFields": ["n"]}),
+        ("insert", None, None, None),
+        ("insert", "alice", None, None),
+        ("insert", [ALICE], None, None),
+        ("update", "alice", None, {"updatedFields": {"_change": "alice"}}),
+    ],
+)
+def test_a_write_that_only_carries_change_along_is_not_attributed(
+    operation: str, change: Any, earlier: Any, update: Any
+) -> None:
+    """What an earlier write left says nothing of this one; what is no object says nothing at all."""
+    assert attributed(operation, {"_id": 1, "_change": change}, earlier, update) == {}
+
+
+def test_a_deletion_is_not_attributed() -> None:
+    """No document is left that could say who."""
+    assert attributed("delete", None, ALICE) == {}
+
+
+def test_what_other_programs_write_into_change_is_made_fit_to_show() -> None:
+    """Names are text, numbers whole; anything else is left out and breaks no reader."""
+    user = ObjectId()
+    change = {"by": user, "why": 5, "restoredFrom": 3.0, "draft": Int64(2)}
+    found = attributed("insert", {"_change": change}, None)
+    assert found == {"by": str(user), "why": "5", "restoredFrom": 3, "draft": 2}
+    assert {type(each) for each in found.values()} == {str, int}
+    nonsense = {"by": {"name": "x"}, "why": ["x"], "restoredFrom": "x", "draft": True}
+    assert attributed("insert", {"_change": nonsense}, None) == {}
+
+
+def made(
+    after: dict[str, Any] | None, last: Last | None = None, **more: Any
+) -> tuple[dict[str, Any], Last]:
+    one = event(5, after=after, operation=more.pop("as_event", "insert"), update=more.pop("update", None))
+    fields = {"operation": "INSERT", "version_field": "version", "event": one, **more}
+    return make_version(
+        token=one.token, at=one.at, wall=one.wall, key=1, after=one.after, last=last, **fields
+    )
+
+
+def test_the_first_version_stands_alone() -> None:
+    """It has no version before, changed every field but the key and the count, and nothing ends it."""
+    record, last = made({"_id": 1, "version": 3, "a": 1, "b": {"c": 2}})
+    assert record == {
+        "_id": token_at(5),
+        "doc": 1,
+        "v": 3,
+        "op": "INSERT",
+        "at": Timestamp(5, 1),
+        "wall": event(5).wall,
+        "until": None,
+        "untilWall": None,
+        "span": None,
+        "prev": None,
+        "by": None,
+        "why": None,
+        "changed": ["a", "b"],
+        "first": True,
+        "full": raw({"_id": 1, "version": 3, "a": 1, "b": {"c": 2}}),
+    }
+    assert (last.token, last.number, last.full) == (token_at(5), 3, record["full"])
+
+
+def test_a_later_version_names_the_one_before_and_what_changed() -> None:
+    """Dotted paths of the difference between two stored states; a write that changed nothing has none."""
+    _, first = made({"_id": 1, "a": 1, "b": {"c": 2, "d": 3}, "x": 1})
+    record, second = made({"_id": 1, "version": 9, "a": 1, "b": {"c": 5, "d": 3}}, first)
+    assert (record["prev"], record["v"], record["changed"]) == (first.token, 9, ["b.c", "x"])
+    assert "first" not in record
+    record, _ = made({"_id": 1, "version": 10, "a": 1, "b": {"c": 5, "d": 3}}, second)
+    assert (record["v"], record["changed"]) == (10, [])
+
+
+def test_a_deletion_takes_a_number_and_an_insert_goes_on_counting() -> None:
+    """`full` is None for a deletion; what is inserted again changed all its fields."""
+    _, first = made({"_id": 1, "version": 4})
+    record, gone = made(None, first, as_event="delete", operation="DELETE")
+    assert (record["v"], record["full"], record["changed"]) == (5, None, [])
+    record, _ = made({"_id": 1, "version": 1, "a": 1}, gone)
+    assert (record["v"], record["changed"], record["prev"]) == (6, ["a"], gone.token)
+
+
+def test_change_is_moved_from_the_document_into_the_record() -> None:
+    """The content is kept without it; the record says by whom, and what the document still carries."""
+    change = {"id": 8, "by": "alice", "why": "price", "restoredFrom": 2, "draft": 1}
+    record, last = made({"_id": 1, "_change": change, "a": 1})
+    assert record["full"] == raw({"_id": 1, "a": 1})
+    assert (record["by"], record["why"]) == ("alice", "price")
+    assert (record["restoredFrom"], record["draft"]) == (2, 1)
+    assert record["changed"] == ["a"]
+    assert bson.decode(bson.encode(record))["change"] == change
+    record, _ = made({"_id": 1, "_change": change, "a": 2}, last, as_event="replace")
+    assert (record["by"], record["why"], record["changed"]) == (None, None, ["a"])
+    assert "restoredFrom" not in record
+
+
+@pytest.mark.parametrize("change", [None, "text", 5, []])
+def test_change_that_is_no_object_is_not_shown_either(change: Any) -> None:
+    """The name is reserved, whatever stands under it."""
+    record, _ = made({"_id": 1, "_change": change, "a": 1})
+    assert record["full"] == raw({"_id": 1, "a": 1})
+    assert record["changed"] == ["a"]
+
+
+def test_taking_change_out_leaves_the_other_bytes_as_they_were() -> None:
+    """Also what the driver would decode into something of its own: a DBRef among other fields."""
+    reference = bson.SON([("x", 1), ("$ref", "c"), ("$id", 2), ("y", 3)])
+    assert isinstance(bson.decode(bson.encode({"r": reference}))["r"], DBRef)
+    record, _ = made({"_id": 1, "r": reference, "_change": {"by": "x"}, "l": [reference]})
+    assert record["full"].raw == bson.encode({"_id": 1, "r": reference, "l": [reference]})
+
+
+def test_a_version_read_again_says_when_and_that_something_is_missing() -> None:
+    """`readAt` and `gap` are data."""
+    record, last = made({"_id": 1}, read_at=Timestamp(9, 1), gap=True)
+    assert (record["readAt"], record["gap"]) == (Timestamp(9, 1), True)
+    assert last.read_at == Timestamp(9, 1)
+
+
+def test_readers_see_a_record_as_a_version() -> None:
+    """What is stored comes back, and what is not stored has its default."""
+    record, _ = made({"_id": 1, "version": 2, "_change": {"by": "alice"}})
+    version = Version.from_record(bson.decode(bson.encode(record)))
+    assert (version.token, version.document, version.number) == (token_at(5), 1, 2)
+    assert (version.by, version.why, version.restored_from, version.gap) == (
+        "alice",
+        None,
+        None,
+        False,
+    )
+    assert version.full == {"_id": 1, "version": 2}
+    record, _ = made(None, operation="DELETE", as_event="delete", gap=True)
+    version = Version.from_record(bson.decode(bson.encode(record)))
+    assert (version.full, version.gap, version.operation) == (None, True, "DELETE")

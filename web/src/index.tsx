@@ -1,0 +1,35 @@
+// The front page: what this is, where things are, who follows the stream, and a document's history.
+import { createRoot } from "react-dom/client";
+
+import { Streams } from "./streams";
+import { Timeline } from "./timeline";
+
+const LINKS = [
+  ["/graphql", "GraphiQL"],
+  ["/schema.graphql", "Schema"],
+  ["/metrics", "Metrics"],
+  ["/readyz", "Readiness"],
+] as const;
+
+createRoot(document.getElementById("root")!).render(
+  <>
+    <header>
+      <img src="/static/favicon.svg" alt="" width="40" height="40" />
+      <div>
+        <h1>revstream</h1>
+        <p>A GraphQL gateway for MongoDB that never forgets: the present, every document’s past, and changes as they happen.</p>
+      </div>
+      <nav>
+        {LINKS.map(([href, name]) => (
+          <a key={href} href={href}>
+            {name}
+          </a>
+        ))}
+      </nav>
+    </header>
+    <main>
+      <Streams />
+      <Timeline />
+    </main>
+  </>,
+);
