@@ -3,7 +3,7 @@ read it. The only such table.
 
 Guarantees: what is not in the table is a fault of revstream: the client gets INTERNAL and an
 incident id, the log gets the id with the traceback. What graphql-core says about a document or its
-variables is passed on as it is.
+variables is passed on as it is, as BAD_USER_INPUT.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphql import GraphQLError
+from strawberry.exceptions import MissingQueryError
+from strawberry.schema.exceptions import CannotGetOperationTypeError, InvalidOperationTypeError
 
 from resolvers.errors import BadUserInput, DocumentMisfit, Forbidden
 from streams.errors import (
@@ -60,6 +62,14 @@ TABLE: Mapping[type[Exception], Rule] = {
 }
 
 
+_OF_THE_REQUEST = (
+    GraphQLError,
+    MissingQueryError,
+    CannotGetOperationTypeError,
+    InvalidOperationTypeError,
+)
+
+
 def rule_of(error: BaseException) -> Rule:
     """The rule of the nearest class that has one."""
     return next(TABLE[each] for each in type(error).__mro__ if each in TABLE)
@@ -80,8 +90,9 @@ def finish_errors(errors: Iterable[GraphQLError], token_out: Callable[[str], str
         cause = error.original_error
         while isinstance(cause, GraphQLError) and cause.original_error is not None:
             cause = cause.original_error
-        if cause is None or isinstance(cause, GraphQLError):
-            # Said by graphql-core, or by a scalar of ours, about the request.
+        if cause is None or isinstance(cause, _OF_THE_REQUEST):
+            # Said by graphql-core, by Strawberry, or by a scalar of ours, about the request.
+            error.extensions = {"code": BadUserInput.code, **(error.extensions or {})}
             continue
         rule = rule_of(cause)
         facts = {"code": rule.code, "path": error.path, "detail": error.message}

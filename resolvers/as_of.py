@@ -24,7 +24,7 @@ from resolvers.conditions import EVERYTHING, All, AnyOf, Condition, Not, all_of,
 from resolvers.keyset import Keyset
 from resolvers.orders import Order, order_keys
 from resolvers.pages import Page, PageRequest, Window
-from resolvers.projections import Fields, record_projection
+from resolvers.projections import Fields, inside, record_projection
 from resolvers.queries import to_query
 from streams.archive import DOCUMENTS, INTERVALS, Archive
 from streams.documents import Document
@@ -120,11 +120,11 @@ class CollectionAsOf:
                         {"$sort": {"at": -1, "v": -1}},
                         {"$limit": 1},
                         {"$match": {"$and": [{"op": {"$ne": "DELETE"}}, self._where]}},
-                        {"$project": projection},
                     ],
                     "as": "found",
                 }
             },
+            {"$project": {"doc": 1, **inside("found", projection)}},
         ]
         return await self._mongo.aggregate(self._name, pipeline, hint=DOCUMENTS)
 
@@ -139,7 +139,7 @@ class CollectionAsOf:
                 {"$match": {"$and": [standing(self._at), self._where, place]}},
                 {"$sort": window.sort},
                 {"$limit": missing},
-                {"$project": projection},
+                {"$project": {**projection, **window.placing}},
                 {"$lookup": self._newer()},
             ]
             found = await self._mongo.aggregate(self._name, stages, hint=INTERVALS)

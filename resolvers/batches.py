@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from bson.timestamp import Timestamp
 
 from resolvers.pages import Page, Window
+from resolvers.projections import inside
 from streams.documents import Document
 from streams.mongo import Mongo
 
@@ -88,13 +89,16 @@ def _pipeline(
         {"$match": window.limited_to(query)},
         {"$sort": window.sort},
         {"$limit": window.limit},
-        {"$project": window.projected(projection)},
     ]
+    shown = window.projected(projection)
+    if window.placing:
+        found.append({"$set": window.placing})
+        shown = {**shown, **dict.fromkeys(window.placing, 1)}
     return [
         *stages,
         {"$lookup": {**lookup, "pipeline": found, "as": "found"}},
         # Right behind the lookup it takes documents one by one, which spares the 16 MB of one
         # document.
         {"$unwind": {"path": "$found", "preserveNullAndEmptyArrays": total}},
-        {"$unset": "key"},
+        {"$project": {"_id": 0, "n": 1, "total": 1, **inside("found", shown)}},
     ]

@@ -92,7 +92,7 @@ class Current:
             reading = self._mongo.find(
                 entity.collection,
                 window.limited_to(query),
-                projection=window.projected(document_projection(fields)),
+                projection=window.projected(document_projection(fields)) | window.placing,
                 sort=window.keys,
                 limit=window.limit,
                 at=at,

@@ -119,17 +119,23 @@ class Window:
         """One more than the page holds, to know whether it is the last."""
         return self.size + 1
 
+    @property
+    def placing(self) -> dict[str, Any]:
+        """What a projection or `$set` adds of the server's sort key; nothing for an order by one
+        path.
+
+        That is of ids, numbers or tokens, which are no lists.
+        """
+        return {PLACED: {"$meta": "sortKey"}} if len(self._keyset.keys) > 1 else {}
+
     def projected(self, projection: Mapping[str, Any]) -> dict[str, Any]:
-        """A projection, with what cursors are made of."""
+        """A projection, with the paths that cursors are made of."""
         paths = [path for path, _ in self._keyset.keys]
         made = dict(projection)
         for path in paths:
             if not any(path == name or path.startswith(f"{name}.") for name in made):
                 made = {k: v for k, v in made.items() if not k.startswith(f"{path}.")}
                 made[path] = 1
-        # An `_id` is no list, and an order by nothing else needs no sort key.
-        if len(paths) > 1:
-            made[PLACED] = {"$meta": "sortKey"}
         return made
 
     def limited_to(self, query: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["Fields", "document_projection", "record_projection"]
+__all__ = ["Fields", "document_projection", "inside", "record_projection"]
 
 Fields = frozenset[str]
 """Stored names, dotted where they lie inside of an embedded document."""
@@ -45,6 +45,15 @@ def record_projection(fields: Iterable[str] | None) -> dict[str, Any]:
     if fields is None:
         return dict(_RECORD)
     return {**_RECORD, **{f"full.{name}": 1 for name in _outermost({"_id", *fields})}}
+
+
+def inside(name: str, projection: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of what lies in a field, with its `_id`.
+
+    For `$lookup`: a projection within its pipeline is parsed anew for each of its documents, and
+    takes a third of its time (measured).
+    """
+    return {f"{name}.{path}": value for path, value in {"_id": 1, **projection}.items()}
 
 
 def _outermost(fields: Iterable[str]) -> list[str]:

@@ -19,12 +19,14 @@ from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.checkpoints import Baseline
-from streams.errors import GatewayError
+from streams.errors import DatabaseError, GatewayError
 from streams.mongo import Mongo
 
 __all__ = ["Chunk", "oldest_start", "read_chunk"]
 
 log = logging.getLogger(__name__)
+
+_SNAPSHOT_UNAVAILABLE = 246
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,16 @@ async def oldest_start(mongo: Mongo) -> str:
 
 async def read_chunk(mongo: Mongo, collection: str, baseline: Baseline, *, size: int) -> Chunk:
     """The chunk after the last one."""
-    wall, at = await mongo.clock()
     after = (baseline.after,) if baseline.started else None
-    documents = await mongo.chunk(collection, after, size=size, at=at)
-    return Chunk(at, wall, documents, end=len(documents) < size)
+    attempts = 5
+    while True:
+        wall, at = await mongo.clock()
+        try:
+            documents = await mongo.chunk(collection, after, size=size, at=at)
+        except DatabaseError as exc:
+            attempts -= 1
+            # Somebody has created the collection, or an index, since the clock was read.
+            if exc.number != _SNAPSHOT_UNAVAILABLE or not attempts:
+                raise
+        else:
+            return Chunk(at, wall, documents, end=len(documents) < size)

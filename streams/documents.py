@@ -13,16 +13,17 @@ __all__ = ["DECODED", "RAW", "Document"]
 
 Document = dict[str, Any]
 
-# Dates outside of Python's years become DatetimeMS instead of an error that would stop the stream.
+# Nothing that a program can store may stop the stream: dates outside of Python's years become
+# DatetimeMS, and binaries of the UUID subtype stay Binary, since they need not have 16 bytes.
 DECODED: CodecOptions[Document] = CodecOptions(
     document_class=dict,
     tz_aware=True,
-    uuid_representation=UuidRepresentation.STANDARD,
+    uuid_representation=UuidRepresentation.UNSPECIFIED,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
 )
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(
     document_class=RawBSONDocument,
     tz_aware=True,
-    uuid_representation=UuidRepresentation.STANDARD,
+    uuid_representation=UuidRepresentation.UNSPECIFIED,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
 )

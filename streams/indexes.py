@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from model.entities import Model
 from streams.errors import DatabaseError, DuplicateKey, Unsuitable
@@ -35,7 +36,10 @@ async def create_indexes(mongo: Mongo, model: Model, report: Report) -> list[Ind
     refused = []
     for done, (entity, index) in enumerate(wanted):
         report(f"index {entity.collection}({', '.join(index.fields)})", done, len(wanted))
-        options = {"unique": True} if index.unique else {}
+        # As reads compare; the collection may be made otherwise.
+        options: dict[str, Any] = {"collation": {"locale": "simple"}}
+        if index.unique:
+            options["unique"] = True
         if index.unique and len(index.fields) == 1:
             # Documents without the field do not count as equal.
             options["sparse"] = True

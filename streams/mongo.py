@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+import bson
 import pymongo
 import pymongo.errors
 from bson import Timestamp
@@ -30,6 +31,11 @@ from streams.refusals import STANDALONE, translated
 __all__ = ["Driver", "Mongo", "MongoOptions"]
 
 Driver = Literal["motor", "pymongo"]
+
+# Documents per round trip; the server also ends a batch at 16 MB.
+_BATCH = 10_000
+# Filters compare by code point, as predicates on changes do; a collection may be made otherwise.
+_COLLATION = {"locale": "simple"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +113,8 @@ class Mongo:
                 command = {
                     "find": collection,
                     "filter": query,
+                    "collation": _COLLATION,
+                    "batchSize": _BATCH,
                     **{name: value for name, value in given.items() if value},
                 }
                 return await self._at(command, at, raw=raw)
@@ -115,7 +123,10 @@ class Mongo:
                 projection,
                 sort=list(sort) or None,
                 limit=limit,
+                # A first batch of 101 would cost every longer page a second round trip.
+                batch_size=_BATCH,
                 max_time_ms=self._limit_ms,
+                collation=_COLLATION,
             )
             return list(await cursor.to_list(None))
 
@@ -135,7 +146,8 @@ class Mongo:
                 command: Document = {
                     "aggregate": collection or 1,
                     "pipeline": list(pipeline),
-                    "cursor": {},
+                    "collation": _COLLATION,
+                    "cursor": {"batchSize": _BATCH},
                 }
                 return await self._at(command, at, raw=raw)
             database = self._raw if raw else self._database
@@ -143,7 +155,13 @@ class Mongo:
             extra = {} if hint is None else {"hint": hint}
             # Motor hands out the cursor at once, PyMongo after a round trip.
             cursor = await _awaited(
-                target.aggregate(list(pipeline), maxTimeMS=self._limit_ms, **extra)
+                target.aggregate(
+                    list(pipeline),
+                    batchSize=_BATCH,
+                    maxTimeMS=self._limit_ms,
+                    collation=_COLLATION,
+                    **extra,
+                )
             )
             return list(await cursor.to_list(None))
 
@@ -156,16 +174,23 @@ class Mongo:
         Args:
             after: a tuple of the last `_id` read; None for the first chunk.
         """
-        command: Document = {"find": collection, "hint": {"_id": 1}, "sort": {"_id": 1}}
+        command: Document = {
+            "find": collection,
+            "hint": {"_id": 1},
+            "sort": {"_id": 1},
+            "batchSize": _BATCH,
+        }
         if after is None:
             command["limit"] = size
         else:
+            # In the collection's own collation, as the index is.
             # `min` bounds the index itself, across types, where $gt compares within one type; it
             # includes the bound.
             command |= {"min": {"_id": after[0]}, "limit": size + 1}
         with translated():
             found = await self._at(command, at, raw=True)
-        if after is not None and found and found[0].get("_id") == after[0]:
+        # By their bytes: Python takes 1 for True, and does not take a raw document for a decoded one.
+        if after is not None and found and _encoded(found[0]["_id"]) == _encoded(after[0]):
             found = found[1:]
         return found[:size]
 
@@ -191,6 +216,7 @@ class Mongo:
             "filter": query,
             "sort": dict(sort),
             "batchSize": size,
+            "collation": _COLLATION,
         }
         if at is not None:
             command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
@@ -334,30 +360,22 @@ class Mongo:
             cursor_id = reply["cursor"]["id"]
 
             async def replies() -> AsyncIterator[Document]:
-                yield {
-                    "batch": reply["cursor"]["firstBatch"],
-                    "token": reply["cursor"].get("postBatchResumeToken"),
-                }
-                if not cursor_id:  # the server closed it: the first batch held an invalidate
-                    return
                 more = {
                     "getMore": cursor_id,
                     "collection": "$cmd.aggregate",
                     "batchSize": size,
                     "maxTimeMS": wait_ms,
                 }
+                cursor, batch = reply["cursor"], "firstBatch"
                 while True:
+                    yield {"batch": cursor[batch], "token": cursor.get("postBatchResumeToken")}
+                    if not cursor["id"]:  # the server closed it: after an invalidate
+                        return
                     with translated():
                         answer = await self._database.command(
                             more, session=session, codec_options=RAW
                         )
-                    cursor = answer["cursor"]
-                    yield {
-                        "batch": cursor["nextBatch"],
-                        "token": cursor.get("postBatchResumeToken"),
-                    }
-                    if not cursor["id"]:
-                        return
+                    cursor, batch = answer["cursor"], "nextBatch"
 
             try:
                 yield replies()
@@ -389,6 +407,10 @@ class Mongo:
             await self._database.command(
                 {"killCursors": collection, "cursors": [cursor_id]}, session=session
             )
+
+
+def _encoded(value: Any) -> bytes:
+    return bson.encode({"": value}, codec_options=DECODED)
 
 
 async def _awaited(value: Any) -> Any:

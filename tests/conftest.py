@@ -6,14 +6,20 @@ import os
 import re
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from bson import CodecOptions
+from bson.binary import UuidRepresentation
 from pymongo import MongoClient
+from pymongo.database import Database
 
+from gql.demo.shop import beginnings
 from streams.mongo import Mongo, MongoOptions
+from tests.support.gateway import ROOT, running_gateway
 from tests.support.mongod import running_mongod
 
 
@@ -65,3 +71,27 @@ async def mongo(
     options = MongoOptions(driver=request.param)
     async with Mongo.connect(mongo_uri, database_name, options=options) as connected:
         yield connected
+
+
+@dataclass(frozen=True, slots=True)
+class ServedShop:
+    """The example shop as the real command serves it; `database` is the shop's own view of it."""
+
+    url: str
+    database: Database[dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def gateway(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> Iterator[ServedShop]:
+    """A gateway with the example shop loaded, for tests that look at it as a person would."""
+    name = f"shop_{uuid4().hex[:8]}"
+    codec = CodecOptions[dict[str, Any]](
+        tz_aware=True, uuid_representation=UuidRepresentation.STANDARD
+    )
+    shop = client.get_database(name, codec_options=codec)
+    with running_gateway(mongo_uri, name, ROOT / "schema.graphql") as running:
+        for collection, documents in beginnings().items():
+            if documents:
+                shop[collection].insert_many(documents)
+        yield ServedShop(running.address, shop)
+    client.drop_database(name)

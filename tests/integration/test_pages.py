@@ -144,7 +144,8 @@ def in_order(documents: list[Document], keys: tuple[tuple[str, int], ...]) -> li
 
 def read(things: Things, keyset: Keyset, request: PageRequest) -> Page[Document]:
     window = Window(keyset, request)
-    found = things.find(window.limited_to({}), window.projected({"_id": 1}), limit=window.limit)
+    projection = window.projected({"_id": 1}) | window.placing
+    found = things.find(window.limited_to({}), projection, limit=window.limit)
     return window.page(list(found.sort(list(window.keys))), lambda row: row)
 
 
@@ -286,7 +287,7 @@ def test_a_page_of_an_index_costs_what_the_page_costs(
                     "explain": {
                         "find": things.name,
                         "filter": window.limited_to({}),
-                        "projection": window.projected({"_id": 1}),
+                        "projection": window.projected({"_id": 1}) | window.placing,
                         "sort": window.sort,
                         "limit": window.limit,
                     },

@@ -77,6 +77,7 @@ ODD: Sequence[Any] = [
     MaxKey(),
     b"\x00",
     Binary(b"\x00" * 16, 3),
+    Binary(b"\x00" * 3, 4),
     DBRef("things", 1, w=1.0, label="a", x=1, sku="a", n=1),
     {},
     {"0": "a"},

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from graphql import GraphQLError
+from strawberry.schema.exceptions import CannotGetOperationTypeError
 
 from gql.errors import TABLE, finish_errors, rule_of
 from resolvers.errors import BadUserInput, DocumentMisfit
@@ -98,14 +99,16 @@ def test_resume_tokens_among_the_facts_are_shown_as_everywhere() -> None:
     }
 
 
-def test_what_graphql_says_of_a_document_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """Syntax and validation errors are the client's to read, and not worth a line."""
+def test_what_graphql_says_of_a_document_keeps_its_words(caplog: pytest.LogCaptureFixture) -> None:
+    """Syntax and validation errors are the client's to read and to mend, and not worth a line."""
     said = GraphQLError("Cannot query field 'nope' on type 'Product'.")
     again = GraphQLError("Variable '$x' has invalid value", original_error=said)
-    before = [said.formatted, again.formatted]
+    unnamed = wrapped(CannotGetOperationTypeError("nope"))
+    before = [said.message, again.message, unnamed.message]
     with caplog.at_level(logging.DEBUG):
-        finish_errors([said, again], str.lower)
-    assert [said.formatted, again.formatted] == before
+        finish_errors([said, again, unnamed], str.lower)
+    assert [said.message, again.message, unnamed.message] == before
+    assert said.extensions == again.extensions == unnamed.extensions == {"code": "BAD_USER_INPUT"}
     assert not caplog.records
 
 

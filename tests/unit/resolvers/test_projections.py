@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resolvers.projections import document_projection, record_projection
+from resolvers.projections import document_projection, inside, record_projection
 
 
 def test_a_document_is_read_with_its_id_and_nothing_unasked() -> None:
@@ -24,3 +24,8 @@ def test_a_record_is_read_with_what_is_said_of_the_version() -> None:
     assert not any(name.startswith("full") for name in without)
     assert record_projection(frozenset()) == {**without, "full._id": 1}
     assert record_projection({"size.w"}) == {**without, "full._id": 1, "full.size.w": 1}
+
+
+def test_a_projection_can_be_of_what_lies_in_a_field() -> None:
+    """Path by path; the id is read there, too, without being asked for."""
+    assert inside("found", {"size.w": 1}) == {"found._id": 1, "found.size.w": 1}

@@ -1,0 +1,151 @@
+"""Where benchmarks take place: a mongod of their own, and processes on the cores meant for them.
+
+The gateway, or what stands in for it, has the first core to itself; mongod, the load and the benchmark are on the last one.
+With one core all share it. Nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pymongo
+from pymongo.database import Database
+from rich.console import Console
+from rich.progress import Progress
+
+from benchmarks.processes import Process, cpu_s, pinned
+from benchmarks.products import MODEL
+from gql.embedded import embedded_mongod
+
+__all__ = ["Scale", "Stage", "open_stage"]
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is measured; `quick` only shows that everything runs.
+
+    Args:
+        repeat: of each measurement, of which the median is told.
+        documents: of the as-of benchmark, with `versions` each.
+    """
+
+    repeat: int = 3
+    updates: int = 30_000
+    writes_s: float = 20.0
+    requests_s: float = 6.0
+    documents: int = 100_000
+    versions: int = 20
+    pages: int = 15
+    subscribers: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """An open one."""
+
+    uri: str
+    scale: Scale
+    gateway_cores: set[int]
+    load_cores: set[int]
+    client: pymongo.MongoClient[Document]
+    mongod_pid: int
+    progress: Progress
+
+    @contextmanager
+    def database(self) -> Iterator[Database[Document]]:
+        """An empty one, dropped in the end."""
+        name = f"benchmark_{os.urandom(4).hex()}"
+        try:
+            yield self.client[name]
+        finally:
+            self.client.drop_database(name)
+
+    @contextmanager
+    def gateway(
+        self, database: Database[Document], *options: str, command: str = "serve"
+    ) -> Iterator[tuple[Process, str]]:
+        """A revstream that serves, or records, and its address."""
+        port = ("--port", "0") if command == "serve" else ()
+        arguments = [
+            command,
+            *("--mongodb-uri", self.uri, "--database", database.name),
+            *("--schema", str(MODEL), "--log-json", *port, *options),
+        ]
+        with Process("gql", arguments, cores=self.gateway_cores, log=True) as process:
+            said = process.hear("serving", "recording")
+            yield process, said.get("address", "")
+
+    def program(self, name: str, *arguments: object, beside_load: bool = True) -> Process:
+        """One of `benchmarks.programs`; with the load, or in the gateway's place."""
+        cores = self.load_cores if beside_load else self.gateway_cores
+        return Process(f"benchmarks.programs.{name}", [*map(str, arguments)], cores=cores)
+
+    def mongod_cpu_s(self) -> float:
+        return cpu_s(self.mongod_pid)
+
+    def rounds(self, text: str) -> Iterator[int]:
+        """0, 1, 2, … for as many repetitions as there are to be, with progress."""
+        yield from self.track(range(self.scale.repeat), text)
+
+    def track(self, items: Sequence[Any] | range, text: str) -> Iterator[Any]:
+        """The items, with progress."""
+        task = self.progress.add_task(text, total=len(items))
+        try:
+            for item in items:
+                yield item
+                self.progress.advance(task)
+        finally:
+            self.progress.remove_task(task)
+
+
+@contextmanager
+def open_stage(scale: Scale) -> Iterator[Stage]:
+    """Start everything that all benchmarks share."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    gateway_cores, load_cores = {cores[0]}, {cores[-1]}
+    with (
+        pinned(load_cores),
+        tempfile.TemporaryDirectory(prefix="revstream-benchmarks-") as directory,
+        _mongod(Path(directory)) as uri,
+        pymongo.MongoClient[Document](uri, tz_aware=True) as client,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        yield Stage(
+            uri=uri,
+            scale=scale,
+            gateway_cores=gateway_cores,
+            load_cores=load_cores,
+            client=client,
+            mongod_pid=int(Path(directory, "mongod.pid").read_text()),
+            progress=progress,
+        )
+
+
+@contextmanager
+def _mongod(directory: Path) -> Iterator[str]:
+    # A cache as servers have it: 0.25 GB, which the demo makes do with, would measure the disk.
+    server = embedded_mongod(directory, cache_gb=2, oplog_mb=2048)
+    with asyncio.Runner() as runner:
+        uri = runner.run(_entered(server))
+        try:
+            yield uri
+        finally:
+            runner.run(_left(server))
+
+
+async def _entered(server: Any) -> str:
+    uri: str = await server.__aenter__()
+    return uri
+
+
+async def _left(server: Any) -> None:
+    await server.__aexit__(None, None, None)

@@ -1,0 +1,122 @@
+"""Checkpoints: stored as they are, refused from who came before the last one."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from bson import Int64, ObjectId, Timestamp
+
+from streams import tokens
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.errors import LeaseLost
+from streams.mongo import Mongo
+from tests.support.streams import moved, raw, token_at
+
+NAME = "recorder:things"
+CHECKPOINT = Checkpoint(token_at(5), token_at(1))
+
+
+async def test_what_is_saved_is_loaded(mongo: Mongo) -> None:
+    """With the fencing token that saved it, and the database's time."""
+    checkpoints = Checkpoints(mongo)
+    assert await checkpoints.load(NAME) is None
+    baseline = Baseline(done=True, started=True, after="x", documents=7)
+    await checkpoints.save(NAME, moved(CHECKPOINT, baseline=baseline), fencing_token=3)
+    found = await checkpoints.load(NAME)
+    assert found is not None
+    assert (found.token, found.start, found.baseline) == (token_at(5), token_at(1), baseline)
+    assert found.fencing_token == 3
+    assert found.saved_at is not None
+    now = (await mongo.command({"hello": 1}))["localTime"]
+    assert timedelta(0) <= now - found.saved_at < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        None,
+        True,
+        Int64(5),
+        float("inf"),
+        "$name",
+        {"b": 1, "a": [1]},
+        b"x",
+        ObjectId(),
+        Timestamp(1, 2),
+        datetime(2024, 1, 1, tzinfo=UTC),
+    ],
+)
+async def test_the_place_of_the_first_reading_may_be_an_id_of_any_type(
+    mongo: Mongo, key: Any
+) -> None:
+    """It comes back as what it was, raw documents as decoded ones."""
+    checkpoints = Checkpoints(mongo)
+    baseline = Baseline(started=True, after=key)
+    await checkpoints.save(NAME, moved(CHECKPOINT, baseline=baseline), fencing_token=1)
+    found = await checkpoints.load(NAME)
+    assert found is not None
+    assert (found.baseline.after, type(found.baseline.after)) == (key, type(key))
+    if isinstance(key, dict):
+        baseline = Baseline(started=True, after=raw(key))
+        await checkpoints.save(NAME, moved(CHECKPOINT, baseline=baseline), fencing_token=1)
+        found = await checkpoints.load(NAME)
+        assert found is not None
+        assert found.baseline.after == key
+
+
+async def test_an_older_fencing_token_is_refused_with_both_named(mongo: Mongo) -> None:
+    """However late it arrives; what is stored stays."""
+    checkpoints = Checkpoints(mongo)
+    await checkpoints.save(NAME, CHECKPOINT, fencing_token=5)
+    later = moved(CHECKPOINT, token=token_at(9))
+    with pytest.raises(LeaseLost, match="fencing token 4 refused, 5 is stored") as caught:
+        await checkpoints.save(NAME, later, fencing_token=4)
+    assert caught.value.code == "INTERNAL"
+    found = await checkpoints.load(NAME)
+    assert found is not None
+    assert found.token == token_at(5)
+    await checkpoints.save(NAME, later, fencing_token=5)
+    await checkpoints.save(NAME, later, fencing_token=6)
+    with pytest.raises(LeaseLost):
+        await checkpoints.save(NAME, later, fencing_token=5)
+
+
+async def test_listeners_have_a_checkpoint_each(mongo: Mongo) -> None:
+    """Loaded together in one read; those that never ran are left out."""
+    checkpoints = Checkpoints(mongo)
+    await checkpoints.save("a", CHECKPOINT, fencing_token=9)
+    await checkpoints.save("b", moved(CHECKPOINT, token=token_at(6)), fencing_token=1)
+    found = await checkpoints.load_all(["a", "b", "c"])
+    assert {name: each.token for name, each in found.items()} == {
+        "a": token_at(5),
+        "b": token_at(6),
+    }
+
+
+async def test_two_that_save_at_once_leave_the_newer_one_s(mongo: Mongo) -> None:
+    """Also the very first time; who is refused knows it."""
+    checkpoints = Checkpoints(mongo)
+    for turn in range(5):
+        name = f"{NAME}{turn}"
+        results = await asyncio.gather(
+            *(
+                checkpoints.save(name, moved(CHECKPOINT, token=token_at(n)), fencing_token=n)
+                for n in (1, 2, 3)
+            ),
+            return_exceptions=True,
+        )
+        assert all(each is None or isinstance(each, LeaseLost) for each in results)
+        found = await checkpoints.load(name)
+        assert found is not None
+        if results[2] is None:
+            assert (found.fencing_token, found.token) == (3, token_at(3))
+
+
+async def test_others_can_read_how_far_a_listener_is(mongo: Mongo) -> None:
+    """The cluster time stands beside the token, for those who look with other programs."""
+    await Checkpoints(mongo).save(NAME, CHECKPOINT, fencing_token=1)
+    found = await mongo.find("revstream.checkpoints", {"_id": NAME})
+    assert found[0]["at"] == tokens.cluster_time(CHECKPOINT.token) == Timestamp(5, 1)

@@ -1,0 +1,151 @@
+"""Leases, judged by the database's clock: one holder at a time, and a fencing token that only grows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams.lease import Holder, Lease, LeaseOptions, Leases
+from streams.mongo import Mongo
+
+Client = MongoClient[dict[str, Any]]
+NAME = "recorder:things"
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def stored(client: Client, mongo: Mongo) -> dict[str, Any]:
+    found = client[mongo.name]["revstream.leases"].find_one({"_id": NAME})
+    assert found is not None
+    return found
+
+
+def run_out(client: Client, mongo: Mongo) -> None:
+    """Let the lease be over: the database's clock cannot be moved, what it is compared with can."""
+    client[mongo.name]["revstream.leases"].update_one(
+        {"_id": NAME}, {"$set": {"expiresAt": LONG_AGO}}
+    )
+
+
+async def held(leases: Leases) -> Lease:
+    lease = await leases.acquire(NAME)
+    assert lease is not None
+    return lease
+
+
+async def test_the_first_to_ask_holds_it(mongo: Mongo, client: Client) -> None:
+    """With fencing token 1, until a time that the database set."""
+    before = time.monotonic()
+    lease = await held(Leases(mongo, "one"))
+    assert (lease.name, lease.holder, lease.fencing_token) == (NAME, "one", 1)
+    assert before + 10 <= lease.expires_at <= time.monotonic() + 10
+    assert not lease.expired
+    found = stored(client, mongo)
+    now = client.admin.command("hello")["localTime"].replace(tzinfo=UTC)
+    assert timedelta(0) < found["expiresAt"] - now <= timedelta(seconds=10)
+
+
+async def test_nobody_else_gets_it_while_it_holds(mongo: Mongo) -> None:
+    """Who asks meanwhile changes nothing; other names are free."""
+    lease = await held(Leases(mongo, "one"))
+    other = Leases(mongo, "two")
+    assert await other.acquire(NAME) is None
+    assert await other.acquire("recorder:other") is not None
+    assert (await held(Leases(mongo, "one"))).fencing_token == lease.fencing_token
+
+
+async def test_renewing_keeps_the_fencing_token_and_moves_the_end(
+    mongo: Mongo, client: Client
+) -> None:
+    """The same holder goes on, also where the lease had run out and nobody took it."""
+    one = Leases(mongo, "one")
+    lease = await held(one)
+    end = stored(client, mongo)["expiresAt"]
+    renewed = await held(one)
+    assert renewed.fencing_token == lease.fencing_token
+    assert renewed.expires_at > lease.expires_at
+    assert stored(client, mongo)["expiresAt"] > end
+    run_out(client, mongo)
+    assert (await held(one)).fencing_token == lease.fencing_token
+
+
+async def test_a_change_of_holder_increases_the_fencing_token(
+    mongo: Mongo, client: Client
+) -> None:
+    """Once run out it is anybody's; who held it before gets it back only in turn, with a new token."""
+    one, two = Leases(mongo, "one"), Leases(mongo, "two")
+    await held(one)
+    run_out(client, mongo)
+    assert (await held(two)).fencing_token == 2
+    assert await one.acquire(NAME) is None
+    run_out(client, mongo)
+    assert (await held(one)).fencing_token == 3
+
+
+async def test_release_frees_it_at_once_and_never_restarts_the_fencing_token(
+    mongo: Mongo, client: Client
+) -> None:
+    """The document stays; even the same holder counts on."""
+    one = Leases(mongo, "one")
+    await one.release(await held(one))
+    found = stored(client, mongo)
+    assert "holder" not in found
+    assert "expiresAt" not in found
+    assert (await held(Leases(mongo, "two"))).fencing_token == 2
+    await Leases(mongo, "two").release(Lease(NAME, "two", 2, 0.0))
+    assert (await held(one)).fencing_token == 3
+
+
+async def test_a_late_release_frees_nothing_of_the_next_holder(
+    mongo: Mongo, client: Client
+) -> None:
+    """Neither another's lease, nor one's own that was taken again since."""
+    one, two = Leases(mongo, "one"), Leases(mongo, "two")
+    old = await held(one)
+    run_out(client, mongo)
+    await held(two)
+    await one.release(old)
+    assert stored(client, mongo)["holder"] == "two"
+    run_out(client, mongo)
+    new = await held(one)
+    await one.release(old)
+    assert stored(client, mongo)["fencingToken"] == new.fencing_token
+    assert stored(client, mongo)["holder"] == "one"
+
+
+async def test_of_many_that_ask_at_once_one_gets_it(mongo: Mongo) -> None:
+    """Also where the document does not exist yet."""
+    found = await asyncio.gather(*(Leases(mongo, str(n)).acquire(NAME) for n in range(8)))
+    leases = [each for each in found if each is not None]
+    assert [each.fencing_token for each in leases] == [1]
+    assert (await held(Leases(mongo, leases[0].holder))).fencing_token == 1
+
+
+async def test_anybody_may_ask_who_holds_what(mongo: Mongo, client: Client) -> None:
+    """Live, run out, released; a name that was never held is left out."""
+    one = Leases(mongo, "one")
+    lease = await held(one)
+    names = [NAME, "never"]
+    assert await one.holders(names) == {NAME: Holder("one", 1, live=True)}
+    run_out(client, mongo)
+    assert await one.holders(names) == {NAME: Holder("one", 1, live=False)}
+    await one.release(lease)
+    assert await one.holders(names) == {NAME: Holder(None, 1, live=False)}
+
+
+def test_a_lease_that_is_renewed_too_seldom_is_refused() -> None:
+    """It would run out between two renewals."""
+    with pytest.raises(ValueError, match="got 5 and 5"):
+        LeaseOptions(duration_s=5, renew_every_s=5)
+    with pytest.raises(ValueError, match="renew_every_s"):
+        LeaseOptions(renew_every_s=0)
+
+
+def test_a_lease_expires_by_this_process_s_own_monotonic_clock() -> None:
+    """So a holder knows that it may be over without asking."""
+    assert Lease(NAME, "one", 1, time.monotonic() - 1).expired
+    assert not Lease(NAME, "one", 1, time.monotonic() + 60).expired
