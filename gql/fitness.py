@@ -8,7 +8,7 @@ in the errors of the response. Looked at is what is selected, and it is judged a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -17,7 +17,7 @@ from bson import Decimal128, ObjectId
 from graphql import GraphQLError
 
 from gql.context import ResolveInfo
-from gql.records import CurrentDocument, EmbeddedDocument
+from gql.records import CurrentDocument, EmbeddedDocument, VersionRecord
 from gql.references import follow
 from gql.selection import Nodes, Selections
 from gql.shapes import Link, Shape
@@ -25,7 +25,7 @@ from model.entities import Field, Scalar
 from resolvers.errors import DocumentMisfit
 from resolvers.values import Convert, converter
 
-__all__ = ["SURE", "fitting"]
+__all__ = ["SURE", "fitting", "showable"]
 
 SURE: Mapping[Scalar, type] = {
     Scalar.ID: str,
@@ -71,17 +71,43 @@ async def fitting(
         nodes: where the documents' fields are selected.
     """
     misfits = await _misfits(info, documents, shape, nodes)
-    for misfit in misfits:
-        if misfit is not None:
-            info.context.problems.append(
-                GraphQLError(
-                    misfit.message,
-                    nodes=info.field_nodes,
-                    path=info.path.as_list(),
-                    original_error=misfit,
-                )
-            )
+    _name(info, misfits)
     return [misfit is None for misfit in misfits]
+
+
+def showable(
+    info: ResolveInfo, versions: Sequence[VersionRecord], shape: Shape, nodes: Nodes
+) -> list[bool]:
+    """The same of versions, of which nothing but the document's id must have a value."""
+    asked = info.context.selections(info).under(nodes, shape.version)
+    if _IDS.isdisjoint(asked):
+        return [True] * len(versions)
+    misfits: list[DocumentMisfit | None] = []
+    for each in versions:
+        try:
+            each.document_id  # noqa: B018
+            misfits.append(None)
+        except DocumentMisfit as misfit:
+            misfits.append(misfit)
+    _name(info, misfits)
+    return [misfit is None for misfit in misfits]
+
+
+_IDS = frozenset({"documentId", "id", "nodeId"})
+
+
+def _name(info: ResolveInfo, misfits: Iterable[DocumentMisfit | None]) -> None:
+    """In the errors of the response."""
+    info.context.problems.extend(
+        GraphQLError(
+            misfit.message,
+            nodes=info.field_nodes,
+            path=info.path.as_list(),
+            original_error=misfit,
+        )
+        for misfit in misfits
+        if misfit is not None
+    )
 
 
 async def _misfits(

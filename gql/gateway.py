@@ -28,7 +28,7 @@ from resolvers.status import Status
 from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
-from streams.errors import HistoryLost, Unavailable
+from streams.errors import GatewayError, HistoryLost, Unavailable, Unsuitable
 from streams.hub import Hub, HubOptions, follow
 from streams.indexes import create_indexes
 from streams.lease import LeaseOptions, Leases
@@ -36,7 +36,7 @@ from streams.listener import Listener
 from streams.mongo import Mongo, MongoOptions
 from streams.progress import Progress
 from streams.recorder import Recorder
-from streams.server import deployment_tag, enable_images, inspect_server
+from streams.server import check_stream, deployment_tag, enable_images, inspect_server
 from streams.source import Source
 
 __all__ = ["Gateway", "open_gateway"]
@@ -69,7 +69,7 @@ class Gateway:
 
     def not_ready(self) -> dict[str, str]:
         """Which parts are not ready, and why; empty where all are."""
-        found = {f"task {n}": repr(failure) for n, failure in enumerate(self.failures)}
+        found = {f"task {n}": _reason(failure) for n, failure in enumerate(self.failures)}
         if not self.source.connected:
             found["stream"] = "MongoDB's change stream is not open"
         return found
@@ -129,6 +129,7 @@ async def open_gateway(
 
 async def _assemble(settings: Settings, model: Model, mongo: Mongo, report: Report) -> Gateway:
     server = await inspect_server(mongo)
+    await check_stream(mongo)
     collections = [entity.collection for entity in model.entities]
     deployment = await deployment_tag(mongo)
     if settings.images:
@@ -221,9 +222,20 @@ async def _watched(name: str, work: Awaitable[None], gateway: Gateway, on_fatal:
     try:
         await work
     except Exception as exc:
-        log.exception("background task died", extra={"task": name})
+        # A refusal by MongoDB says all that there is to say; anything else is a fault of ours.
+        known = isinstance(exc, Unsuitable)
+        log.error(
+            "background task died",
+            extra={"task": name, "reason": _reason(exc)},
+            exc_info=None if known else exc,
+        )
         gateway.failures.append(exc)
         on_fatal(exc)
+
+
+def _reason(failure: BaseException) -> str:
+    """For everybody to read: only our own messages are known to tell no secret."""
+    return failure.message if isinstance(failure, GatewayError) else type(failure).__name__
 
 
 def _listener_name(collection: str) -> str:

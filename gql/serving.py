@@ -178,9 +178,11 @@ def _bound(settings: Settings) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         bound = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
-    except OSError as exc:
+    except (OSError, OverflowError) as exc:
+        # Python appends the address, which is said already.
+        reason = str(getattr(exc, "strerror", exc)).partition(" (while attempting")[0]
         raise click.ClickException(
-            f"cannot listen on {settings.host}:{settings.port}: {exc.strerror}; "
+            f"cannot listen on {settings.host}:{settings.port}: {reason}; "
             "choose another --port or --host"
         ) from exc
     with bound:

@@ -6,6 +6,7 @@ a misspelt one would otherwise be silence. README's table is compared with this 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 import click
+from pymongo.errors import PyMongoError
 from pymongo.uri_parser import parse_uri
 
 __all__ = ["PREFIX", "Settings", "check_environment", "options"]
@@ -71,25 +73,48 @@ class Settings:
     log_json: bool = _setting(False, "Whether log lines are JSON objects.")
 
     def database_name(self) -> str:
-        """Raises click.UsageError where neither `--database` nor the URI names one."""
-        if self.database:
-            return self.database
-        named = (
-            parse_uri(self.mongodb_uri, validate=False, warn=False)["database"]
-            if self.mongodb_uri
-            else None
-        )
-        if not named:
+        """Raises click.UsageError where neither `--database` nor the URI names one that can be."""
+        named = None if self.mongodb_uri is None else _database_of(self.mongodb_uri)
+        name = self.database or named
+        if not name:
             raise click.UsageError(
                 "no database named: give --database NAME, or put it in the URI (mongodb://host/NAME)"
             )
-        return str(named)
+        if name in _SYSTEM_DATABASES:
+            raise click.UsageError(f"{name!r} is MongoDB's own database; give another --database")
+        if _NOT_IN_NAMES.intersection(name) or len(name.encode()) > 63:
+            raise click.UsageError(
+                f"{name!r} is no name of a database: 63 bytes at most, "
+                f"none of them one of {' '.join(sorted(_NOT_IN_NAMES - {' '}))} or a space"
+            )
+        return name
 
     def __repr__(self) -> str:
         shown = ", ".join(
             f"{each.name}={_shown(each.name, getattr(self, each.name))}" for each in fields(self)
         )
         return f"Settings({shown})"
+
+
+_SYSTEM_DATABASES = {"admin", "config", "local"}
+_NOT_IN_NAMES = frozenset(' "$*./:<>?\\|')
+
+
+def _database_of(uri: str) -> str | None:
+    try:
+        found = parse_uri(uri, validate=False, warn=False)["database"]
+    except (PyMongoError, ValueError) as exc:
+        raise click.UsageError(f"the MongoDB URI cannot be used: {_harmless(exc, uri)}") from exc
+    return None if found is None else str(found)
+
+
+def _harmless(exc: Exception, uri: str) -> str:
+    """The message without what it quotes of the URI: it may be part of a password that was not
+    escaped."""
+    quoted = re.compile(r"""(["'])(?P<quoted>.*?)\1|(?<=: )(?P<last>\S+)$""")
+    return quoted.sub(
+        lambda found: "…" if (found["quoted"] or found["last"]) in uri else found[0], str(exc)
+    )
 
 
 def _shown(name: str, value: object) -> str:

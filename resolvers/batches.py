@@ -66,8 +66,7 @@ def _pipeline(
     projection: Mapping[str, Any],
     total: bool,
 ) -> list[Document]:
-    """Per document found one row `{n, total?, found}`; with totals, per key without any `{n,
-    total}`."""
+    """A row `{n, total?, found}` per document; with totals, also one for a key without any."""
     stages: list[Document] = [
         # literal: an id such as "$name" is a value, not a field path
         {
@@ -97,8 +96,7 @@ def _pipeline(
     return [
         *stages,
         {"$lookup": {**lookup, "pipeline": found, "as": "found"}},
-        # Right behind the lookup it takes documents one by one, which spares the 16 MB of one
-        # document.
+        # Right behind the lookup it takes documents one by one, whatever they weigh together.
         {"$unwind": {"path": "$found", "preserveNullAndEmptyArrays": total}},
         {"$project": {"_id": 0, "n": 1, "total": 1, **inside("found", shown)}},
     ]

@@ -69,8 +69,7 @@ async def blame(
 
 
 class _Search:
-    """Of one document: the leaves it has, and the versions that are known to have changed them
-    last."""
+    """Of one document: its leaves, and the versions known to have changed them last."""
 
     def __init__(self, model: Model, entity: Entity, present: Version | None) -> None:
         self.found: dict[str, int] = {}

@@ -22,8 +22,7 @@ __all__ = ["FieldChange", "changed_fields", "field_changes", "shown", "stored_pa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldChange:
-    """`path`: dotted API names. `kind`: ADDED, REMOVED or CHANGED; values as JSON, None for
-    none."""
+    """`path`: dotted API names. `kind`: ADDED, REMOVED or CHANGED. Values as JSON."""
 
     path: str
     kind: str
@@ -50,8 +49,7 @@ def field_changes(
 
 
 def changed_fields(entity: Entity, model: Model, stored_paths: Iterable[str]) -> list[str]:
-    """Stored dotted paths -> API dotted paths, in their order, each once; what is not modelled is
-    left out."""
+    """Stored dotted paths -> API dotted paths of the model's fields, in order, each once."""
     hidden = _hidden(entity)
     shown_paths: dict[str, None] = {}
     for path in stored_paths:

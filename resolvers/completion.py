@@ -7,7 +7,9 @@ is missing, one lookup by token completes a whole batch, waiting for the recorde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -17,6 +19,7 @@ from model.entities import Entity
 from streams.archive import Archive
 from streams.differences import differences
 from streams.documents import Document
+from streams.errors import GatewayError
 from streams.events import ChangeEvent
 from streams.progress import Progress
 from streams.versions import CHANGE_FIELD, archived_operation, attribution
@@ -73,12 +76,13 @@ class Change:
 
 
 class Completion:
-    """Of one entity's changes."""
+    """Of one entity's changes, for all its subscribers: what one has looked up, the others get."""
 
     def __init__(self, entity: Entity, archive: Archive, progress: Progress) -> None:
         self._entity = entity
         self._archive = archive
         self._progress = progress
+        self._records = _Records(archive)
 
     async def of_records(self, records: Sequence[Document], needs: Needs) -> list[Change]:
         """Versions as changes, in their order."""
@@ -88,18 +92,16 @@ class Completion:
     async def of_events(
         self, events: Sequence[ChangeEvent], needs: Needs, *, replayed: bool
     ) -> list[Change]:
-        """Change events as changes, in their order; a dropped collection is a deletion of each of
-        its documents."""
+        """Change events as changes, in their order; a dropped collection deletes each document."""
         incomplete = [each for each in events if not each.is_write or _incomplete(each, needs)]
         if not incomplete:
             return [self._of_event(each, None, None, replayed) for each in events]
         await self._progress.wait(self._archive.collection, incomplete[-1].token)
         writes = [each for each in incomplete if each.is_write]
-        bare = needs.version and all(not _lacks_image(each, needs) for each in writes)
-        records = await self._archive.by_token(
-            [each.token for each in writes], projection={"full": 0} if bare else None
-        )
-        before = await self._before(list(records.values()), full=not bare)
+        full = any(_lacks_image(each, needs) for each in writes)
+        records = await self._records.of([each.token for each in writes], full=full)
+        found = [each for each in records.values() if each is not None]
+        before = await self._before(found, full=full)
         made: list[Change] = []
         for event in events:
             if event.is_write:
@@ -118,14 +120,14 @@ class Completion:
             position = records[-1]["_id"]
         return made
 
-    async def _before(self, records: Sequence[Document], *, full: bool) -> dict[str, Document]:
+    async def _before(
+        self, records: Sequence[Document], *, full: bool
+    ) -> Mapping[str, Document | None]:
         """The versions before these, by token."""
-        here = {record["_id"]: record for record in records}
+        here: dict[str, Document | None] = {record["_id"]: record for record in records}
         wanted = [r["prev"] for r in records if r["prev"] is not None]
         missing = [token for token in wanted if token not in here]
-        if missing:
-            here |= await self._archive.by_token(missing, projection=None if full else {"v": 1})
-        return here
+        return here | await self._records.of(missing, full=full) if missing else here
 
     def _of_record(self, record: Document, before: Document | None) -> Change:
         return Change(
@@ -181,6 +183,48 @@ class Completion:
             before=earlier,
             changed_paths=None if record is None else tuple(record["changed"]),
         )
+
+
+class _Records:
+    """Records by token, each read once for all who ask at about the same time."""
+
+    def __init__(self, archive: Archive, *, capacity: int = 1000) -> None:
+        self._archive = archive
+        self._capacity = capacity
+        self._known: OrderedDict[tuple[str, bool], asyncio.Future[Document | None]] = OrderedDict()
+
+    async def of(self, wanted: Sequence[str], *, full: bool) -> dict[str, Document | None]:
+        """By token; None where there is no such record. At most one read."""
+        loop = asyncio.get_running_loop()
+        asked: dict[str, asyncio.Future[Document | None]] = {}
+        answers: dict[str, asyncio.Future[Document | None]] = {}
+        for token in wanted:
+            answer = self._known.get((token, full))
+            if answer is None:
+                answer = self._known[token, full] = asked[token] = loop.create_future()
+            answers[token] = answer
+        reading = asyncio.ensure_future(self._read(asked, full)) if asked else None
+        # Shielded: whoever is cancelled must not cancel what the others wait for.
+        found = {token: await asyncio.shield(answer) for token, answer in answers.items()}
+        if reading is not None:
+            await reading
+        while len(self._known) > self._capacity:
+            self._known.popitem(last=False)
+        return found
+
+    async def _read(self, asked: Mapping[str, asyncio.Future[Document | None]], full: bool) -> None:
+        try:
+            found = await self._archive.by_token(
+                list(asked), projection=None if full else {"full": 0}
+            )
+        except GatewayError as exc:
+            for token, answer in asked.items():
+                self._known.pop((token, full), None)
+                answer.set_exception(exc)
+                answer.exception()  # seen, even where nobody waits any more
+            return
+        for token, answer in asked.items():
+            answer.set_result(found.get(token))
 
 
 def _any(needs: Needs) -> bool:

@@ -32,8 +32,7 @@ __all__ = ["Current"]
 
 T = TypeVar("T")
 
-# SnapshotUnavailable: an index or the collection itself was made since the cluster time that we
-# read at.
+# SnapshotUnavailable: since that cluster time an index was made, or the collection itself.
 _CATALOG_CHANGED = 246
 _ATTEMPTS = 5
 
@@ -119,8 +118,7 @@ class Current:
         total: bool = False,
         token: bool = False,
     ) -> list[Page[Document]]:
-        """n parents (BSON ids) -> a page each of the documents whose `stored_field` holds the
-        parent's id.
+        """n ids -> a page each of the documents whose `stored_field` holds that id.
 
         One command for all of them; arguments and errors as `page`, costs as `pages_by_key`.
         """
@@ -148,8 +146,7 @@ class Current:
         return await self._read(read, token)
 
     async def numbers(self, entity: Entity, documents: Sequence[Document]) -> list[int]:
-        """n current documents, read with their version field -> their version numbers, in one
-        lookup.
+        """n documents, read with their version field -> their version numbers. One lookup.
 
         The number that a document carries, or the last archived one where that is higher (its
         writers do not count); 0 where it carries none and the recorder has not come to it yet.

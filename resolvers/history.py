@@ -50,8 +50,7 @@ class History:
     async def by_number(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], fields: Fields | None
     ) -> list[Version | None]:
-        """n (id, number) -> n versions, None where there is none of that number, in the order
-        asked."""
+        """n (id, number) -> n versions in the order asked, None where there is no such number."""
         if not wanted:
             return []
         numbers: dict[Any, tuple[Any, set[int]]] = {}

@@ -9,7 +9,7 @@ Guarantees: walking the pages, forwards or backwards, visits each document once,
 values.
 Does not guarantee: documents that hold a list where the order expects one value. MongoDB places
 them by their smallest or largest item; they are shown there and passed over behind a cursor.
-Source: docs/decisions/0009-keyset.md.
+Source: docs/decisions/0011-keyset.md.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from bson import Timestamp
 
 from model.entities import Entity
 from resolvers.completion import Change, Completion, Needs
+from resolvers.dates import date_text
 from resolvers.errors import BadUserInput
 from resolvers.filters import Condition
 from resolvers.matching import compile_predicate
@@ -27,6 +28,7 @@ from streams import tokens
 from streams.archive import Archive
 from streams.cursors import Cursors
 from streams.documents import Document
+from streams.errors import ResumeTokenInvalid
 from streams.hub import Hub
 from streams.mongo import Mongo
 from streams.progress import Progress
@@ -84,6 +86,7 @@ class Changes:
         self._hub = hub
         self._progress = progress
         self._cursors = Cursors(mongo)
+        self._completions: dict[str, Completion] = {}
         self._quiet_s = quiet_s
         self._page = page
 
@@ -104,7 +107,7 @@ class Changes:
             after = tokens.moment(at)
             yield Change(entity=entity, kind="CHECKPOINT", token=after)
         replay = Replay(archive, self._hub, self._progress, page=self._page, quiet_s=self._quiet_s)
-        watch = _Watch(entity, request, Completion(entity, archive, self._progress))
+        watch = _Watch(entity, request, self._completion(entity))
         async with aclosing(replay.follow(after, key=request.id)) as parts:
             async for part in parts:
                 for change in await watch.take(part):
@@ -113,6 +116,16 @@ class Changes:
                 if fresher is not None:
                     yield Change(entity=entity, kind="CHECKPOINT", token=fresher)
 
+    def _completion(self, entity: Entity) -> Completion:
+        """One per entity, so that subscribers share what they look up."""
+        found = self._completions.get(entity.collection)
+        if found is None:
+            archive = self._archives[entity.collection]
+            found = self._completions[entity.collection] = Completion(
+                entity, archive, self._progress
+            )
+        return found
+
     async def _start(self, archive: Archive, request: ChangeRequest) -> str | None:
         if request.cursor is not None:
             token = await self._cursors.load(request.owner, request.cursor)
@@ -120,20 +133,42 @@ class Changes:
                 raise BadUserInput(f"no cursor named {request.cursor!r} was saved")
             return token
         if request.after is not None:
+            await self._check_reached(request.after)
             return tokens.resumable(request.after)
         if request.since is not None:
             return await self._since(archive, request.since)
         return None
+
+    async def _check_reached(self, token: str) -> None:
+        """A token of the future is of a history that is no more, as where the database was restored
+        from a backup: what it stands behind will never come.
+        """
+        if token <= self._hub.position:
+            return
+        at, now = tokens.cluster_time(token), await self._mongo.operation_time()
+        if at > now:
+            raise ResumeTokenInvalid(
+                f"this resume token stands at {at.as_datetime():%F %T}Z ({at.inc}), and the "
+                f"database has only reached {now.as_datetime():%F %T}Z ({now.inc}); "
+                "take a new one from here"
+            )
 
     async def _since(self, archive: Archive, since: datetime) -> str:
         """A token at or shortly before a moment: `_Watch` passes over what is earlier by the wall
         clock.
 
         A moment before the archive's beginning is its beginning: what was there before comes as
-        BASELINE.
+        BASELINE. One that is soon to come is waited for: clients' clocks differ.
         """
-        earlier = since - timedelta(seconds=_CLOCK_SLACK_S)
-        token = tokens.time_prefix(Timestamp(max(0, int(earlier.timestamp())), 0))
+        clock, now = await self._mongo.clock()
+        if since > clock + timedelta(seconds=_AHEAD_MOST_S):
+            raise BadUserInput(
+                f"since: {date_text(since)} lies in the future: "
+                f"the database's clock says {date_text(clock)}",
+                argument="since",
+            )
+        earlier = max(0, int(since.timestamp()) - _CLOCK_SLACK_S)
+        token = min(tokens.time_prefix(Timestamp(earlier, 0)), tokens.moment(now))
         checkpoint = await self._progress.checkpoint(archive.collection)
         return token if checkpoint is None else max(token, checkpoint.start)
 
@@ -179,6 +214,8 @@ class Changes:
 
 # How far a primary's wall clock may lag behind the cluster time that it hands out.
 _CLOCK_SLACK_S = 2
+# How far in the future `since` may lie.
+_AHEAD_MOST_S = 5
 
 
 class _Watch:

@@ -70,8 +70,7 @@ class Moments:
         self._ahead_most_s = ahead_most_s
 
     async def now(self) -> Moment:
-        """The present: what is written from here on stands behind it. It may not be archived
-        yet."""
+        """The present: what is written from here on stands behind it. It need not be archived."""
         return Moment(await self._mongo.operation_time())
 
     async def of(
@@ -136,8 +135,7 @@ class Moments:
         await asyncio.gather(*(self._progress.wait(name, min(now, end)) for name in behind))
 
     async def _once_past(self, entity: Entity, time: datetime | DatetimeMS) -> Timestamp:
-        """A cluster time at which the database's clock was past a time; for a while it is waited
-        for."""
+        """A cluster time at which the database's clock was past a time; waited for, if need be."""
         while True:
             clock, now = await self._mongo.clock()
             ahead_s = (milliseconds(time) + 1 - milliseconds(clock)) / 1000

@@ -19,8 +19,7 @@ __all__ = ["PLACED", "Page", "PageRequest", "Window", "page_request"]
 T = TypeVar("T")
 
 PLACED = "__placed"
-"""Where the server's own sort key is put: it tells where a document with a list in the way
-stands."""
+"""Where the server's own sort key is put: it tells where a list in the way stands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +89,7 @@ def page_request(
 
 
 class Window:
-    """What to read for a page in one order: a query, a sort and a limit, and the page made of
-    it."""
+    """What to read for a page: a query, a sort and a limit; and the page made of it."""
 
     def __init__(self, keyset: Keyset, request: PageRequest) -> None:
         self._keyset = keyset

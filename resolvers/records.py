@@ -33,8 +33,7 @@ _LAST_SECOND = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class VersionFilter:
-    """A query over records; `bounds` of it by `_id`, the token, spare an index on the clock's
-    time."""
+    """A query over records."""
 
     query: Mapping[str, Any]
 
@@ -62,8 +61,7 @@ def parse_version_where(
 
 
 def _records_of(entity: Entity) -> Entity:
-    """The records of an archive, as if they were modelled: so the one filter language serves them
-    too."""
+    """The records of an archive as if they were modelled, for the one filter language."""
     scalar = entity.id.stored_scalar
     return Entity(
         name="VersionWhere",

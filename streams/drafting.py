@@ -8,6 +8,7 @@ the first instead of telling another story.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
@@ -28,6 +29,9 @@ from streams.versions import CHANGE_FIELD, Last, archived_operation, make_versio
 __all__ = ["Draft", "Drafting"]
 
 log = logging.getLogger(__name__)
+
+# Events drafted before others have their turn of the event loop: a few milliseconds' worth.
+_TURN = 64
 
 
 class Draft:
@@ -53,8 +57,8 @@ class Drafting:
     """Of one collection.
 
     Args:
-        settled: waits until everything drafted before is in the archive; called before the archive
-            is read.
+        settled: waits until everything drafted before is in the archive; called before what it
+            says of these documents is read.
     """
 
     def __init__(
@@ -87,8 +91,10 @@ class Drafting:
         """
         draft = Draft()
         await self._load(each.key for each in events)
-        for event in events:
+        for count, event in enumerate(events, 1):
             await self._write(event, draft, all_known)
+            if count % _TURN == 0:
+                await asyncio.sleep(0)
         return draft
 
     async def chunk(self, chunk: Chunk, number: int) -> Draft:
@@ -164,10 +170,10 @@ class Drafting:
             yield draft
 
     async def _load(self, keys: Iterable[Any]) -> None:
-        keys = list(keys)
-        if self._lasts.lacks(keys):
+        if self._lasts.crowded:
             await self._settled()
-            await self._lasts.load(keys)
+        # Otherwise what is being written meanwhile is remembered, and not among what is read.
+        await self._lasts.load(keys)
 
     async def _write(self, event: ChangeEvent, draft: Draft, all_known: bool) -> None:
         last = self._lasts.get(event.key)

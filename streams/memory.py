@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
+from bson.raw_bson import RawBSONDocument
+
 from streams.archive import Archive
+from streams.documents import RAW
 from streams.events import identity
 from streams.versions import Last
 
@@ -16,7 +20,11 @@ __all__ = ["LastVersions"]
 
 class LastVersions:
     """A least-recently-used cache over an archive. A document that has no version is known to have
-    none."""
+    none.
+
+    What was put and is still on its way into the archive must stay: `load` makes room only where
+    `crowded` says so beforehand.
+    """
 
     def __init__(self, archive: Archive, *, capacity_bytes: int) -> None:
         self._archive = archive
@@ -24,11 +32,10 @@ class LastVersions:
         self._size_bytes = 0
         self._known: OrderedDict[Any, Last | None] = OrderedDict()
 
-    def lacks(self, keys: Iterable[Any]) -> bool:
-        """Whether `load` would have to read, or to make room."""
-        return self._size_bytes > self._capacity_bytes or any(
-            identity(key) not in self._known for key in keys
-        )
+    @property
+    def crowded(self) -> bool:
+        """Whether the next `load` lets something go, which is then read from the archive again."""
+        return self._size_bytes > self._capacity_bytes
 
     async def load(self, keys: Iterable[Any]) -> None:
         """Make sure that `get` knows these, in one read for all that are missing; what does not fit
@@ -55,6 +62,7 @@ class LastVersions:
         self._size_bytes = 0
 
     def _set(self, name: Any, last: Last | None) -> None:
+        last = _detached(last)
         earlier = self._known.get(name)
         self._size_bytes += _size(last) - (_size(earlier) if name in self._known else 0)
         self._known[name] = last
@@ -62,8 +70,22 @@ class LastVersions:
 
     def _shrink(self) -> None:
         # Only between batches: what a batch has loaded must stay until it is recorded.
-        while self._size_bytes > self._capacity_bytes and self._known:
+        if not self.crowded:
+            return
+        # A quarter at once: each time, the archive must first have caught up.
+        while self._size_bytes > self._capacity_bytes * 3 // 4 and self._known:
             self._size_bytes -= _size(self._known.popitem(last=False)[1])
+
+
+def _detached(last: Last | None) -> Last | None:
+    """With bytes of its own.
+
+    PyMongo cuts documents of 4 KB and more out of a reply as views (4.18, `RawBSONDocument.raw`),
+    each of which would keep the whole reply, 16 MB at most, in memory.
+    """
+    if last is None or last.full is None or not isinstance(last.full.raw, memoryview):
+        return last
+    return replace(last, full=RawBSONDocument(bytes(last.full.raw), RAW))
 
 
 def _size(last: Last | None) -> int:

@@ -10,9 +10,9 @@ Source: docs/decisions/0004-driver.md.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from typing import Any, Literal
 import bson
 import pymongo
 import pymongo.errors
-from bson import Timestamp
+from bson import CodecOptions, Timestamp
 from bson.raw_bson import RawBSONDocument
 from motor.motor_asyncio import AsyncIOMotorClient
 
@@ -62,7 +62,7 @@ class Mongo:
         self._raw = client.get_database(name, codec_options=RAW)
 
     @classmethod
-    @contextlib.asynccontextmanager
+    @asynccontextmanager
     async def connect(
         cls, uri: str, name: str, *, options: MongoOptions | None = None
     ) -> AsyncIterator[Mongo]:
@@ -183,13 +183,12 @@ class Mongo:
         if after is None:
             command["limit"] = size
         else:
-            # In the collection's own collation, as the index is.
-            # `min` bounds the index itself, across types, where $gt compares within one type; it
-            # includes the bound.
+            # `min` bounds the index itself (so in the collection's own collation), across types,
+            # where $gt compares within one type; it includes the bound.
             command |= {"min": {"_id": after[0]}, "limit": size + 1}
         with translated():
             found = await self._at(command, at, raw=True)
-        # By their bytes: Python takes 1 for True, and does not take a raw document for a decoded one.
+        # By their bytes: Python takes 1 for True, and no raw document for a decoded one.
         if after is not None and found and _encoded(found[0]["_id"]) == _encoded(after[0]):
             found = found[1:]
         return found[:size]
@@ -220,33 +219,10 @@ class Mongo:
         }
         if at is not None:
             command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
-        async with self._session() as session:
-            with translated():
-                reply = await self._database.command(
-                    command, session=session, codec_options=DECODED
-                )
-            cursor = reply["cursor"]
-            try:
-                batch = cursor["firstBatch"]
-                while batch or cursor["id"]:
-                    if batch:
-                        yield list(batch)
-                    if not cursor["id"]:
-                        break
-                    more = {
-                        "getMore": cursor["id"],
-                        "collection": collection,
-                        "batchSize": size,
-                    }
-                    with translated():
-                        reply = await self._database.command(
-                            more, session=session, codec_options=DECODED
-                        )
-                    cursor = reply["cursor"]
-                    batch = cursor["nextBatch"]
-            finally:
-                if cursor["id"]:
-                    await self._kill(collection, cursor["id"], session)
+        async with aclosing(self._rounds(collection, command, DECODED, size=size)) as rounds:
+            async for each in rounds:
+                if each["batch"]:
+                    yield list(each["batch"])
 
     async def insert_in_order(
         self, collection: str, documents: Sequence[Mapping[str, Any]]
@@ -335,52 +311,52 @@ class Mongo:
             raise Unsuitable(STANDALONE)
         return reply["localTime"], time
 
-    @contextlib.asynccontextmanager
+    @asynccontextmanager
     async def change_batches(
         self, pipeline: Sequence[Mapping[str, Any]], *, size: int, wait_ms: int
     ) -> AsyncIterator[AsyncIterator[Document]]:
-        """Open a change stream; iterate over the replies' `cursor` parts, one for each round trip,
-        raw.
+        """Open a change stream; iterate over what each round trip brings: `batch`, raw, and
+        `token`, its postBatchResumeToken.
 
         Commands instead of `watch()`: one hop to Motor's thread per batch and not per event, and a
-        whole batch with its postBatchResumeToken is handed over or is not; nothing lies in a
-        driver's buffer when the task is cancelled.
+        whole batch with its token is handed over or is not; nothing lies in a driver's buffer when
+        the task is cancelled.
         """
+        command = {"aggregate": 1, "pipeline": list(pipeline), "cursor": {"batchSize": size}}
+        rounds = self._rounds("$cmd.aggregate", command, RAW, size=size, wait_ms=wait_ms)
+        async with aclosing(rounds):
+            yield rounds
+
+    async def _rounds(
+        self,
+        collection: str,
+        command: Document,
+        codec: CodecOptions[Any],
+        *,
+        size: int,
+        wait_ms: int | None = None,
+    ) -> AsyncGenerator[Document]:
+        """What each round trip of a cursor brings, until the server closes it."""
         async with self._session() as session:
             with translated():
-                reply = await self._database.command(
-                    {
-                        "aggregate": 1,
-                        "pipeline": list(pipeline),
-                        "cursor": {"batchSize": size},
-                    },
-                    session=session,
-                    codec_options=RAW,
-                )
-            cursor_id = reply["cursor"]["id"]
-
-            async def replies() -> AsyncIterator[Document]:
-                more = {
-                    "getMore": cursor_id,
-                    "collection": "$cmd.aggregate",
-                    "batchSize": size,
-                    "maxTimeMS": wait_ms,
-                }
-                cursor, batch = reply["cursor"], "firstBatch"
+                reply = await self._database.command(command, session=session, codec_options=codec)
+            cursor, part = reply["cursor"], "firstBatch"
+            more = {"getMore": cursor["id"], "collection": collection, "batchSize": size}
+            if wait_ms is not None:
+                more["maxTimeMS"] = wait_ms
+            try:
                 while True:
-                    yield {"batch": cursor[batch], "token": cursor.get("postBatchResumeToken")}
-                    if not cursor["id"]:  # the server closed it: after an invalidate
+                    yield {"batch": cursor[part], "token": cursor.get("postBatchResumeToken")}
+                    if not cursor["id"]:
                         return
                     with translated():
-                        answer = await self._database.command(
-                            more, session=session, codec_options=RAW
+                        reply = await self._database.command(
+                            more, session=session, codec_options=codec
                         )
-                    cursor, batch = answer["cursor"], "nextBatch"
-
-            try:
-                yield replies()
+                    cursor, part = reply["cursor"], "nextBatch"
             finally:
-                await self._kill("$cmd.aggregate", cursor_id, session)
+                if cursor["id"]:
+                    await self._kill(collection, cursor["id"], session)
 
     @property
     def _limit_ms(self) -> int:
@@ -394,7 +370,7 @@ class Mongo:
         )
         return list(await cursor.to_list(None))
 
-    @contextlib.asynccontextmanager
+    @asynccontextmanager
     async def _session(self) -> AsyncIterator[Any]:
         with translated():
             session = await _awaited(self._client.start_session(causal_consistency=False))
@@ -403,7 +379,7 @@ class Mongo:
 
     async def _kill(self, collection: str, cursor_id: Any, session: Any) -> None:
         """Free a server cursor; a server that is gone has freed it already."""
-        with contextlib.suppress(pymongo.errors.PyMongoError):
+        with suppress(pymongo.errors.PyMongoError):
             await self._database.command(
                 {"killCursors": collection, "cursors": [cursor_id]}, session=session
             )

@@ -40,6 +40,7 @@ class Progress:
         self._known: dict[str, str] = {}
         self._local: set[str] = set()
         self._moved: dict[str, asyncio.Event] = {}
+        self._asking: dict[str, asyncio.Future[Checkpoint | None]] = {}
 
     def advance(self, collection: str, token: str) -> None:
         """The recorder in this process has archived everything up to a token."""
@@ -57,10 +58,18 @@ class Progress:
             moved.set()
 
     async def position(self, collection: str) -> str:
-        """Everything of this collection at or before this token is archived; "" where nothing ever
-        was."""
+        """Everything of this collection at or before this token is archived; "" where nothing was.
+
+        Those who ask while the answer is on its way share it.
+        """
         if collection not in self._local:
-            checkpoint = await self.checkpoint(collection)
+            asking = self._asking.get(collection)
+            if asking is None:
+                asking = asyncio.ensure_future(self.checkpoint(collection))
+                asking.add_done_callback(lambda _: self._asking.pop(collection, None))
+                self._asking[collection] = asking
+            # Shielded, since it is not only ours to cancel.
+            checkpoint = await asyncio.shield(asking)
             if checkpoint is not None:
                 self._known[collection] = max(checkpoint.token, self._known.get(collection, ""))
         return self._known.get(collection, "")

@@ -7,6 +7,7 @@ for the log.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 import pymongo.errors
@@ -68,7 +69,15 @@ def translated() -> Iterator[None]:
         raise DatabaseError(f"MongoDB driver: {_first_line(exc)}") from exc
 
 
+# What the driver or the server appends: its settings, the topology, the command with its values,
+# the whole reply.
+_APPENDED = re.compile(
+    r",? (\(configured timeouts:|Timeout: \d|Topology Description:|full error:).*"
+    r"|(?<=to execute command )\{ (?P<command>\w+):.*"
+)
+
+
 def _first_line(exc: Exception) -> str:
-    """Without the topology and the full reply that the driver appends."""
+    """Without what is appended."""
     text = str(exc).splitlines()[0] if str(exc) else type(exc).__name__
-    return text.split(", full error:")[0].split(" Topology Description:")[0].rstrip(" ,")
+    return _APPENDED.sub(lambda found: found["command"] or "", text).rstrip(" ,")

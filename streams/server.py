@@ -3,16 +3,24 @@ and of which deployment."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from streams.errors import DatabaseError, DuplicateKey, GatewayError, Unsuitable
 from streams.mongo import Mongo
 from streams.refusals import STANDALONE
 
-__all__ = ["OLDEST_VERSION", "Server", "deployment_tag", "enable_images", "inspect_server"]
+__all__ = [
+    "OLDEST_VERSION",
+    "Server",
+    "check_stream",
+    "deployment_tag",
+    "enable_images",
+    "inspect_server",
+]
 
 log = logging.getLogger(__name__)
 
@@ -51,17 +59,37 @@ async def inspect_server(mongo: Mongo) -> Server:
     return Server(version, sharded)
 
 
+async def check_stream(mongo: Mongo) -> None:
+    """Open a change stream, so that a missing privilege shows at start and not in the background.
+
+    Raises:
+        Unsuitable: not permitted; says how to mend it.
+    """
+    async with (
+        _permitted(mongo, "following the database needs changeStream and find on it", "read"),
+        mongo.change_batches([{"$changeStream": {}}], size=1, wait_ms=1),
+    ):
+        pass
+
+
 async def deployment_tag(mongo: Mongo) -> str:
     """A short text that names this database's history; made at the first start, and part of every
-    resume token."""
+    resume token.
+
+    Raises:
+        Unsuitable: not permitted; says how to mend it.
+    """
     tag = "".join(secrets.choice(_LETTERS) for _ in range(6))
     try:
-        found = await mongo.find_one_and_update(
-            "revstream.deployment",
-            {"_id": "deployment"},
-            {"$setOnInsert": {"tag": tag}},
-            upsert=True,
-        )
+        async with _permitted(
+            mongo, "keeping history needs readWrite on the database", "readWrite"
+        ):
+            found = await mongo.find_one_and_update(
+                "revstream.deployment",
+                {"_id": "deployment"},
+                {"$setOnInsert": {"tag": tag}},
+                upsert=True,
+            )
     except DuplicateKey:  # two processes at once: the other one made it
         return await deployment_tag(mongo)
     assert found is not None
@@ -91,13 +119,35 @@ async def enable_images(mongo: Mongo, collections: Sequence[str]) -> list[str]:
             _log_refusal(name, exc)
             refused.append(name)
         except Unsuitable as exc:
-            _log_refusal(name, exc)
+            _log_refusal(name, exc, remedy=await _grant(mongo, "dbAdmin"))
             refused.append(name)
     return refused
 
 
-def _log_refusal(name: str, exc: GatewayError) -> None:
+def _log_refusal(name: str, exc: GatewayError, **more: str) -> None:
     log.warning(
         "no images: versions are made from deltas",
-        extra={"collection": name, "reason": exc.message},
+        extra={"collection": name, "reason": exc.message, **more},
     )
+
+
+@contextlib.asynccontextmanager
+async def _permitted(mongo: Mongo, needs: str, role: str) -> AsyncIterator[None]:
+    """Add to a refusal what is needed, and the command that grants it."""
+    try:
+        yield
+    except Unsuitable as exc:
+        if exc.message == STANDALONE:
+            raise
+        raise Unsuitable(f"{exc.message}; {needs}: {await _grant(mongo, role)}") from exc
+
+
+async def _grant(mongo: Mongo, role: str) -> str:
+    """What somebody who may has to run in mongosh."""
+    status = await mongo.command({"connectionStatus": 1}, database="admin")
+    users = status["authInfo"]["authenticatedUsers"]
+    if not users:
+        return "nobody is logged in; put user and password into the URI"
+    user, home = users[0]["user"], users[0]["db"]
+    roles = f'[{{role: "{role}", db: "{mongo.name}"}}]'
+    return f'db.getSiblingDB("{home}").grantRolesToUser("{user}", {roles})'

@@ -29,6 +29,11 @@ __all__ = ["Source", "SourceOptions"]
 
 log = logging.getLogger(__name__)
 
+# Events decoded before others have their turn of the event loop: a few milliseconds' worth.
+_TURN = 200
+
+_NEVER = Timestamp(0, 0)
+
 _HISTORY_LOST = {
     286,  # ChangeStreamHistoryLost
     136,  # CappedPositionLost: the cursor fell off the oplog's end
@@ -144,7 +149,9 @@ class Source:
         ) as replies:
             async for reply in replies:
                 events = []
-                for raw in reply["batch"]:
+                for count, raw in enumerate(reply["batch"], 1):
+                    if count % _TURN == 0:
+                        await asyncio.sleep(0)
                     event = decode_event(raw)
                     # Opened by time, so what stands at that time comes again.
                     if event.token > position:
@@ -152,12 +159,14 @@ class Source:
                     last_event = event.token
                 reached = max(position, last_event)
                 if reply["token"] is not None:
+                    data = reply["token"]["_data"]
                     more = last_event if reply["batch"] else ""
-                    reached = max(reached, self._mark(reply["token"]["_data"], more, start))
+                    opening = start if not last_event else _NEVER
+                    reached = max(reached, self._mark(data, more, opening))
                 position = reached
                 yield Batch(tuple(events), position)
 
-    def _mark(self, data: str, more: str, start: Timestamp) -> str:
+    def _mark(self, data: str, more: str, opening: Timestamp) -> str:
         """What a postBatchResumeToken says of the place reached.
 
         A replica set sends a high-water mark only once it has scanned all of the oplog up to that
@@ -166,12 +175,12 @@ class Source:
         of the same time.
 
         Args:
-            more: the token behind which more of the same time may follow: that of a full batch's
-                last event.
+            more: the token behind which more of the same time may follow: a batch's last event's.
+            opening: the time that was asked for, until an event shows that it has come.
         """
         token = tokens.from_stream(data)
         time = tokens.cluster_time(token)
-        if token == more or self._sharded or time <= start:
+        if token == more or self._sharded or time <= opening:
             return token
         return tokens.moment(time)
 

@@ -3,13 +3,15 @@ into."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal
 
+from bson import Timestamp
+
 from gql.context import ResolveInfo
-from gql.fitness import fitting
+from gql.fitness import fitting, showable
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
 from gql.schema.fields import Argument, Read
@@ -122,14 +124,27 @@ async def current_page(
     return PageRecord(edges, page, None if page.token is None else context.token_out(page.token))
 
 
-def version_page(page: Page[Version], record: Callable[[Version], VersionRecord]) -> PageRecord:
-    """Args:
-    record: what a version becomes, with the moment that is looked from.
+def version_page(
+    info: ResolveInfo,
+    shape: Shape,
+    page: Page[Version],
+    nodes: Nodes,
+    moment: Timestamp | None = None,
+) -> PageRecord:
+    """Without the versions of documents whose id cannot be shown.
+
+    Args:
+        nodes: where the fields of the versions are selected.
+        moment: that of an as-of root; None: each version's own.
     """
-    return PageRecord(
-        [Edge(record(each), cursor) for each, cursor in zip(page.items, page.cursors, strict=True)],
-        page,
-    )
+    versions = [VersionRecord(shape, each, moment) for each in page.items]
+    fits = showable(info, versions, shape, nodes)
+    edges = [
+        Edge(version, cursor)
+        for version, cursor, fit in zip(versions, page.cursors, fits, strict=True)
+        if fit
+    ]
+    return PageRecord(edges, page)
 
 
 def define_connections(types: Types, shape: Shape) -> None:

@@ -145,7 +145,7 @@ def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
             fields=selections.version(selected.items, shape),
             total=selected.total,
         )
-        return version_page(found, lambda each: VersionRecord(shape, each, moment.at))
+        return version_page(info, shape, found, selected.items, moment.at)
 
     return Resolve(
         f"{shape.entity.plural}AsOf",
@@ -176,7 +176,7 @@ def _trail(model: Model, shape: Shape) -> StrawberryField:
             fields=selections.version(selected.items, shape),
             total=selected.total,
         )
-        return version_page(found, lambda each: VersionRecord(shape, each))
+        return version_page(info, shape, found, selected.items)
 
     return Resolve(
         f"{shape.entity.singular}Versions",

@@ -169,7 +169,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
 
         kind = ("history", shape.name, *map(id, info.field_nodes))
         found = await context.loads.together(kind, source.values["_id"], read)
-        return version_page(found, lambda each: VersionRecord(shape, each))
+        return version_page(info, shape, found, selected.items)
 
     async def state(
         source: CurrentDocument,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from streams import tokens
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.errors import LeaseLost
 from streams.mongo import Mongo
-from tests.support.streams import moved, raw, token_at
+from tests.support.streams import raw, token_at
 
 NAME = "recorder:things"
 CHECKPOINT = Checkpoint(token_at(5), token_at(1))
@@ -24,7 +25,7 @@ async def test_what_is_saved_is_loaded(mongo: Mongo) -> None:
     checkpoints = Checkpoints(mongo)
     assert await checkpoints.load(NAME) is None
     baseline = Baseline(done=True, started=True, after="x", documents=7)
-    await checkpoints.save(NAME, moved(CHECKPOINT, baseline=baseline), fencing_token=3)
+    await checkpoints.save(NAME, replace(CHECKPOINT, baseline=baseline), fencing_token=3)
     found = await checkpoints.load(NAME)
     assert found is not None
     assert (found.token, found.start, found.baseline) == (token_at(5), token_at(1), baseline)
@@ -55,13 +56,13 @@ async def test_the_place_of_the_first_reading_may_be_an_id_of_any_type(
     """It comes back as what it was, raw documents as decoded ones."""
     checkpoints = Checkpoints(mongo)
     baseline = Baseline(started=True, after=key)
-    await checkpoints.save(NAME, moved(CHECKPOINT, baseline=baseline), fencing_token=1)
+    await checkpoints.save(NAME, replace(CHECKPOINT, baseline=baseline), fencing_token=1)
     found = await checkpoints.load(NAME)
     assert found is not None
     assert (found.baseline.after, type(found.baseline.after)) == (key, type(key))
     if isinstance(key, dict):
         baseline = Baseline(started=True, after=raw(key))
-        await checkpoints.save(NAME, moved(CHECKPOINT, baseline=baseline), fencing_token=1)
+        await checkpoints.save(NAME, replace(CHECKPOINT, baseline=baseline), fencing_token=1)
         found = await checkpoints.load(NAME)
         assert found is not None
         assert found.baseline.after == key
@@ -71,7 +72,7 @@ async def test_an_older_fencing_token_is_refused_with_both_named(mongo: Mongo) -
     """However late it arrives; what is stored stays."""
     checkpoints = Checkpoints(mongo)
     await checkpoints.save(NAME, CHECKPOINT, fencing_token=5)
-    later = moved(CHECKPOINT, token=token_at(9))
+    later = replace(CHECKPOINT, token=token_at(9))
     with pytest.raises(LeaseLost, match="fencing token 4 refused, 5 is stored") as caught:
         await checkpoints.save(NAME, later, fencing_token=4)
     assert caught.value.code == "INTERNAL"
@@ -88,7 +89,7 @@ async def test_listeners_have_a_checkpoint_each(mongo: Mongo) -> None:
     """Loaded together in one read; those that never ran are left out."""
     checkpoints = Checkpoints(mongo)
     await checkpoints.save("a", CHECKPOINT, fencing_token=9)
-    await checkpoints.save("b", moved(CHECKPOINT, token=token_at(6)), fencing_token=1)
+    await checkpoints.save("b", replace(CHECKPOINT, token=token_at(6)), fencing_token=1)
     found = await checkpoints.load_all(["a", "b", "c"])
     assert {name: each.token for name, each in found.items()} == {
         "a": token_at(5),
@@ -103,7 +104,7 @@ async def test_two_that_save_at_once_leave_the_newer_one_s(mongo: Mongo) -> None
         name = f"{NAME}{turn}"
         results = await asyncio.gather(
             *(
-                checkpoints.save(name, moved(CHECKPOINT, token=token_at(n)), fencing_token=n)
+                checkpoints.save(name, replace(CHECKPOINT, token=token_at(n)), fencing_token=n)
                 for n in (1, 2, 3)
             ),
             return_exceptions=True,

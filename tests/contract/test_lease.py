@@ -73,9 +73,7 @@ async def test_renewing_keeps_the_fencing_token_and_moves_the_end(
     assert (await held(one)).fencing_token == lease.fencing_token
 
 
-async def test_a_change_of_holder_increases_the_fencing_token(
-    mongo: Mongo, client: Client
-) -> None:
+async def test_a_change_of_holder_increases_the_fencing_token(mongo: Mongo, client: Client) -> None:
     """Once run out it is anybody's; who held it before gets it back only in turn, with a new token."""
     one, two = Leases(mongo, "one"), Leases(mongo, "two")
     await held(one)

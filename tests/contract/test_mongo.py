@@ -67,7 +67,10 @@ async def test_find_filters_sorts_projects_and_limits(mongo: Mongo, client: Clie
     assert found == [{"_id": 5, "n": 2}, {"_id": 4, "n": 1}]
     assert (await mongo.find("things", {"_id": 0}))[0]["u"] == uuid
     client[mongo.name].command(
-        {"update": "things", "updates": [{"q": {"_id": 0}, "u": [{"$set": {"d": {"$toDate": 2**62}}}]}]}
+        {
+            "update": "things",
+            "updates": [{"q": {"_id": 0}, "u": [{"$set": {"d": {"$toDate": 2**62}}}]}],
+        }
     )
     assert int((await mongo.find("things", {"_id": 0}))[0]["d"]) == 2**62
     assert await mongo.find("nowhere", {}) == []
@@ -131,9 +134,7 @@ async def test_more_than_the_first_batch_is_read(mongo: Mongo, client: Client) -
 async def test_pages_are_bounded_and_complete(mongo: Mongo, client: Client, size: int) -> None:
     """Lists of at most `size`, none of them empty."""
     fill(client, mongo, [{"_id": n} for n in range(9)])
-    pages = [
-        page async for page in mongo.pages("things", {}, sort=[("_id", -1)], size=size)
-    ]
+    pages = [page async for page in mongo.pages("things", {}, sort=[("_id", -1)], size=size)]
     assert [each["_id"] for page in pages for each in page] == list(range(8, -1, -1))
     assert all(0 < len(page) <= size for page in pages)
     assert [page async for page in mongo.pages("none", {}, sort=[("_id", 1)], size=size)] == []
@@ -375,7 +376,10 @@ async def test_a_stream_that_is_left_frees_its_cursor(mongo: Mongo, client: Clie
 
     def cursors() -> int:
         found = client.admin.aggregate(
-            [{"$currentOp": {"idleCursors": True}}, {"$match": {"ns": f"{mongo.name}.$cmd.aggregate"}}]
+            [
+                {"$currentOp": {"idleCursors": True}},
+                {"$match": {"ns": f"{mongo.name}.$cmd.aggregate"}},
+            ]
         )
         return len(list(found))
 

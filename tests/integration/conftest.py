@@ -1,5 +1,4 @@
-"""What the integration tests share: the test's database through each driver, and a count of
-commands."""
+"""The test's database through each driver, and a count of the commands sent to it."""
 
 from __future__ import annotations
 

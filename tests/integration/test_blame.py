@@ -31,8 +31,7 @@ def told(found: list[Blame]) -> dict[str, int]:
 
 
 async def test_each_field_is_blamed_on_the_version_that_changed_it_last(mongo: Mongo) -> None:
-    """By its API path, in the model's order, with its value as JSON and that version's state as
-    asked."""
+    """By API path, in the model's order, with the value as JSON and the state as asked."""
     scribe = Scribe(mongo, PRODUCT)
     scribe.write("a", {"name": "x", "stock": 1, "dims": {"w": 1.0, "h": 1.0}}, at(1), by="ann")
     scribe.write("a", {"name": "x", "stock": 2, "dims": {"w": 1.0, "h": 1.0}}, at(2), by="bob")
@@ -49,8 +48,7 @@ async def test_each_field_is_blamed_on_the_version_that_changed_it_last(mongo: M
 
 
 async def test_a_whole_that_appears_brings_its_parts(mongo: Mongo) -> None:
-    """An embedded document is listed by itself then; so are a list and a JSON field, which stay
-    one."""
+    """An embedded document is listed by itself then; a list and a JSON field stay one."""
     scribe = Scribe(mongo, PRODUCT)
     scribe.write("a", {"name": "x", "attributes": {"k": {"l": 1}}}, at(1))
     scribe.write("a", {"name": "x", "attributes": {"k": {"l": 1}}, "dims": {"w": 1.0}}, at(2))
@@ -115,8 +113,7 @@ async def test_what_was_there_before_history_began_is_blamed_on_its_baseline(mon
 async def test_blame_is_what_the_states_themselves_say(
     counted: Mongo, monkeypatch: pytest.MonkeyPatch, states: list[dict[str, Any] | None]
 ) -> None:
-    """Walking back by states: a value is as old as the first of the unbroken row of states that
-    have it."""
+    """A value is as old as the first of the unbroken row of states that have it."""
     monkeypatch.setattr(blaming, "_FIRST_READ", 2)
     await counted.command({"delete": "products.versions", "deletes": [{"q": {}, "limit": 0}]})
     scribe = Scribe(counted, PRODUCT)

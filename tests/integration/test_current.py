@@ -1,5 +1,4 @@
-"""Reads of the present: what was asked for, in the order asked, in a number of commands that does
-not grow."""
+"""Reads of the present: as asked, in that order, in a number of commands that does not grow."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ def names(documents: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 async def test_documents_come_in_the_order_of_their_ids(mongo: Mongo, client: Client) -> None:
-    """As asked, twice where asked twice, None where there is none; with their fields and no
-    others."""
+    """Twice where asked twice, None where there is none; with their fields and no others."""
     stored = client[mongo.name][PRODUCT.collection]
     stored.insert_many(
         [product(number, price=number, size={"w": 1, "h": 2}) for number in range(5)]
@@ -94,8 +92,7 @@ async def test_a_page_is_filtered_sorted_counted_and_projected(
 async def test_a_page_with_a_token_is_read_at_that_very_moment(
     mongo: Mongo, client: Client
 ) -> None:
-    """Page, total and token agree, however fast a writer writes; what comes after it is not in
-    it."""
+    """Page, total and token agree, however fast a writer writes."""
     stored = client[mongo.name][PRODUCT.collection]
     stored.insert_one(product(0))
     writing = asyncio.create_task(asyncio.to_thread(_insert_one_by_one, stored, 150))
@@ -215,8 +212,7 @@ async def test_pages_by_parent_with_a_token_are_of_one_moment(mongo: Mongo, clie
 async def test_numbers_are_the_documents_or_the_archives_whichever_is_higher(
     mongo: Mongo,
 ) -> None:
-    """The document is ahead while the recorder is behind; the archive is where writers do not
-    count."""
+    """The document is ahead of a slow recorder, the archive of writers that do not count."""
     scribe = Scribe(mongo, PRODUCT)
     for second in range(3):
         scribe.write("p001", product(1), at(second))

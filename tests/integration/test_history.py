@@ -23,8 +23,7 @@ NAME = frozenset({"name"})
 
 @pytest.fixture
 async def scribe(mongo: Mongo) -> Scribe:
-    """Two products over eight seconds: one goes and comes again, both are written in one
-    transaction."""
+    """Two products: one goes and comes again, both are written in one transaction."""
     return await written(mongo)
 
 

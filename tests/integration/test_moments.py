@@ -108,8 +108,7 @@ async def test_a_time_is_the_last_cluster_time_written_by_then(shop: Shop) -> No
 
 
 async def test_a_time_is_one_moment_for_all_collections(shop: Shop) -> None:
-    """What lies below a root is read at the root's moment: a supplier's write may be what comes
-    last."""
+    """What lies below a root is read at the root's moment: any collection may come last."""
     shop.products.write("a", {"stock": 1}, at(1, 1), wall=wall(1, 100))
     shop.suppliers.write("s", {"name": "x"}, at(1, 2), wall=wall(1, 150))
     shop.products.write("a", {"stock": 2}, at(1, 3), wall=wall(1, 200))

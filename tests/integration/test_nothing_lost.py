@@ -17,16 +17,13 @@ from tests.support.history import FIELDS, HISTORY, MODEL, replay, same, shown
 
 Client = MongoClient[dict[str, Any]]
 
-CHANGES = (
-    """
+CHANGES = """
 subscription Changes($after: ResumeToken) {
   featureChanges(after: $after) {
-    kind documentId operation version resumeToken feature { %s }
+    kind documentId operation version resumeToken feature { FIELDS }
   }
 }
-"""
-    % FIELDS
-)
+""".replace("FIELDS", FIELDS)
 BARE = """
 subscription Bare($after: ResumeToken) {
   featureChanges(after: $after) { kind documentId operation resumeToken }

@@ -1,5 +1,4 @@
-"""Pages by keyset: every walk visits each document once, in MongoDB's own order, whatever is
-stored."""
+"""Pages by keyset: a walk visits each document once, in MongoDB's order, whatever is stored."""
 
 from __future__ import annotations
 
@@ -242,8 +241,7 @@ def test_both_cursors_bound_a_page(
 def test_lists_in_the_way_hide_no_document(
     things: Things, drawn: list[Document], odd: list[Any], keys: Any, size: int
 ) -> None:
-    """Documents with a list where one value is expected may be passed over; no others, and nothing
-    comes twice."""
+    """Documents with a list in the way may be passed over; no others, and nothing comes twice."""
     whole = stored(things, drawn, lambda number: number)
     things.insert_many([{"_id": 100 + n, "one": each} for n, each in enumerate(odd)])
     keyset = Keyset("things", keys)
@@ -254,8 +252,7 @@ def test_lists_in_the_way_hide_no_document(
 
 
 def test_writes_do_not_shift_pages(things: Things) -> None:
-    """What is inserted or deleted before a cursor neither repeats nor skips what comes behind
-    it."""
+    """What is inserted or deleted in front of a cursor moves nothing that is behind it."""
     stored(things, [{"one": number // 3} for number in range(20)], lambda number: number)
     keyset = Keyset("things", (("one", 1), ("_id", 1)))
     seen: list[Any] = []

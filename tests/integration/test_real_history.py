@@ -22,25 +22,26 @@ from tests.support.history import (
 )
 
 Client = MongoClient[dict[str, Any]]
-PAGE = (
-    """
+PAGE = """
 query Page($after: String) {
   featureVersions(first: 500, after: $after) {
     totalCount
     pageInfo { hasNextPage endCursor }
     nodes {
       documentId version operation at until author comment gap resumeToken
-      document { %s }
+      document { FIELDS }
     }
   }
 }
-"""
-    % FIELDS
-)
-AS_OF = (
-    "query AsOf($at: TimePoint!) { featuresAsOf(asOf: $at, first: 1000) { totalCount nodes { documentId version document { %s } } } }"
-    % FIELDS
-)
+""".replace("FIELDS", FIELDS)
+AS_OF = """
+query AsOf($at: TimePoint!) {
+  featuresAsOf(asOf: $at, first: 1000) {
+    totalCount
+    nodes { documentId version document { FIELDS } }
+  }
+}
+""".replace("FIELDS", FIELDS)
 
 
 @pytest.fixture
@@ -52,8 +53,7 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("driver", ["motor", "pymongo"])
-@pytest.mark.parametrize("images", ["--images", "--no-images"])
+@pytest.mark.parametrize(("driver", "images"), [("motor", "--images"), ("pymongo", "--no-images")])
 def test_every_version_of_a_history_written_under_revstream_is_read_back_exactly(
     mongo_uri: str, client: Client, database_name: str, model: Path, driver: str, images: str
 ) -> None:

@@ -1,5 +1,4 @@
-"""Documents and their history at cluster times of a test's choosing, written as the recorder writes
-them."""
+"""Documents and their history, written as the recorder does, at times of a test's choosing."""
 
 from __future__ import annotations
 
@@ -92,8 +91,7 @@ class Scribe:
         return record
 
     async def save(self) -> None:
-        """Store what was noted: the collection as it is in the end, and the archive of all of
-        it."""
+        """Store what was noted: the collection as it is in the end, and the archive of it all."""
         await self.archive.prepare()
         assert await self.archive.append(self._pending, self._untils)
         self._pending, self._untils = [], []

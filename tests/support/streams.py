@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -211,8 +210,3 @@ def told(records: Sequence[Mapping[str, Any]], key: Any = None) -> list[tuple[An
         for record in records
         if key is None or identity(record["doc"]) == identity(key)
     ]
-
-
-def moved(checkpoint: Checkpoint, **changes: Any) -> Checkpoint:
-    """The same checkpoint with some things other."""
-    return replace(checkpoint, **changes)

@@ -1,5 +1,4 @@
-"""Cursors: what they hold, and what they refuse. That the pages are right:
-tests/integration/test_pages.py."""
+"""Cursors: what they hold and what they refuse. Pages: tests/integration/test_pages.py."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a VersionWhere says, as a query over records. That they find the right ones:
-tests/integration/test_history.py."""
+"""A VersionWhere as a query over records. What it finds: tests/integration/test_history.py."""
 
 from __future__ import annotations
 

@@ -40,7 +40,11 @@ async def test_publish_gives_each_collection_its_events() -> None:
 async def test_publish_finds_the_subscriber_of_one_document() -> None:
     """By `_id`, as MongoDB compares: 1, 1.0 and Decimal128("1") are one, 1 and true are two."""
     hub = hub_of()
-    one, true, pair = hub.attach("things", 1), hub.attach("things", True), hub.attach("things", {"a": 1})
+    one, true, pair = (
+        hub.attach("things", 1),
+        hub.attach("things", True),
+        hub.attach("things", {"a": 1}),
+    )
     hub.publish(
         batch(
             event(1, key=1.0),

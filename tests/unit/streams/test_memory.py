@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import bson
 from bson import Decimal128
+from bson.raw_bson import RawBSONDocument
+from bson.raw_bson import RawBSONDocument
 
+from streams.documents import RAW
+from streams.documents import RAW
 from streams.events import identity
 from streams.memory import LastVersions
 from streams.versions import Last
@@ -38,15 +43,12 @@ async def test_what_is_missing_is_read_at_once_and_only_once() -> None:
     """One read for all; a document without versions is known to have none."""
     shelf = Shelf(1, 2)
     lasts = remembered(shelf)
-    assert lasts.lacks([1])
     await lasts.load([1, 3, 1.0])
     await lasts.load([1, 2, 3])
     await lasts.load([1, 2, 3])
     assert shelf.asked == [[1.0, 3], [2]] or shelf.asked == [[1, 3], [2]]
     assert lasts.get(3) is None
     assert lasts.get(1) == last(1)
-    assert not lasts.lacks([1, 2, 3])
-    assert lasts.lacks([4])
 
 
 async def test_ids_are_told_apart_as_mongodb_does() -> None:
@@ -68,18 +70,24 @@ async def test_what_is_put_is_got() -> None:
 
 
 async def test_the_least_recently_used_leave_first_once_the_bytes_are_passed() -> None:
-    """Bounded between batches; what one batch has loaded stays until the next."""
+    """Bounded between batches, and announced: what leaves is read from the archive again."""
     shelf = Shelf()
-    lasts = remembered(shelf, capacity_bytes=3 * last(1, 100).size_bytes)
+    lasts = remembered(shelf, capacity_bytes=4 * last(1, 100).size_bytes)
+    assert not lasts.crowded
     await lasts.load([1, 2, 3, 4])
     for key in (1, 2, 3, 4):
         lasts.put(key, last(key, 100))
-    assert [lasts.get(key) for key in (2, 3, 4, 1)] == [last(key, 100) for key in (2, 3, 4, 1)]
+    assert not lasts.crowded
+    await lasts.load([5])
+    lasts.put(5, last(5, 100))
+    assert lasts.crowded
+    assert [lasts.get(key) for key in (1, 2, 3, 5, 4)] == [last(n, 100) for n in (1, 2, 3, 5, 4)]
     await lasts.load([])
-    assert lasts.lacks([2])
-    assert not lasts.lacks([3, 4, 1])
-    await lasts.load([2])
-    assert shelf.asked == [[1, 2, 3, 4], [2]]
+    assert not lasts.crowded
+    await lasts.load([3, 5, 4])
+    assert shelf.asked == [[1, 2, 3, 4], [5]]
+    await lasts.load([1])
+    assert shelf.asked[2:] == [[1]]
 
 
 async def test_sizes_are_counted_through_replacement_and_clearing() -> None:
@@ -92,7 +100,46 @@ async def test_sizes_are_counted_through_replacement_and_clearing() -> None:
     assert lasts._size_bytes == last(1, 300).size_bytes + last(2, 7).size_bytes
     lasts.clear()
     assert lasts._size_bytes == 0
-    assert lasts.lacks([1])
+    await lasts.load([1])
+    assert lasts.get(1) is None
+
+
+async def test_a_document_does_not_keep_the_reply_that_it_came_in() -> None:
+    """Large documents are views of the whole reply; what is remembered has bytes of its own."""
+    document = raw({"_id": 1, "x": "x" * 5000})
+    reply = memoryview(bytes(100) + document.raw + bytes(100_000))
+    view = RawBSONDocument(reply[100 : 100 + len(document.raw)], RAW)
+    lasts = remembered(Shelf())
+    lasts.put(1, Last(token="", number=1, full=view))
+    remembered_last = lasts.get(1)
+    assert remembered_last is not None
+    assert remembered_last.full is not None
+    assert isinstance(remembered_last.full.raw, bytes)
+    assert remembered_last.full == document
+
+
+async def test_nothing_leaves_before_it_was_announced() -> None:
+    """What was put may still be on its way into the archive, and must not be read from there."""
+    shelf = Shelf()
+    lasts = remembered(shelf, capacity_bytes=2 * last(1, 100).size_bytes)
+    await lasts.load([1, 2])
+    lasts.put(1, last(1, 100))
+    lasts.put(2, last(2, 100))
+    assert not lasts.crowded
+    await lasts.load([3, 4, 5])
+    assert lasts.get(1) == last(1, 100)
+
+
+async def test_what_is_remembered_does_not_keep_the_reply_that_it_came_in() -> None:
+    """The driver's large documents are views on all that came with them."""
+    lasts = remembered(Shelf())
+    document = RawBSONDocument(memoryview(bson.encode({"_id": 1, "x": "x" * 5000})), RAW)
+    lasts.put(1, Last(token="A", number=1, full=document))
+    found = lasts.get(1)
+    assert found is not None
+    assert found.full is not None
+    assert isinstance(found.full.raw, bytes)
+    assert found.full.raw == document.raw
 
 
 async def test_what_a_batch_loads_stays_for_it_however_small_the_bound() -> None:

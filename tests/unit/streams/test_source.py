@@ -133,6 +133,14 @@ async def test_an_empty_batch_says_that_the_time_of_the_last_event_is_over() -> 
     assert found[-1].position == tokens.from_stream(data(5))
 
 
+async def test_a_stream_resumed_at_the_last_event_knows_that_its_time_is_over() -> None:
+    """On a quiet server too: the event comes again, is passed over, and nothing follows it."""
+    script = Script([reply(change(5), token=data(5)), reply(token=data(5))])
+    found = await read(script, tokens.from_stream(data(5)))
+    assert keys(found) == []
+    assert [each.position for each in found] == [tokens.from_stream(data(5)), moment(5)]
+
+
 async def test_the_position_never_goes_back() -> None:
     """Neither by a mark before it nor by events that are passed over."""
     script = Script([reply(change(4), token=data(4)), reply(token=mark(3)), reply(change(6))])

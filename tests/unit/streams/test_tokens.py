@@ -46,7 +46,9 @@ def places(draw: st.DrawFn) -> tuple[tuple[int, int, int, str, int], str]:
 
 
 @given(st.lists(places(), max_size=20))
-def test_text_order_is_stream_order(drawn: list[tuple[tuple[int, int, int, str, int], str]]) -> None:
+def test_text_order_is_stream_order(
+    drawn: list[tuple[tuple[int, int, int, str, int], str]],
+) -> None:
     """Tokens of all kinds sort as text by time, then kind, then place."""
     by_text = [token for _, token in sorted(drawn, key=lambda each: each[1])]
     by_place = [token for _, token in sorted(drawn)]
@@ -75,7 +77,9 @@ def test_a_stream_token_is_read_whatever_the_case_of_its_digits() -> None:
     assert tokens.from_stream(EVENT_DATA.lower()) == tokens.from_stream(EVENT_DATA)
 
 
-@pytest.mark.parametrize("data", ["", "82", "7F674C1B3E00000002", "82674C1B3E", "82674C1B3E0000000G"])
+@pytest.mark.parametrize(
+    "data", ["", "82", "7F674C1B3E00000002", "82674C1B3E", "82674C1B3E0000000G"]
+)
 def test_a_stream_token_of_unknown_form_is_an_error(data: str) -> None:
     """A token that does not begin with a cluster time is not taken for one."""
     with pytest.raises(ValueError, match="does not begin with a cluster time"):

@@ -132,7 +132,9 @@ def test_what_other_programs_write_into_change_is_made_fit_to_show() -> None:
 def made(
     after: dict[str, Any] | None, last: Last | None = None, **more: Any
 ) -> tuple[dict[str, Any], Last]:
-    one = event(5, after=after, operation=more.pop("as_event", "insert"), update=more.pop("update", None))
+    one = event(
+        5, after=after, operation=more.pop("as_event", "insert"), update=more.pop("update", None)
+    )
     fields = {"operation": "INSERT", "version_field": "version", "event": one, **more}
     return make_version(
         token=one.token, at=one.at, wall=one.wall, key=1, after=one.after, last=last, **fields

@@ -1,0 +1,356 @@
+"""The source on a real server: one place for one event whatever the stream, and nothing lost or twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from bson import Timestamp
+from pymongo import MongoClient
+
+from streams import tokens
+from streams.events import Batch, ChangeEvent
+from streams.mongo import Mongo
+from streams.source import Source
+from tests.support.streams import BRISK, finished
+
+Client = MongoClient[dict[str, Any]]
+
+
+def source_of(mongo: Mongo, *collections: str, **options: Any) -> Source:
+    settings = {"before_images": False, "options": BRISK, **options}
+    return Source(mongo, collections or ("things",), **settings)
+
+
+async def now(mongo: Mongo) -> str:
+    return tokens.moment(await mongo.operation_time())
+
+
+async def read(
+    source: Source, after: str, until: str, *, on_batch: Callable[[Batch], Any] = lambda batch: None
+) -> list[ChangeEvent]:
+    """Every event after one place, until the position has reached another."""
+    found: list[ChangeEvent] = []
+    position = after
+    async with aclosing(source.batches(after)) as batches:
+        async for batch in batches:
+            assert batch.position >= position
+            position = batch.position
+            assert all(event.token <= position for event in batch.events)
+            found += batch.events
+            if position >= until:
+                break
+            on_batch(batch)
+    assert [each.token for each in found] == sorted({each.token for each in found})
+    assert all(each.token > after for each in found)
+    return found
+
+
+def told(events: list[ChangeEvent]) -> list[tuple[str, str, Any]]:
+    return [(each.operation, each.collection, each.key) for each in events]
+
+
+async def test_two_streams_give_the_same_event_the_same_token(mongo: Mongo, client: Client) -> None:
+    """Over other collections, with and without images, from elsewhere: hand-over and append rest on it."""
+    database = client[mongo.name]
+    for name in ("things", "people"):
+        database.create_collection(name, changeStreamPreAndPostImages={"enabled": True})
+    begin = await now(mongo)
+    database.things.insert_one({"_id": 1, "n": 1})
+    database.people.insert_one({"_id": 1})
+    middle = await now(mongo)
+    database.things.update_one({"_id": 1}, {"$inc": {"n": 1}})
+    with client.start_session() as session, session.start_transaction():
+        database.things.insert_one({"_id": 2}, session=session)
+        database.things.replace_one({"_id": 2}, {"n": 5}, session=session)
+        database.people.delete_one({"_id": 1}, session=session)
+    end = await now(mongo)
+
+    expected = await read(source_of(mongo), begin, end)
+    assert told(expected) == [
+        ("insert", "things", 1),
+        ("update", "things", 1),
+        ("insert", "things", 2),
+        ("replace", "things", 2),
+    ]
+    for other in (
+        source_of(mongo, before_images=True),
+        source_of(mongo, "people", "things"),
+        source_of(mongo, "people", "things", before_images=True, sharded=True),
+    ):
+        for after in (begin, middle):
+            # A sharded cluster is not known to be past a moment before something else happens.
+            found = await read(other, after, expected[-1].token)
+            things = [each.token for each in found if each.collection == "things"]
+            assert things == [each.token for each in expected if each.token > after]
+
+
+async def test_the_events_of_a_transaction_have_one_time_and_their_own_places(
+    mongo: Mongo, client: Client
+) -> None:
+    """In the order of the writes; outside of it each write has a time of its own."""
+    database = client[mongo.name]
+    database.create_collection("things")
+    begin = await now(mongo)
+    with client.start_session() as session, session.start_transaction():
+        for n in range(5):
+            database.things.insert_one({"_id": n}, session=session)
+            database.things.update_one({"_id": 0}, {"$set": {"n": n}}, session=session)
+    database.things.insert_one({"_id": 9})
+    found = await read(source_of(mongo), begin, await now(mongo))
+    *inside, outside = found
+    assert [each.key for each in inside] == [0, 0, 1, 0, 2, 0, 3, 0, 4, 0]
+    assert {each.at for each in inside} == {inside[0].at}
+    assert outside.at > inside[0].at
+    assert [each.in_transaction for each in found] == [True] * 10 + [False]
+
+
+async def test_a_stream_resumes_from_every_place_within_a_transaction(
+    mongo: Mongo, client: Client
+) -> None:
+    """After each event come exactly those behind it, however small the batches are."""
+    database = client[mongo.name]
+    database.create_collection("things")
+    begin = await now(mongo)
+    database.things.insert_one({"_id": "before"})
+    with client.start_session() as session, session.start_transaction():
+        for n in range(6):
+            database.things.insert_one({"_id": n}, session=session)
+    database.things.insert_one({"_id": "after"})
+    end = await now(mongo)
+    small = source_of(mongo, options=replace(BRISK, batch_events=2))
+    every = await read(small, begin, end)
+    assert len(every) == 8
+    for n, event in enumerate(every):
+        for source in (small, source_of(mongo)):
+            found = await read(source, event.token, end)
+            assert [each.token for each in found] == [each.token for each in every[n + 1 :]]
+
+
+async def test_the_position_reaches_a_moment_at_which_nothing_happened(
+    mongo: Mongo, client: Client
+) -> None:
+    """Writes elsewhere move it on: that nothing stands before a moment can be known."""
+    begin = await now(mongo)
+    client[mongo.name].elsewhere.insert_one({"_id": 1})
+    until = await now(mongo)
+    assert await read(source_of(mongo), begin, until) == []
+
+
+async def test_a_batch_is_bounded_and_followed_by_the_rest(mongo: Mongo, client: Client) -> None:
+    """The position of a full batch is its last event's, since more may stand at that time."""
+    begin = await now(mongo)
+    client[mongo.name].things.insert_many([{"_id": n} for n in range(25)])
+    sizes: list[int] = []
+    source = source_of(mongo, options=replace(BRISK, batch_events=10))
+    found = await read(
+        source, begin, await now(mongo), on_batch=lambda batch: sizes.append(len(batch.events))
+    )
+    assert [each.key for each in found] == list(range(25))
+    assert max(sizes) == 10
+
+
+async def test_a_stream_starts_one_tick_after_the_last_operation(
+    mongo: Mongo, client: Client
+) -> None:
+    """A time that has not come yet can be started at: what happens from then on is seen."""
+    database = client[mongo.name]
+    database.things.insert_one({"_id": 1})
+    last = await mongo.operation_time()
+    source = source_of(mongo)
+    async with aclosing(
+        source.batches(tokens.time_prefix(Timestamp(last.time, last.inc + 1)))
+    ) as batches:
+        await anext(batches)
+        database.things.insert_one({"_id": 2})
+        found = [event.key async for event in events_of(batches, 1)]
+    assert found == [2]
+
+
+async def events_of(batches: AsyncGenerator[Batch], count: int) -> AsyncIterator[ChangeEvent]:
+    """So many events, however they are spread over batches."""
+    async for batch in batches:
+        for event in batch.events:
+            yield event
+            count -= 1
+        if count <= 0:
+            return
+
+
+def kill_cursors(client: Client, name: str) -> None:
+    """The server's own cursors of the change streams on a database."""
+    for each in client.admin.aggregate(
+        [
+            {"$currentOp": {"idleCursors": True, "allUsers": True}},
+            {"$match": {"ns": f"{name}.$cmd.aggregate", "cursor.cursorId": {"$exists": True}}},
+        ]
+    ):
+        client[name].command(
+            {"killCursors": "$cmd.aggregate", "cursors": [each["cursor"]["cursorId"]]}
+        )
+
+
+def kill_sessions(client: Client, name: str) -> None:
+    """The sessions in which the streams on a database run."""
+    found = client.admin.aggregate(
+        [
+            {"$currentOp": {"idleCursors": True, "allUsers": True}},
+            {"$match": {"ns": f"{name}.$cmd.aggregate", "lsid": {"$exists": True}}},
+        ]
+    )
+    sessions = [{"id": each["lsid"]["id"]} for each in found]
+    client.admin.command({"killSessions": sessions})
+
+
+@pytest.mark.parametrize("kill", [kill_cursors, kill_sessions])
+async def test_a_stream_whose_cursor_dies_goes_on_without_loss_or_duplicate(
+    mongo: Mongo, client: Client, kill: Callable[[Client, str], None]
+) -> None:
+    """Opened again where it was, in the middle of a transaction too."""
+    database = client[mongo.name]
+    database.create_collection("things")
+    begin = await now(mongo)
+    source = source_of(mongo, options=replace(BRISK, batch_events=3))
+    with client.start_session() as session, session.start_transaction():
+        for n in range(7):
+            database.things.insert_one({"_id": n}, session=session)
+    found: list[Any] = []
+    async with aclosing(source.batches(begin)) as batches:
+        found += [event.key async for event in events_of(batches, 2)]
+        await asyncio.to_thread(kill, client, mongo.name)
+        while len(found) < 7:
+            found += [event.key async for event in events_of(batches, 1)]
+        await asyncio.to_thread(kill, client, mongo.name)
+        database.things.insert_one({"_id": 7})
+        while len(found) < 8:
+            found += [event.key async for event in events_of(batches, 1)]
+    assert found == list(range(8))
+    assert source.reconnects >= 1
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_a_dropped_database_does_not_end_the_stream(
+    mongo: Mongo, client: Client, live: bool
+) -> None:
+    """Followed or caught up with later: drop, dropDatabase and invalidate are seen, and what comes then."""
+    begin = await now(mongo)
+    database = client[mongo.name]
+    source = source_of(mongo)
+    database.things.insert_one({"_id": 1})
+    expected = ["insert", "drop", "dropDatabase", "invalidate", "insert"]
+    if live:
+        async with aclosing(source.batches(begin)) as batches:
+            found = [event.operation async for event in events_of(batches, 1)]
+            await asyncio.to_thread(client.drop_database, mongo.name)
+            while len(found) < 4:
+                found += [event.operation async for event in events_of(batches, 1)]
+            database.things.insert_one({"_id": 2})
+            while len(found) < 5:
+                found += [event.operation async for event in events_of(batches, 1)]
+    else:
+        client.drop_database(mongo.name)
+        database.things.insert_one({"_id": 2})
+        found = [each.operation for each in await read(source, begin, await now(mongo))]
+    assert found == expected
+    assert source.reconnects == 0
+
+
+async def test_a_stream_resumes_from_every_place_around_a_dropped_database(
+    mongo: Mongo, client: Client
+) -> None:
+    """From the invalidate itself too, where the server's own resuming has a way of its own."""
+    begin = await now(mongo)
+    database = client[mongo.name]
+    for n in range(2):
+        database.things.insert_one({"_id": n})
+        client.drop_database(mongo.name)
+    database.things.insert_one({"_id": 2})
+    end = await now(mongo)
+    every = await read(source_of(mongo), begin, end)
+    assert [each.operation for each in every] == [
+        *("insert", "drop", "dropDatabase", "invalidate") * 2,
+        "insert",
+    ]
+    for n, event in enumerate(every):
+        found = await read(source_of(mongo), event.token, end)
+        assert [each.token for each in found] == [each.token for each in every[n + 1 :]]
+
+
+async def test_drops_and_renames_are_seen_by_those_they_concern(
+    mongo: Mongo, client: Client
+) -> None:
+    """A rename by the collection that it leaves and by the one that it makes; others not at all."""
+    database = client[mongo.name]
+    for name in ("things", "elsewhere"):
+        database[name].insert_one({"_id": 1})
+    begin = await now(mongo)
+    database.things.rename("people")
+    database.elsewhere.drop()
+    database.people.rename("things")
+    database.things.drop()
+    end = await now(mongo)
+    assert [
+        (each.operation, each.collection, each.renamed_to)
+        for each in await read(source_of(mongo), begin, end)
+    ] == [
+        ("rename", "things", "people"),
+        ("rename", "people", "things"),
+        ("drop", "things", None),
+    ]
+    assert told(await read(source_of(mongo, "elsewhere"), begin, end)) == [
+        ("drop", "elsewhere", None)
+    ]
+
+
+async def test_a_stream_that_is_cancelled_while_it_waits_has_lost_nothing(
+    mongo: Mongo, client: Client
+) -> None:
+    """Whatever reply was on its way: from the last position handed over, all of it comes again."""
+    begin = await now(mongo)
+    source = source_of(mongo)
+    position, found = begin, []
+    for turn in range(12):
+        # A connection to spare: PyMongo leaks one that is cancelled while it is being made.
+        await mongo.operation_time()
+        batches = source.batches(position)
+        waiting = asyncio.ensure_future(anext(batches))
+        client[mongo.name].things.insert_one({"_id": turn})
+        # Some are cancelled before the request, some while it waits, some after its reply.
+        await asyncio.wait([waiting], timeout=turn * 0.002)
+        if waiting.done():
+            batch = waiting.result()
+            position = batch.position
+            found += [each.key for each in batch.events]
+        await finished(waiting)
+        await batches.aclose()
+    found += [each.key for each in await read(source, position, await now(mongo))]
+    assert found == list(range(12))
+
+
+async def test_images_come_where_the_server_keeps_them(mongo: Mongo, client: Client) -> None:
+    """After always, before where it was asked for; without them an update has its description only."""
+    database = client[mongo.name]
+    database.create_collection("things", changeStreamPreAndPostImages={"enabled": True})
+    database.create_collection("bare")
+    begin = await now(mongo)
+    for name in ("things", "bare"):
+        database[name].insert_one({"_id": 1, "n": 1})
+        database[name].update_one({"_id": 1}, {"$set": {"n": 2}})
+        database[name].delete_one({"_id": 1})
+    end = await now(mongo)
+    one, two = {"_id": 1, "n": 1}, {"_id": 1, "n": 2}
+
+    def images(events: list[ChangeEvent], name: str) -> list[tuple[Any, Any]]:
+        return [(e.document_before, e.document) for e in events if e.collection == name]
+
+    found = await read(source_of(mongo, "things", "bare", before_images=True), begin, end)
+    assert images(found, "things") == [(None, one), (one, two), (two, None)]
+    assert images(found, "bare") == [(None, one), (None, None), (None, None)]
+    found = await read(source_of(mongo, "things", "bare"), begin, end)
+    assert images(found, "things") == [(None, one), (None, two), (None, None)]
+    updates = [each.update for each in found if each.operation == "update"]
+    assert [dict(each["updatedFields"]) for each in updates if each is not None] == [{"n": 2}] * 2

@@ -1,0 +1,112 @@
+"""What the repository says of itself is true: tables in the README, the schema, the imports."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from graphql import build_schema as parse_schema
+from graphql.utilities import find_breaking_changes
+
+from gql.errors import TABLE
+from gql.schema import build_schema, print_sdl
+from gql.settings import PREFIX, Settings
+from model.reading import read_model
+from streams.errors import GatewayError, InternalError
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+MEANINGS = {
+    "BAD_USER_INPUT": "an argument cannot be understood, or does not fit another",
+    "FORBIDDEN": "not for this caller",
+    "DOCUMENT_MISFIT": "a stored document does not fit the model; names document and field",
+    "RESUME_TOKEN_INVALID": "malformed, or of another deployment",
+    "HISTORY_LOST": "before what the archive holds; has the oldest token that works",
+    "ARCHIVE_BEHIND": "the archive has not come so far within the bound; has the lag",
+    "SLOW_CONSUMER": "the client did not keep up; has its last token, to subscribe again after",
+    "TIMEOUT": "the read took longer than its limit",
+    "UNAVAILABLE": "MongoDB cannot be reached or cannot serve, or the gateway is shutting down",
+    "INTERNAL": "a fault of revstream; the log has it under the incident's number",
+}
+
+
+def _block(name: str) -> str:
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", README, re.S)
+    assert found is not None
+    return found.group(1).strip()
+
+
+def _settings_table() -> str:
+    rows = ["| option | default | what it says |", "|---|---|---|"]
+    for each in dataclasses.fields(Settings):
+        option = "--" + each.name.replace("_", "-")
+        default = "" if each.default is None else f"`{_shown(each.default)}`"
+        rows.append(f"| `{option}` | {default} | {each.metadata['help']} |")
+    return "\n".join(rows)
+
+
+def _shown(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _errors_table() -> str:
+    rows = ["| code | when |", "|---|---|"]
+    codes = dict.fromkeys(rule.code for rule in TABLE.values())
+    rows += [f"| `{code}` | {MEANINGS[code]} |" for code in codes]
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("settings", _settings_table()), ("errors", _errors_table())]
+)
+def test_the_tables_of_the_readme_are_those_of_the_code(name: str, table: str) -> None:
+    """Whoever adds a setting or an error code sees here what the README has to say."""
+    assert _block(name) == table, f"README's block {name} should be:\n{table}"
+
+
+def test_every_error_has_a_rule() -> None:
+    """A class of ours that is not in the table would be masked by accident."""
+
+    def below(kind: type[Exception]) -> set[type[Exception]]:
+        return {kind, *(each for child in kind.__subclasses__() for each in below(child))}
+
+    ours = {each for each in below(GatewayError) if each.__module__.split(".")[0] != "tests"}
+    missing = {each for each in ours if each not in TABLE and not issubclass(each, InternalError)}
+    assert missing == set()
+
+
+def test_environment_names_are_the_options_names() -> None:
+    """The README promises the one from the other."""
+    assert all(PREFIX + each.name.upper() for each in dataclasses.fields(Settings))
+    assert f"`{PREFIX}`" in README
+
+
+def test_the_example_models_schema_can_be_parsed_and_differs_from_itself_in_nothing() -> None:
+    """What is printed for code generators is what is served."""
+    model = read_model((ROOT / "schema.graphql").read_text(encoding="utf-8"))
+    sdl = print_sdl(build_schema(model))
+    parsed = parse_schema(sdl)
+    assert find_breaking_changes(parsed, parse_schema(sdl)) == []
+    for entity in model.entities:
+        assert entity.singular in parsed.query_type.fields
+        assert f"{entity.plural}AsOf" in parsed.query_type.fields
+        assert f"{entity.singular}Changes" in parsed.subscription_type.fields
+
+
+def test_links_within_the_documentation_lead_somewhere() -> None:
+    """Every relative link of README and docs names a file that is there."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_decisions_that_the_code_cites_are_there() -> None:
+    """A `Source: docs/decisions/0004` that leads nowhere helps nobody."""
+    pages = {path.name[:4] for path in (ROOT / "docs" / "decisions").glob("*.md")}
+    for package in ("gql", "resolvers", "streams", "model"):
+        for path in (ROOT / package).rglob("*.py"):
+            cited = re.findall(r"docs/decisions/(\d{4})", path.read_text(encoding="utf-8"))
+            assert set(cited) <= pages, f"{path}: {set(cited) - pages}"
