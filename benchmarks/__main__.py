@@ -41,7 +41,7 @@ def main(names: tuple[str, ...], quick: bool, repeat: int | None, documents: int
     given = {"repeat": repeat, "documents": documents}
     scale = replace(scale, **{name: value for name, value in given.items() if value is not None})
     for name in names or _BENCHMARKS:
-        # A server of its own for each: what one leaves in caches and the oplog is not the next one's.
+        # A server of its own for each: what one leaves in caches and the oplog is its own affair.
         with open_stage(scale) as stage:
             print(describe(stage.uri, stage.gateway_cores, stage.load_cores), flush=True)
             _BENCHMARKS[name](stage)

@@ -1,1 +1,131 @@
-def run(stage): ...
+"""A page of 20 documents as of a moment, beside the same page of the current collection.
+
+In id order, which walks an index; filtered; and sorted by another field, which reads every version
+that stood at the moment. Pages are asked for one after the other, each behind the last one.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+from urllib.parse import urlsplit
+
+from bson import Timestamp
+
+from benchmarks.figures import Table
+from benchmarks.past import Past, write_past
+from benchmarks.processes import Died
+from benchmarks.stage import Stage
+
+__all__ = ["run"]
+
+_FIELDS = "sku name price stock"
+_INFO = "pageInfo { endCursor }"
+_CURRENT = (
+    "query ($after: String) { page: products(first: 20, after: $after%s) { %s nodes { id %s } } }"
+)
+_PAST = (
+    "query ($asOf: TimePoint!, $after: String) { "
+    "page: productsAsOf(asOf: $asOf, first: 20, after: $after%s) "
+    "{ %s nodes { id: documentId document { %s } } } }"
+)
+_KINDS = {
+    "in id order": "",
+    "where half match, in id order": ", where: {stock: {lt: 500}}",
+    "where 1 in 1,000 matches, in id order": ", where: {stock: {eq: 7}}",
+    "sorted by price": ", orderBy: [{price: ASC}]",
+}
+_MOMENTS = {"early": 0.1, "middle": 0.5, "late": 0.95}
+_CLOCK = "middle, by the clock"
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """One connection that stays open."""
+
+    connection: http.client.HTTPConnection
+
+    def ask(self, query: str, **variables: Any) -> dict[str, Any]:
+        body = json.dumps({"query": query, "variables": variables})
+        self.connection.request("POST", "/graphql", body, {"Content-Type": "application/json"})
+        answer = json.load(self.connection.getresponse())
+        if answer.get("errors"):
+            raise Died(f"{query}: {answer['errors']}")
+        data: dict[str, Any] = answer["data"]
+        return data
+
+    def pages(self, query: str, count: int, **variables: Any) -> list[float]:
+        """How many milliseconds each took, of so many in a row."""
+        after, took = None, []
+        for _ in range(count):
+            started = time.perf_counter()
+            page = self.ask(query, after=after, **variables)["page"]
+            took.append((time.perf_counter() - started) * 1000)
+            # From the beginning again where there are no more.
+            after = page["pageInfo"]["endCursor"] if len(page["nodes"]) == 20 else None
+        return took
+
+
+def run(stage: Stage) -> None:
+    scale = stage.scale
+    table = Table(
+        f"As of a moment: pages of 20 out of {scale.documents:,} documents "
+        f"with {scale.versions} versions each, median ms",
+        "page",
+        "now",
+        *_MOMENTS,
+        _CLOCK,
+        "worst against now",
+    )
+    with stage.database() as database:
+        past = write_past(stage, database)
+        with stage.gateway(database) as (_, address):
+            at = urlsplit(address)
+            assert at.hostname is not None
+            client = _Client(http.client.HTTPConnection(at.hostname, at.port or 80, timeout=120))
+            deployment = client.ask("{ resumeToken }")["resumeToken"].rpartition(".")[2]
+            for kind, arguments in _KINDS.items():
+                _compare(stage, table, client, kind, arguments, _moments(past, deployment))
+    table.print()
+
+
+def _moments(past: Past, deployment: str) -> dict[str, dict[str, str]]:
+    """By token, which is exact; one also by the clock, for which a place has to be found."""
+    found = {
+        name: {"token": f"{_token(past.moment(share))}.{deployment}"}
+        for name, share in _MOMENTS.items()
+    }
+    middle = past.moment(_MOMENTS["middle"]).as_datetime()
+    return found | {_CLOCK: {"time": middle.isoformat()}}
+
+
+def _token(at: Timestamp) -> str:
+    return f"{at.time:08X}{at.inc:08X}~"
+
+
+def _compare(
+    stage: Stage,
+    table: Table,
+    client: _Client,
+    kind: str,
+    arguments: str,
+    moments: dict[str, dict[str, str]],
+) -> None:
+    queries: dict[str, tuple[str, dict[str, Any]]] = {
+        "now": (_CURRENT % (arguments, _INFO, _FIELDS), {})
+    }
+    for name, moment in moments.items():
+        queries[name] = (_PAST % (arguments, _INFO, _FIELDS), {"asOf": moment})
+    took: dict[str, list[float]] = {name: [] for name in queries}
+    for query, variables in queries.values():
+        client.pages(query, 2, **variables)
+    # In turn, so that what disturbs the machine for a while disturbs all of them.
+    for _ in stage.rounds(f"pages {kind}"):
+        for name, (query, variables) in queries.items():
+            took[name].append(median(client.pages(query, stage.scale.pages, **variables)))
+    now, *past = (median(took[name]) for name in queries)
+    table.add(kind, now, *past, f"{max(past) / now:.1f} x")

@@ -17,13 +17,16 @@ _LOAD = " ".join(f"{each:.2f}" for each in os.getloadavg())
 
 
 def describe(uri: str, gateway_cores: set[int], load_cores: set[int]) -> str:
-    """One paragraph: machine, versions, who runs where, and how busy it was before the benchmark began."""
+    """One paragraph: machine, versions, who runs where, how busy it was before it all began."""
     with pymongo.MongoClient[dict[str, object]](uri) as client:
         mongodb = client.server_info()["version"]
     if gateway_cores == load_cores:
         places = "everything shares them"
     else:
-        places = f"the gateway on core {_list(gateway_cores)}, mongod and the load on core {_list(load_cores)}"
+        places = (
+            f"the gateway on core {_list(gateway_cores)}, "
+            f"mongod and the load on core {_list(load_cores)}"
+        )
     versions = ", ".join(
         f"{name} {version(name)}" for name in ("motor", "pymongo", "strawberry-graphql", "uvicorn")
     )

@@ -1,11 +1,12 @@
 """Start a process on its core, hear what it says, measure what it takes, and end it.
 
-A process says something by writing a JSON object with an `event` on a line of its own: the gateway in its log, the programs
-of `benchmarks.programs` on standard output.
+A process says something by writing a JSON object with an `event` on a line of its own: the gateway
+in its log, the programs of `benchmarks.programs` on standard output.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -31,7 +32,7 @@ class Died(Exception):
 
 @contextmanager
 def pinned(cores: set[int]) -> Iterator[None]:
-    """What this thread does or starts within the context, it does and starts on these cores; on Linux."""
+    """What this thread does or starts within the context runs on these cores; on Linux."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -92,6 +93,27 @@ class Process:
                 raise Died(f"{self._name} did not say {' or '.join(events)}: {''.join(self._tail)}")
             if said.get("event") in events:
                 return said
+
+    def has_said(self, event: str) -> bool:
+        """Whether it has, of what has not been heard yet; does not wait.
+
+        Raises:
+            Died: it has ended.
+        """
+        with contextlib.suppress(queue.Empty):
+            while True:
+                said = self._said.get_nowait()
+                if said is None:
+                    raise Died(f"{self._name} has ended: {''.join(self._tail)}")
+                if said.get("event") == event:
+                    return True
+        return False
+
+    def tell(self, **facts: Any) -> None:
+        """A line of JSON on its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(facts) + "\n")
+        self._process.stdin.flush()
 
     def finish(self) -> dict[str, Any]:
         """Close its standard input, upon which a program of ours says its `result` and ends."""

@@ -17,7 +17,7 @@ USUAL_BYTES = 2500
 SMALL_BYTES = 500
 """With as many versions as the as-of benchmark has, about 1 GB."""
 
-_WORDS = "alder birch cedar elder fir hazel juniper larch maple oak pine rowan spruce willow".split()
+_WORDS = ("alder", "birch", "cedar", "elder", "hazel", "juniper", "larch", "maple", "oak", "willow")
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 _TEXT = "".join(random.Random(1).choices(string.ascii_lowercase + " ", k=20_000))
 

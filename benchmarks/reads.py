@@ -1,1 +1,115 @@
-def run(stage): ...
+"""Requests a second and their latency for the reads that a frontend makes most, beside a bare route
+that reads the same with Motor and answers with orjson."""
+
+from __future__ import annotations
+
+import json
+import random
+import urllib.request
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from benchmarks.figures import Table, medians
+from benchmarks.http_load import CONNECTIONS, Request, client_name, load
+from benchmarks.processes import Died, Process
+from benchmarks.products import COLLECTION, product
+from benchmarks.stage import Stage, await_versions
+
+__all__ = ["run"]
+
+_DOCUMENTS = 10_000
+_FIELDS = "id version sku name price stock"
+
+_ONE = "query ($id: ID!) { product(id: $id) { %s } }"
+_PAGE = "query { products(first: 20) { nodes { %s } } }"
+
+Read = tuple[str, str, Sequence[Request]]
+
+
+def run(stage: Stage) -> None:
+    dice = random.Random(1)
+    ids = [dice.randrange(_DOCUMENTS) for _ in range(500)]
+    unnumbered = _FIELDS.replace("version ", "")
+    reads: list[Read] = [
+        ("product(id)", "revstream", [_one(_FIELDS, each) for each in ids]),
+        ("product(id), without `version`", "revstream", [_one(unnumbered, each) for each in ids]),
+        ("product(id), bare route", "floor", [Request(f"/product/{each}") for each in ids]),
+        ("products(first: 20)", "revstream", [_page(_FIELDS)]),
+        ("products(first: 20), without `version`", "revstream", [_page(unnumbered)]),
+        ("products(first: 20), bare route", "floor", [Request("/products?first=20")]),
+    ]
+    table = Table(
+        f"Reads: {_DOCUMENTS:,} documents of 2.5 KB, {CONNECTIONS} connections, {client_name()}",
+        "read",
+        "requests/s",
+        "p50 ms",
+        "p99 ms",
+        "server's CPU, µs each",
+    )
+    with ExitStack() as opened:
+        database = opened.enter_context(stage.database())
+        documents = [product(n) for n in stage.track(range(_DOCUMENTS), "documents")]
+        database[COLLECTION].insert_many(documents)
+        gateway, address = opened.enter_context(stage.gateway(database))
+        floor = opened.enter_context(
+            stage.program("floor", stage.uri, database.name, beside_load=False)
+        )
+        servers = {
+            "revstream": (gateway, address),
+            "floor": (floor, str(floor.hear("serving")["address"])),
+        }
+        await_versions(database, _DOCUMENTS)
+        _check_alike(servers["revstream"][1], servers["floor"][1])
+        rows: dict[str, list[tuple[float, ...]]] = {name: [] for name, _, _ in reads}
+        for _, server, requests in reads:
+            load(stage, servers[server][1], requests, stage.scale.requests_s / 3)
+        for _ in stage.rounds("reads"):
+            for name, server, requests in reads:
+                rows[name].append(_measure(stage, *servers[server], requests))
+        for name, measured in rows.items():
+            table.add(name, *medians(measured))
+    table.print()
+
+
+def _measure(
+    stage: Stage, server: Process, address: str, requests: Sequence[Request]
+) -> tuple[float, float, float, float]:
+    cpu_s = server.cpu_s()
+    done = load(stage, address, requests, stage.scale.requests_s)
+    cpu_s = server.cpu_s() - cpu_s
+    return done.per_second, done.p50_ms, done.p99_ms, cpu_s / done.requests * 1e6
+
+
+def _one(fields: str, number: int) -> Request:
+    return _graphql(_ONE % fields, {"id": str(number)})
+
+
+def _page(fields: str) -> Request:
+    return _graphql(_PAGE % fields, {})
+
+
+def _graphql(query: str, variables: dict[str, str]) -> Request:
+    return Request("/graphql", json.dumps({"query": query, "variables": variables}))
+
+
+def _check_alike(address: str, floor: str) -> None:
+    """Both answer with the same documents, or the comparison means nothing."""
+    ours = _ask(address, _one(_FIELDS, 7))["data"]["product"]
+    theirs = _ask(floor, Request("/product/7"))["product"]
+    page = _ask(address, _page(_FIELDS))["data"]["products"]["nodes"]
+    floor_page = _ask(floor, Request("/products?first=20"))["products"]
+    for one, other in zip([ours, *page], [theirs, *floor_page], strict=True):
+        if one != {**{k: other[k] for k in other if k != "_id"}, "id": str(other["_id"])}:
+            raise Died(f"{one} and {other} differ")
+
+
+def _ask(address: str, request: Request) -> Any:
+    with urllib.request.urlopen(
+        urllib.request.Request(
+            address + request.path,
+            data=request.body.encode() or None,
+            headers={"Content-Type": "application/json"},
+        )
+    ) as answer:
+        return json.load(answer)

@@ -1,8 +1,9 @@
 """How many versions a second the recorder archives on a burst.
 
-Documents are written and recorded; the recorder is stopped; a burst of updates is written; the recorder is started again, and
-catches up. Counted from the end of its first batch, when everything is warm, to the last version. Beside it: the same records
-inserted by the bare driver into a collection with the same indexes, from the same core; nothing read, nothing closed.
+Documents are written and recorded; the recorder is stopped; a burst of updates is written; the
+recorder is started again, and catches up. Counted from the end of its first batch, when everything
+is warm, to the last version. Beside it: the same records inserted by the bare driver into a
+collection with the same indexes, from the same core; nothing read, nothing closed.
 """
 
 from __future__ import annotations
@@ -17,15 +18,14 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 
 from benchmarks.figures import Table, medians
-from benchmarks.processes import Died, Process, pinned
+from benchmarks.processes import pinned
 from benchmarks.products import COLLECTION, change, product
-from benchmarks.stage import Document, Stage
+from benchmarks.stage import Document, Stage, archive_of, await_versions
 
 __all__ = ["run"]
 
 _BATCH = 1000
 """Events that the recorder takes at once, as `streams.source.SourceOptions` has it."""
-_QUIET_S = 30.0
 
 
 def run(stage: Stage) -> None:
@@ -46,7 +46,7 @@ def run(stage: Stage) -> None:
                 _write(stage, database, documents, updates, driver)
                 rows.append(_measure(stage, database, documents + updates, driver))
                 records = _read_back(database, updates)
-                indexes = _archive(database).index_information()
+                indexes = archive_of(database).index_information()
         table.add(f"revstream record, {driver}", *medians(rows))
     rows = []
     for _ in stage.rounds("bare insert_many"):
@@ -60,9 +60,9 @@ def _write(
     stage: Stage, database: Database[Document], documents: int, updates: int, driver: str
 ) -> None:
     """Documents, recorded; then a burst, not yet recorded."""
-    with stage.gateway(database, "--driver", driver, command="record") as (process, _):
+    with stage.gateway(database, "--driver", driver, command="record"):
         database[COLLECTION].insert_many([product(n) for n in range(documents)])
-        _await_versions(database, documents, process)
+        await_versions(database, documents)
     dice = random.Random(1)
     burst = [
         pymongo.UpdateOne({"_id": dice.randrange(documents)}, change(n)) for n in range(updates)
@@ -75,11 +75,11 @@ def _measure(
     stage: Stage, database: Database[Document], versions: int, driver: str
 ) -> tuple[float, float, float]:
     """Versions a second, and microseconds of CPU per version: the recorder's and mongod's."""
-    before = _archive(database).estimated_document_count()
+    before = archive_of(database).estimated_document_count()
     with stage.gateway(database, "--driver", driver, command="record") as (process, _):
-        first = _await_versions(database, before + _BATCH, process)
+        first = await_versions(database, before + _BATCH)
         started, cpu_s, mongod_s = time.perf_counter(), process.cpu_s(), stage.mongod_cpu_s()
-        last = _await_versions(database, versions, process)
+        last = await_versions(database, versions)
         took_s = time.perf_counter() - started
         cpu_s = process.cpu_s() - cpu_s
         mongod_s = stage.mongod_cpu_s() - mongod_s
@@ -87,24 +87,9 @@ def _measure(
     return counted / took_s, cpu_s / counted * 1e6, mongod_s / counted * 1e6
 
 
-def _await_versions(database: Database[Document], wanted: int, process: Process) -> int:
-    """How many there are, once there are so many."""
-    moved_at, seen = time.monotonic(), -1
-    while True:
-        # From the collection's metadata: asking often costs next to nothing.
-        count = _archive(database).estimated_document_count()
-        if count >= wanted:
-            return count
-        if count != seen:
-            moved_at, seen = time.monotonic(), count
-        elif time.monotonic() - moved_at > _QUIET_S:
-            raise Died(f"the recorder has stopped at {count} of {wanted} versions")
-        time.sleep(0.005)
-
-
 def _read_back(database: Database[Document], updates: int) -> list[RawBSONDocument]:
     options = database.codec_options.with_options(document_class=RawBSONDocument)
-    archive = _archive(database).with_options(codec_options=options)
+    archive = archive_of(database).with_options(codec_options=options)
     return list(archive.find({"op": "UPDATE"}, limit=updates).sort("_id", 1))
 
 
@@ -131,7 +116,3 @@ def _insert_bare(
         cpu_s / len(records) * 1e6,
         mongod_s / len(records) * 1e6,
     )
-
-
-def _archive(database: Database[Document]) -> Collection[Document]:
-    return database[f"{COLLECTION}.versions"]

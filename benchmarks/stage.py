@@ -1,7 +1,7 @@
 """Where benchmarks take place: a mongod of their own, and processes on the cores meant for them.
 
-The gateway, or what stands in for it, has the first core to itself; mongod, the load and the benchmark are on the last one.
-With one core all share it. Nothing is left behind.
+The gateway, or what stands in for it, has the first core to itself; mongod, the load and the
+benchmark are on the last one. With one core all share it. Nothing is left behind.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,17 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import pymongo
+from pymongo.collection import Collection
 from pymongo.database import Database
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.processes import Process, cpu_s, pinned
-from benchmarks.products import MODEL
+from benchmarks.processes import Died, Process, cpu_s, pinned
+from benchmarks.products import COLLECTION, MODEL
 from gql.embedded import embedded_mongod
 
-__all__ = ["Scale", "Stage", "open_stage"]
+__all__ = ["Scale", "Stage", "archive_of", "await_versions", "open_stage"]
 
 Document = dict[str, Any]
+
+_QUIET_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +132,29 @@ def open_stage(scale: Scale) -> Iterator[Stage]:
             mongod_pid=int(Path(directory, "mongod.pid").read_text()),
             progress=progress,
         )
+
+
+def archive_of(database: Database[Document]) -> Collection[Document]:
+    return database[f"{COLLECTION}.versions"]
+
+
+def await_versions(database: Database[Document], wanted: int) -> int:
+    """How many versions there are, once there are so many.
+
+    Raises:
+        Died: none was added for a long time.
+    """
+    moved_at, seen = time.monotonic(), -1
+    while True:
+        # From the collection's metadata: asking often costs next to nothing.
+        count = archive_of(database).estimated_document_count()
+        if count >= wanted:
+            return count
+        if count != seen:
+            moved_at, seen = time.monotonic(), count
+        elif time.monotonic() - moved_at > _QUIET_S:
+            raise Died(f"the recorder has stopped at {count} of {wanted} versions")
+        time.sleep(0.005)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +28,37 @@ def main() -> None:
     """Every error that a user can mend is printed as a sentence, never as a traceback. Exits 1 (2:
     wrong usage)."""
     try:
+        code = _run()
+    except Exception:
+        # A fault of ours.
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit, which waits for Motor's threads: one may be in a read of the oplog that takes
+    # minutes, and nobody wants its result any more.
+    os._exit(code)
+
+
+def _run() -> int:
+    """The exit code."""
+    try:
         check_environment(os.environ)
         cli.main(standalone_mode=False)
     except click.exceptions.Exit as exc:
-        sys.exit(exc.exit_code)
-    except click.Abort:
-        sys.exit(130)
+        return exc.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
     except click.ClickException as exc:
         exc.show()
-        sys.exit(exc.exit_code)
+        return exc.exit_code
     except ModelErrors as exc:
         click.echo(str(exc), err=True)
-        sys.exit(1)
+        return 1
     except (GatewayError, EmbeddedError, Failed) as exc:
         click.echo(f"revstream: {exc}", err=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+        return 1
+    return 0
 
 
 @click.group(context_settings={"max_content_width": 120})
@@ -74,7 +89,7 @@ def record_command(**given: Any) -> None:
 
 
 @cli.command("demo")
-@options("embedded", "host", "port", "driver", "log_level")
+@options("embedded", "host", "port", "driver", "log_level", defaults={"log_level": "warning"})
 @click.option("--rate", default=2.0, show_default=True, help="Writes per second.")
 def demo_command(rate: float, **given: Any) -> None:
     """Serve the example shop on a MongoDB of its own, loaded and being written to."""

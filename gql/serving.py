@@ -39,11 +39,13 @@ class Failed(Exception):
 
 
 class _Stop:
-    """What ends the process: a signal, or a failure."""
+    """What ends the process: a signal, or a failure. `serving`: there is something to end in
+    order."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
         self.failure: BaseException | None = None
+        self.serving = False
 
     def fail(self, failure: BaseException) -> None:
         self.failure = self.failure or failure
@@ -84,6 +86,7 @@ async def serve(
             ) as gateway,
         ):
             report("", 0, 0)
+            stop.serving = True
             beside = None if ready is None else lambda address: ready(gateway, address, uri)
             await _until_stopped(settings, gateway, listening, stop, beside)
     if stop.failure is not None:
@@ -151,22 +154,26 @@ class _Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def _signals(stop: _Stop) -> Iterator[None]:
-    """A first signal stops in order, also while starting; a second one is the default again."""
+    """A first signal ends what is being served in order, and a start at once; a second one waits
+    for nothing."""
     loop = asyncio.get_running_loop()
     main = asyncio.current_task()
     assert main is not None
     caught = (signal.SIGTERM, signal.SIGINT)
 
     def handle() -> None:
-        if not stop.event.is_set():
-            stop.event.set()
-            return
-        main.cancel()
+        if stop.event.is_set() or not stop.serving:
+            main.cancel()
+        stop.event.set()
 
     for each in caught:
         loop.add_signal_handler(each, handle)
     try:
         yield
+    except asyncio.CancelledError:
+        if not stop.event.is_set():
+            raise
+        log.info("stopped")
     finally:
         for each in caught:
             loop.remove_signal_handler(each)

@@ -124,7 +124,7 @@ def _shown(name: str, value: object) -> str:
     return repr(f"{scheme}://***@{rest.rpartition('@')[2]}" if "@" in rest else value)
 
 
-def options(*names: str) -> Callable[[Command], Command]:
+def options(*names: str, defaults: Mapping[str, Any] | None = None) -> Callable[[Command], Command]:
     """A decorator that gives a click command the options of these settings; all of them where none
     is named."""
     hints = get_type_hints(Settings)
@@ -135,13 +135,14 @@ def options(*names: str) -> Callable[[Command], Command]:
                 continue
             dashed = each.name.replace("_", "-")
             kind, flag = _click_type(hints[each.name])
+            default = (defaults or {}).get(each.name, each.default)
             declaration = f"--{dashed}/--no-{dashed}" if flag else f"--{dashed}"
             command = click.option(
                 declaration,
                 each.name,
                 type=kind,
-                default=each.default,
-                show_default=each.default is not None,
+                default=default,
+                show_default=default is not None,
                 help=each.metadata["help"],
                 envvar=PREFIX + each.name.upper(),
                 show_envvar=True,

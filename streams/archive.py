@@ -72,6 +72,26 @@ class Archive:
             for record in found
         }
 
+    async def documents(
+        self, first: tuple[Any] | None, end: tuple[Any] | None, *, limit: int
+    ) -> list[Any]:
+        """The `_id`s of documents that have versions, in the order of an index: from one on, before
+        another; each a tuple of an `_id`, or None for no bound."""
+        bounds = [
+            {operator: ["$doc", {"$literal": bound[0]}]}
+            for operator, bound in (("$gte", first), ("$lt", end))
+            if bound is not None
+        ]
+        pipeline: list[Mapping[str, Any]] = [
+            # In expressions values of all types are in one order, as in the index.
+            {"$match": {"first": True, "$expr": {"$and": bounds}}},
+            {"$sort": {"doc": 1}},
+            {"$limit": limit},
+            {"$project": {"_id": 0, "doc": 1}},
+        ]
+        found = await self._mongo.aggregate(self.name, pipeline, hint=DOCUMENTS)
+        return [each["doc"] for each in found]
+
     async def newest(
         self,
         wanted: Sequence[Mapping[str, Any]],

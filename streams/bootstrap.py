@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
@@ -34,10 +35,12 @@ class Chunk:
     """Documents in `_id` order as they were at cluster time `at`; `end` where no others follow.
 
     `wall`: the database's clock at that time, since a cluster time knows only seconds.
+    `after`: a tuple of the `_id` behind which they stand; None for the first chunk.
     """
 
     at: Timestamp
     wall: datetime
+    after: tuple[Any] | None
     documents: Sequence[RawBSONDocument]
     end: bool
 
@@ -71,4 +74,4 @@ async def read_chunk(mongo: Mongo, collection: str, baseline: Baseline, *, size:
             if exc.number != _SNAPSHOT_UNAVAILABLE or not attempts:
                 raise
         else:
-            return Chunk(at, wall, documents, end=len(documents) < size)
+            return Chunk(at, wall, after, documents, end=len(documents) < size)

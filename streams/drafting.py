@@ -112,6 +112,8 @@ class Drafting:
             present = last is not None and last.full is not None
             if last is not None and last.full is not None and _same_content(last.full, document):
                 continue
+            if last is not None and _read_after(last, chunk):
+                continue
             self._add(
                 draft,
                 last,
@@ -125,6 +127,58 @@ class Drafting:
                 gap=last is not None,
             )
         return draft
+
+    async def vanished(
+        self, chunk: Chunk, number: int, *, page: int = 1000
+    ) -> AsyncIterator[Draft]:
+        """Documents within the chunk's bounds that the archive takes for present and that are not
+        there: nobody saw them deleted. Page by page.
+
+        Args:
+            number: how many records stand at the chunk's moment already.
+        """
+        await self._settled()
+        place = tokens.moment(chunk.at)
+        present = {identity(each["_id"]) for each in chunk.documents}
+        first = chunk.after
+        end = None if chunk.end else (chunk.documents[-1]["_id"],)
+        while True:
+            keys = await self._archive.documents(first, end, limit=page)
+            suspects = [each for each in keys if identity(each) not in present]
+            await self._load(suspects)
+            live = [each for each in suspects if self._stands(each, chunk)]
+            if live:
+                # Asked by id: where the collection has a collation, its order is another one.
+                found = await self._mongo.find(
+                    self._archive.collection,
+                    {"_id": {"$in": live}},
+                    projection={"_id": 1},
+                    at=chunk.at,
+                )
+                there = {identity(each["_id"]) for each in found}
+                draft = Draft()
+                for key in live:
+                    if identity(key) not in there:
+                        self._add(
+                            draft,
+                            self._lasts.get(key),
+                            token=tokens.numbered(place, number),
+                            at=chunk.at,
+                            wall=chunk.wall,
+                            key=key,
+                            operation="DELETE",
+                            after=None,
+                            gap=True,
+                        )
+                        number += 1
+                yield draft
+            if len(keys) < page:
+                return
+            first = (keys[-1],)
+
+    def _stands(self, key: Any, chunk: Chunk) -> bool:
+        last = self._lasts.get(key)
+        return last is not None and last.full is not None and not _read_after(last, chunk)
 
     async def end(self, event: ChangeEvent, *, page: int = 1000) -> AsyncIterator[Draft]:
         """The collection was dropped, or renamed away: every document that was there is deleted by
@@ -215,6 +269,11 @@ class Drafting:
         self.gaps += gap
         draft.add(record, last)
         self._lasts.put(record["doc"], made)
+
+
+def _read_after(last: Last, chunk: Chunk) -> bool:
+    """The version was read again, later than the chunk: what differs has come since."""
+    return last.read_at is not None and last.read_at > chunk.at
 
 
 def _same_content(archived: RawBSONDocument, present: RawBSONDocument) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from model.entities import Model
+from model.entities import Index, Model
 from streams.errors import DatabaseError, DuplicateKey, Unsuitable
 from streams.mongo import Mongo
 
@@ -32,10 +32,11 @@ async def create_indexes(mongo: Mongo, model: Model, report: Report) -> list[Ind
     Returns: those that were refused (a unique one over data that is not, or one of another kind on
         the same fields).
     """
-    wanted = [(entity, index) for entity in model.entities for index in entity.indexes]
+    wanted = [(entity.collection, index) for entity in model.entities for index in entity.indexes]
+    wanted += [each for each in _back_references(model) if each not in wanted]
     refused = []
-    for done, (entity, index) in enumerate(wanted):
-        report(f"index {entity.collection}({', '.join(index.fields)})", done, len(wanted))
+    for done, (collection, index) in enumerate(wanted):
+        report(f"index {collection}({', '.join(index.fields)})", done, len(wanted))
         # As reads compare; the collection may be made otherwise.
         options: dict[str, Any] = {"collation": {"locale": "simple"}}
         if index.unique:
@@ -49,8 +50,20 @@ async def create_indexes(mongo: Mongo, model: Model, report: Report) -> list[Ind
                 # Pages are sorted by these fields and then by _id; without it here they would be
                 # sorted in memory.
                 keys.append(("_id", 1))
-            await mongo.create_index(entity.collection, keys, **options)
+            await mongo.create_index(collection, keys, **options)
         except (DatabaseError, DuplicateKey, Unsuitable) as exc:
-            refused.append(IndexRefused(entity.collection, index.fields, exc.message))
+            refused.append(IndexRefused(collection, index.fields, exc.message))
     report("indexes", len(wanted), len(wanted))
     return refused
+
+
+def _back_references(model: Model) -> list[tuple[str, Index]]:
+    """Without an index each parent of a `@referencedBy` would be a scan of the whole collection."""
+    found = []
+    for entity in model.entities:
+        for each in entity.back_references:
+            target = model.entity(each.target)
+            field = target.field(each.field)
+            if field is not None and not any(i.fields[0] == field.stored for i in target.indexes):
+                found.append((target.collection, Index(fields=(field.stored,))))
+    return found

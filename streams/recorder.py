@@ -115,9 +115,9 @@ class Recorder:
                     await self._settled()
                     await self._begin_anew(exc)
         finally:
-            self._progress.leave(self.collection)
             await _dismiss(self._writing)
             self._writing = None
+            self._progress.leave(self.collection)
 
     def statistics(self) -> dict[str, Any]:
         baseline = self._checkpoint.baseline
@@ -152,8 +152,10 @@ class Recorder:
         if self._chunk is not None and batch.position >= tokens.moment(self._chunk.at):
             before = [each for each in events if each.at <= self._chunk.at]
             await self._write(await self._draft(before))
-            await self._take_chunk(self._chunk)
-            self._chunk = None
+            # None where another collection has arrived under the name since the chunk was read.
+            if self._chunk is not None:
+                await self._take_chunk(self._chunk)
+                self._chunk = None
             events = events[len(before) :]
         draft = await self._draft(events)
         self._batches += 1
@@ -191,8 +193,13 @@ class Recorder:
         if arrived or event.operation in _GONE:
             async for draft in self._drafting.end(event):
                 await self._write(draft)
+        if event.operation == "dropDatabase":
+            # The archive went with it.
+            self._drafting.forget()
+            await self._archive.prepare()
         if arrived:
             # What stands there now came from elsewhere, whole: read it as if for the first time.
+            self._chunk = None
             self._checkpoint = replace(self._checkpoint, baseline=Baseline())
             self._caught_up_at = event.token
 
@@ -200,12 +207,15 @@ class Recorder:
         baseline = self._checkpoint.baseline
         draft = await self._drafting.chunk(chunk, baseline.documents)
         await self._write(draft)
+        number = baseline.documents + len(draft.records)
+        async for vanished in self._drafting.vanished(chunk, number):
+            await self._write(vanished)
         read = chunk.documents
         done = Baseline(
             done=chunk.end,
             started=bool(read) or baseline.started,
             after=read[-1]["_id"] if read else baseline.after,
-            documents=baseline.documents + len(draft.records),
+            documents=number,
         )
         log.info(
             "first reading",

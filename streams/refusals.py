@@ -25,6 +25,7 @@ __all__ = ["STANDALONE", "translated"]
 _TIME_LIMIT = 50
 _NOT_PERMITTED = {13, 18, 8000}  # Unauthorized, AuthenticationFailed, AtlasError
 _NOT_A_REPLICA_SET = 40573
+_DROP_PENDING = 215
 _DUPLICATE_KEY = 11000
 
 STANDALONE = (
@@ -62,6 +63,8 @@ def translated() -> Iterator[None]:
             raise TimeLimit("the read took longer than its limit on the server") from exc
         if exc.code in _NOT_PERMITTED:
             raise Unsuitable(f"MongoDB does not permit this: {_first_line(exc)}") from exc
+        if exc.code == _DROP_PENDING:
+            raise Unavailable("the database is being dropped; try again") from exc
         if exc.code == _NOT_A_REPLICA_SET:
             raise Unsuitable(STANDALONE) from exc
         raise DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=exc.code) from exc

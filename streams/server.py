@@ -67,9 +67,9 @@ async def check_stream(mongo: Mongo) -> None:
     """
     async with (
         _permitted(mongo, "following the database needs changeStream and find on it", "read"),
-        mongo.change_batches([{"$changeStream": {}}], size=1, wait_ms=1),
+        mongo.change_batches([{"$changeStream": {}}], size=1, wait_ms=1) as replies,
     ):
-        pass
+        await anext(replies)
 
 
 async def deployment_tag(mongo: Mongo) -> str:

@@ -1,1 +1,2 @@
-"""What runs in a process of its own beside the gateway, so that it neither shares its core nor its interpreter."""
+"""What runs in a process of its own, so that it shares neither the gateway's core nor its
+interpreter."""

@@ -148,4 +148,10 @@ async def subscribe(
             elif kind in ("next", "data"):
                 if body.get("errors"):
                     raise GraphQLFailed(*body["errors"])
-                yield body["data"]
+                try:
+                    yield body["data"]
+                except GeneratorExit:
+                    # Gone, as a client that loses its network is: no closing handshake, which would
+                    # have to read all that is on its way first.
+                    socket.transport.abort()
+                    raise

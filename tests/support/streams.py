@@ -166,6 +166,13 @@ class Recording:
             if self.recorder.statistics()["baseline_done"]:
                 return
 
+    async def at_rest(self, task: asyncio.Task[None]) -> None:
+        """Wait until, beyond that, no write is on its way."""
+        await self.caught_up(task)
+        # A batch is not taken before what was written for the one before it is stored.
+        await self.mongo.insert_in_order("elsewhere", [{}])
+        await self.caught_up(task)
+
     async def record(self, fencing_token: int = 1) -> list[dict[str, Any]]:
         """Run until everything written so far is recorded; the archive, checked."""
         async with self.running(fencing_token) as task:

@@ -47,6 +47,7 @@ def became(exc: Exception) -> GatewayError:
         (pymongo.errors.ServerSelectionTimeoutError("no servers" + TOPOLOGY), Unavailable),
         (pymongo.errors.AutoReconnect("connection closed"), Unavailable),
         (pymongo.errors.NetworkTimeout("timed out"), Unavailable),
+        (pymongo.errors.OperationFailure("in the process of being dropped", 215), Unavailable),
         (pymongo.errors.OperationFailure("not authorized on shop" + REPLY, 13), Unsuitable),
         (pymongo.errors.OperationFailure("Authentication failed." + REPLY, 18), Unsuitable),
         (pymongo.errors.OperationFailure("user is not allowed" + REPLY, 8000), Unsuitable),

@@ -1,0 +1,156 @@
+"""A long history, written into the archive directly, as the recorder would have written it.
+
+One write a second: in each round every document is written once, in an order of its own, so that
+the versions of a document lie far apart. The last round is the present.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from bson import Timestamp
+from pymongo.collection import Collection
+from pymongo.database import Database
+
+from benchmarks.products import COLLECTION, SMALL_BYTES, product
+from benchmarks.stage import Document, Stage, archive_of
+from streams import tokens
+from streams.archive import Archive, closing
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.mongo import Mongo
+
+__all__ = ["Past", "write_past"]
+
+_BATCH = 2000
+# Of a real token: what follows the cluster time.
+_REST = "2B022C0100296E5A1004" + 32 * "7" + "461E5F6964002B020004"
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """`documents` with `versions` each, one written in each second from `start` on."""
+
+    documents: int
+    versions: int
+    start: int
+
+    def moment(self, share: float) -> Timestamp:
+        """Once so much of it was written."""
+        return Timestamp(self.start + int(share * self.documents * self.versions), 1)
+
+    def at(self, round_: int, place: int) -> Timestamp:
+        return Timestamp(self.start + round_ * self.documents + place, 1)
+
+    def records(self) -> Iterator[Document]:
+        """All of them, in the order of the stream."""
+        first = [product(n, size_bytes=SMALL_BYTES) for n in range(self.documents)]
+        order = self._order(0)
+        before: list[str | None] = [None] * self.documents
+        for round_ in range(self.versions):
+            following = self._order(round_ + 1) if round_ + 1 < self.versions else []
+            place_then = [0] * len(following)
+            for place, number in enumerate(following):
+                place_then[number] = place
+            for place, number in enumerate(order):
+                at = self.at(round_, place)
+                record = self._record(first[number], round_, at, before[number])
+                if following:
+                    until = self.at(round_ + 1, place_then[number])
+                    record |= closing(at, until, _wall(until))
+                before[number] = record["_id"]
+                yield record
+            order = following
+
+    def present(self) -> Iterator[Document]:
+        """The documents as the last round left them."""
+        for number in range(self.documents):
+            yield _state(product(number, size_bytes=SMALL_BYTES), self.versions - 1)
+
+    def _order(self, round_: int) -> list[int]:
+        order = list(range(self.documents))
+        random.Random(round_).shuffle(order)
+        return order
+
+    def _record(self, first: Document, round_: int, at: Timestamp, before: str | None) -> Document:
+        full = _state(first, round_)
+        record: Document = {
+            "_id": tokens.time_prefix(at) + _REST,
+            "doc": full["_id"],
+            "v": full["version"],
+            "op": "UPDATE" if round_ else "INSERT",
+            "at": at,
+            "wall": _wall(at),
+            "until": None,
+            "untilWall": None,
+            "span": None,
+            "prev": before,
+            "by": None,
+            "why": None,
+            "changed": ["stock", "price", "updatedAt"] if round_ else [*full][2:],
+        }
+        if not round_:
+            record["first"] = True
+        return {**record, "full": full}
+
+
+def write_past(stage: Stage, database: Database[Document]) -> Past:
+    """Write it, its present, and the checkpoint that says that all of it is archived."""
+    scale = stage.scale
+    writes = scale.documents * scale.versions
+    past = Past(scale.documents, scale.versions, int(time.time()) - writes - 60)
+    _insert(stage, database[COLLECTION], past.present(), scale.documents, "documents")
+    _insert(stage, archive_of(database), past.records(), writes, "versions")
+    asyncio.run(_prepare(stage.uri, database.name, past))
+    return past
+
+
+async def _prepare(uri: str, database: str, past: Past) -> None:
+    async with Mongo.connect(uri, database) as mongo:
+        # After the load: an index is made much faster than it is kept.
+        await Archive(mongo, COLLECTION).prepare()
+        checkpoint = Checkpoint(
+            token=tokens.moment(await mongo.operation_time()),
+            start=tokens.time_prefix(past.at(0, 0)),
+            baseline=Baseline(done=True),
+        )
+        await Checkpoints(mongo).save(f"recorder:{COLLECTION}", checkpoint, fencing_token=0)
+
+
+def _insert(
+    stage: Stage,
+    collection: Collection[Document],
+    documents: Iterable[Document],
+    count: int,
+    text: str,
+) -> None:
+    batch: list[Document] = []
+    task = stage.progress.add_task(text, total=count)
+    for document in documents:
+        batch.append(document)
+        if len(batch) == _BATCH:
+            collection.insert_many(batch)
+            stage.progress.advance(task, len(batch))
+            batch = []
+    if batch:
+        collection.insert_many(batch)
+    stage.progress.remove_task(task)
+
+
+def _state(first: Document, round_: int) -> dict[str, Any]:
+    number = first["_id"]
+    return {
+        **first,
+        "version": round_ + 1,
+        "stock": (number * 31 + round_ * 17) % 1000,
+        "price": (number * 7919 + round_ * 104_729) % 100_000 / 100,
+    }
+
+
+def _wall(at: Timestamp) -> datetime:
+    return datetime.fromtimestamp(at.time, UTC)

@@ -1,0 +1,73 @@
+"""The least that a web server over MongoDB can cost: bare routes, Motor to orjson, no GraphQL.
+
+`python -m benchmarks.programs.floor URI DATABASE`
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import Any
+
+import orjson
+import uvicorn
+import uvloop
+from motor.motor_asyncio import AsyncIOMotorClient
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from benchmarks.products import COLLECTION
+from benchmarks.programs.speech import say
+
+_FIELDS = dict.fromkeys(("version", "sku", "name", "price", "stock"), True)
+
+
+async def main(uri: str, database: str) -> None:
+    client: Any = AsyncIOMotorClient(uri)
+    collection = client[database][COLLECTION]
+
+    async def product(request: Request) -> Response:
+        found = await collection.find_one({"_id": int(request.path_params["id"])}, _FIELDS)
+        return _json({"product": found})
+
+    async def products(request: Request) -> Response:
+        first = int(request.query_params["first"])
+        found = await collection.find({}, _FIELDS).sort("_id", 1).limit(first).to_list(None)
+        return _json({"products": found})
+
+    async def listen(websocket: WebSocket) -> None:
+        await websocket.accept()
+        await websocket.receive()
+
+    app = Starlette(
+        routes=[
+            Route("/product/{id}", product),
+            Route("/products", products),
+            WebSocketRoute("/listen", listen),
+        ]
+    )
+    # As the gateway is served: gql/serving.py.
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http="httptools",
+        ws="websockets-sansio",
+        ws_per_message_deflate=False,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+    )
+    with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
+        say("serving", address=f"http://127.0.0.1:{listening.getsockname()[1]}")
+        await uvicorn.Server(config).serve(sockets=[listening])
+
+
+def _json(data: object) -> Response:
+    return Response(orjson.dumps(data), media_type="application/json")
+
+
+if __name__ == "__main__":
+    uvloop.run(main(sys.argv[1], sys.argv[2]))

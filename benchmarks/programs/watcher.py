@@ -1,0 +1,35 @@
+"""Follow a collection with a bare change stream; say when each update arrived.
+
+`python -m benchmarks.programs.watcher URI DATABASE`
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import pymongo
+
+from benchmarks.products import COLLECTION
+from benchmarks.programs.speech import say, until_told
+
+
+def main(uri: str, database: str) -> None:
+    told = threading.Event()
+    threading.Thread(target=lambda: (until_told(), told.set()), daemon=True).start()
+    times = []
+    with pymongo.MongoClient[dict[str, object]](uri) as client:
+        collection = client[database][COLLECTION]
+        stream = collection.watch(full_document="whenAvailable", max_await_time_ms=100)
+        with stream:
+            say("live")
+            while not told.is_set():
+                event = stream.try_next()
+                if event is not None:
+                    times.append((event["fullDocument"]["stock"], time.monotonic_ns()))
+    say("result", times=times)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,277 @@
+"""Where a recorder begins that has never run, and the first reading of what was there before."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from bson import Timestamp
+from pymongo import MongoClient
+
+from streams import tokens
+from streams.bootstrap import Chunk, oldest_start, read_chunk
+from streams.checkpoints import Baseline, Checkpoint
+from streams.errors import DatabaseError
+from streams.mongo import Mongo
+from streams.recorder import RecorderOptions
+from tests.support.streams import Recording, told
+
+Client = MongoClient[dict[str, Any]]
+one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+MIXED_IDS = [1, True, False, 2.5, "a", "$a", {"a": 1}, {"a": {"b": 2}}, b"x", None]
+
+
+async def recording_after(mongo: Mongo, chunk_documents: int = 3, **options: Any) -> Recording:
+    """A recorder whose history begins after all that was written so far."""
+    made = Recording(mongo, options=RecorderOptions(chunk_documents=chunk_documents), **options)
+    await made.begin()
+    return made
+
+
+async def test_documents_whose_insert_is_in_the_oplog_have_their_whole_history(
+    mongo: Mongo, client: Client
+) -> None:
+    """A recorder that has never run begins at the oldest entry; no document gets a BASELINE."""
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n} for n in range(3)])
+    things.update_one({"_id": 1}, {"$set": {"n": 1}})
+    things.delete_one({"_id": 2})
+    recording = Recording(mongo)
+    await recording.archive.prepare()
+    async with recording.running() as task:
+        await recording.caught_up(task)
+        begun = await recording.checkpoints.load(recording.name)
+    records = await recording.versions()
+    assert told(records) == [
+        ("INSERT", 1, False),
+        ("INSERT", 1, False),
+        ("INSERT", 1, False),
+        ("UPDATE", 2, False),
+        ("DELETE", 2, False),
+    ]
+    assert begun is not None
+    assert begun.start == await oldest_start(mongo) or begun.start < records[0]["_id"]
+
+
+async def test_the_start_is_stored_before_the_first_event(mongo: Mongo, client: Client) -> None:
+    """So that a crash on that event loses nothing."""
+    client[mongo.name].things.insert_one({"_id": 1})
+    recording = Recording(mongo)
+
+    class Unreachable(Exception):
+        pass
+
+    class NoEvents:
+        reconnects = 0
+
+        def batches(self, after: str) -> Any:
+            raise Unreachable
+
+    dying = Recording(mongo, source=NoEvents())
+    with pytest.raises(Unreachable):
+        await dying.recorder.run(1)
+    stored = await recording.checkpoints.load(recording.name)
+    assert stored is not None
+    assert stored.token == stored.start
+    assert not stored.baseline.done
+
+
+async def test_the_oldest_start_is_the_oldest_write_and_no_heartbeat(mongo: Mongo) -> None:
+    """It stands before every event of its time; where the oplog cannot be read, it is now."""
+    start = await oldest_start(mongo)
+    oldest = await mongo.oldest("oplog.rs", {"op": {"$ne": "n"}}, database="local")
+    assert oldest is not None
+    assert oldest["op"] != "n"
+    assert start <= tokens.time_prefix(oldest["ts"])
+
+    class Forbidden:
+        async def operation_time(self) -> Timestamp:
+            return Timestamp(7, 1)
+
+        async def oldest(self, *args: Any, **options: Any) -> None:
+            raise DatabaseError("not authorized on local")
+
+    assert await oldest_start(Forbidden()) == tokens.time_prefix(Timestamp(7, 1))  # type: ignore[arg-type]
+
+
+async def test_documents_from_before_history_get_a_baseline_at_a_known_time(
+    mongo: Mongo, client: Client
+) -> None:
+    """Each at the cluster time of the chunk that it was read with, ids of all types in one order."""
+    things = client[mongo.name].things
+    for key in MIXED_IDS:
+        things.insert_one({"_id": key, "version": 4, "_change": {"id": 1, "by": "alice"}})
+    recording = await recording_after(mongo)
+    records = await recording.record()
+    assert len(records) == len(MIXED_IDS)
+    for key in MIXED_IDS:
+        if key is not None:
+            assert told(records, key) == [("BASELINE", 4, False)], key
+    assert len({each["at"] for each in records}) == 4  # chunks of three
+    for record in records:
+        assert record["at"] == record["readAt"] == tokens.cluster_time(record["_id"])
+        assert record["_id"].startswith(tokens.moment(record["at"]))
+        assert abs(record["wall"].timestamp() - record["at"].time) <= 2
+        assert (record["by"], record["full"]["version"]) == (None, 4)
+        assert "_change" not in record["full"]
+    assert recording.recorder.statistics()["baseline_documents"] == len(MIXED_IDS)
+    stored = await recording.checkpoints.load(recording.name)
+    assert stored is not None
+    assert stored.baseline.done
+
+
+@pytest.mark.parametrize("images", [True, False])
+async def test_writes_during_the_first_reading_are_in_order_with_it(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, images: bool
+) -> None:
+    """Before and after the chunk of each document: one chain, its last state the present one."""
+    options = {"changeStreamPreAndPostImages": {"enabled": True}} if images else {}
+    await mongo.command({"create": "things", **options})
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "n": 0, "a": {"b": 0}} for n in range(10)])
+    recording = await recording_after(mongo, chunk_documents=2)
+    turns = 0
+
+    async def with_writes_around(*args: Any, **settings: Any) -> Chunk:
+        nonlocal turns
+        await asyncio.to_thread(write, turns := turns + 1)
+        chunk = await read_chunk(*args, **settings)
+        await asyncio.to_thread(write, turns := turns + 1)
+        return chunk
+
+    def write(turn: int) -> None:
+        for n in range(10):
+            things.update_one({"_id": n}, {"$set": {"n": turn, "a.b": turn}})
+        things.insert_one({"_id": 100 + turn, "n": turn})
+        things.insert_one({"_id": -turn, "n": turn})
+        things.delete_one({"_id": 99 + turn})
+        if turn == 3:
+            things.delete_one({"_id": 8})
+            things.delete_one({"_id": 0})
+        if turn == 4:
+            things.insert_one({"_id": 0, "n": "again"})
+
+    monkeypatch.setattr("streams.recorder.read_chunk", with_writes_around)
+    records = await recording.record()
+    present = {each["_id"]: each for each in things.find({})}
+    last = {each["doc"]: each["full"] for each in records}
+    assert {key: full for key, full in last.items() if full is not None} == present
+    assert turns >= 10
+    for n in (1, 5, 9):
+        states = [record["full"]["n"] for record in records if record["doc"] == n]
+        assert states == sorted(set(states))
+        assert states[-1] == turns
+        kinds = [op for op, _, _ in told(records, n)]
+        if images:
+            # Known from its first update on: the first reading finds nothing new.
+            assert "BASELINE" not in kinds
+        else:
+            assert kinds[0] == "BASELINE"
+            assert not any(gap for _, _, gap in told(records, n))
+        assert set(kinds[1:]) == {"UPDATE"}
+
+
+@one_driver
+async def test_an_update_of_an_unknown_document_with_its_image_is_a_version_with_a_gap(
+    mongo: Mongo, client: Client
+) -> None:
+    """What was before is not known; the first reading then finds what the archive knows already."""
+    await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n} for n in (1, 2)])
+    recording = await recording_after(mongo)
+    things.update_one({"_id": 1}, {"$set": {"n": 1}})
+    things.delete_one({"_id": 2})
+    records = await recording.record()
+    assert told(records, 1) == [("UPDATE", 1, True)]
+    assert told(records, 2) == [("DELETE", 1, True)]
+
+
+@one_driver
+async def test_an_update_of_an_unknown_document_without_image_is_left_to_the_first_reading(
+    mongo: Mongo, client: Client
+) -> None:
+    """No state to apply it to: the baseline has it, and there is nothing to mark."""
+    things = client[mongo.name].things
+    things.insert_one({"_id": 1, "n": 0})
+    recording = await recording_after(mongo)
+    things.update_one({"_id": 1}, {"$set": {"n": 1}})
+    records = await recording.record()
+    assert told(records) == [("BASELINE", 1, False)]
+    assert records[0]["full"] == {"_id": 1, "n": 1}
+    assert recording.recorder.statistics()["skipped"] == 1
+
+
+@one_driver
+async def test_a_first_reading_goes_on_where_an_earlier_process_left_it(
+    mongo: Mongo, client: Client
+) -> None:
+    """From the last `_id` that is stored, whatever its type; even where its document is gone."""
+    things = client[mongo.name].things
+    things.insert_many([{"_id": key} for key in (1, 2, {"a": 1}, {"a": 2}, True)])
+    recording = await recording_after(mongo, chunk_documents=1)
+    await recording.checkpoints.save(
+        recording.name,
+        Checkpoint(
+            tokens.moment(await mongo.operation_time()),
+            tokens.time_prefix(Timestamp(1, 1)),
+            Baseline(started=True, after={"a": 1}, documents=3),
+        ),
+        fencing_token=0,
+    )
+    records = await recording.record()
+    assert [each["doc"] for each in records] == [{"a": 2}, True]
+    assert recording.recorder.statistics()["baseline_documents"] == 5
+
+
+@one_driver
+async def test_an_empty_collection_is_read_to_its_end_at_once(mongo: Mongo, client: Client) -> None:
+    """Also where it does not exist yet; what is inserted later is no baseline."""
+    recording = await recording_after(mongo)
+    async with recording.running() as task:
+        await recording.caught_up(task)
+        client[mongo.name].things.insert_one({"_id": 1})
+        await recording.caught_up(task)
+    assert told(await recording.versions()) == [("INSERT", 1, False)]
+
+
+@one_driver
+async def test_a_document_read_twice_is_recorded_once(mongo: Mongo, client: Client) -> None:
+    """A second first reading compares: what has not changed has no new version."""
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "x": {"y": n}, "_change": {"by": "a"}} for n in range(5)])
+    recording = await recording_after(mongo)
+    first = await recording.record()
+    again = Recording(mongo)
+    stored = await again.checkpoints.load(again.name)
+    assert stored is not None
+    await again.checkpoints.save(again.name, replace(stored, baseline=Baseline()), fencing_token=2)
+    assert await again.record(fencing_token=2) == first
+    assert again.recorder.statistics()["versions"] == 0
+
+
+@one_driver
+async def test_a_chunk_is_read_again_where_the_collection_was_just_changed(
+    mongo: Mongo, client: Client
+) -> None:
+    """An index made since the clock was read forbids reading at that time, once."""
+    client[mongo.name].things.insert_one({"_id": 1})
+    early = await mongo.clock()
+    client[mongo.name].things.insert_one({"_id": 2})
+    await mongo.command({"drop": "things"})
+    client[mongo.name].things.insert_one({"_id": 3})
+    clocks = [early]
+
+    class EarlyClock:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(mongo, name)
+
+        async def clock(self) -> Any:
+            return clocks.pop() if clocks else await mongo.clock()
+
+    chunk = await read_chunk(EarlyClock(), "things", Baseline(), size=5)  # type: ignore[arg-type]
+    assert [each["_id"] for each in chunk.documents] == [3]
+    assert chunk.at > early[1]
+    assert chunk.end

@@ -1,0 +1,256 @@
+"""What a document was after each write: exactly what the server had, with images and without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pymongo import MongoClient
+from pymongo.errors import WriteError
+
+from streams.differences import same
+from streams.documents import DECODED, RAW, Document
+from streams.errors import DatabaseError
+from streams.mongo import Mongo
+from streams.server import enable_images
+from tests.support.streams import Recording, told
+from tests.support.updates import LIVES
+
+Client = MongoClient[dict[str, Any]]
+Life = tuple[dict[str, Any], list[Any]]
+one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+turns = count(1)
+
+
+def live(client: Client, name: str, key: Any, life: Life) -> list[RawBSONDocument]:
+    """Write a document's life; its state after each write that changed it."""
+    things = client.get_database(name, codec_options=DECODED).things
+    states = client.get_database(name, codec_options=RAW).things
+    beginning, updates = life
+    things.insert_one({"_id": key, **beginning})
+    found = [states.find_one({"_id": key})]
+    for update in updates:
+        try:
+            result = things.update_one({"_id": key}, update)
+        except WriteError:  # the server decides what makes sense
+            continue
+        if result.modified_count:
+            found.append(states.find_one({"_id": key}))
+    return [each for each in found if each is not None]
+
+
+async def archived(recording: Recording, key: Any) -> list[Any]:
+    return await recording.mongo.find(
+        recording.archive.name, {"doc": key}, sort=[("_id", 1)], raw=True
+    )
+
+
+async def check_lives(mongo: Mongo, client: Client, lives: Sequence[Life]) -> None:
+    keys = [f"{next(turns)}" for _ in lives]
+    states = [live(client, mongo.name, *each) for each in zip(keys, lives, strict=True)]
+    recording = Recording(mongo)
+    await recording.record(fencing_token=next(turns))
+    for key, expected, (beginning, updates) in zip(keys, states, lives, strict=True):
+        records = await archived(recording, key)
+        said = f"{beginning} {updates}"
+        assert len(records) == len(expected), said
+        for record, state in zip(records, expected, strict=True):
+            # But for the order of fields, which the server's own images do not always keep.
+            assert same(record["full"], state), said
+            assert "gap" not in record, said
+
+
+drawn = settings(
+    # Without shrinking, in which the recorder would run for minutes: the message names the life.
+    phases=[Phase.explicit, Phase.generate],
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+@one_driver
+@drawn
+@given(lives=st.lists(LIVES, min_size=10, max_size=10))
+async def test_versions_made_from_images_are_the_server_s_documents(
+    mongo: Mongo, client: Client, lives: list[Life]
+) -> None:
+    """Whatever the updates."""
+    assert await enable_images(mongo, ["things"]) == []
+    await begun(mongo)
+    await check_lives(mongo, client, lives)
+
+
+@one_driver
+@drawn
+@given(lives=st.lists(LIVES, min_size=10, max_size=10))
+async def test_versions_made_from_deltas_are_the_server_s_documents(
+    mongo: Mongo, client: Client, lives: list[Life]
+) -> None:
+    """Whatever the paths could be taken for; the oplog is there to ask, so no version is a gap."""
+    await begun(mongo)
+    await check_lives(mongo, client, lives)
+
+
+@one_driver
+@drawn
+@given(lives=st.lists(LIVES, min_size=10, max_size=10))
+async def test_versions_made_from_deltas_need_no_oplog_while_they_are_recent(
+    mongo: Mongo, client: Client, lives: list[Life], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the oplog may not be read: the document as it was at the event's own time."""
+    await begun(mongo)
+    with monkeypatch.context() as patch:
+        patch.setattr(Mongo, "oldest", refused)
+        await check_lives(mongo, client, lives)
+
+
+async def begun(mongo: Mongo) -> None:
+    """A history that begins now, unless it has begun already."""
+    recording = Recording(mongo)
+    if await recording.checkpoints.load(recording.name) is None:
+        await recording.begin(baseline_done=True)
+
+
+async def refused(self: Mongo, *args: Any, **options: Any) -> None:
+    raise DatabaseError("not authorized on local to execute command find", number=13)
+
+
+async def test_what_cannot_be_rebuilt_is_read_again_and_marked(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too long ago to be read at its time, and no oplog: the present, which holds later writes too."""
+    await Recording(mongo).begin(baseline_done=True)
+    things = client[mongo.name].things
+    things.insert_one({"_id": 1, "a": {"b": 0}, "c": 0})
+    things.insert_one({"_id": 2, "a": {"b": 0}})
+    for n in (1, 2):
+        things.update_many({}, {"$set": {"a.b": n}})
+    things.update_one({"_id": 1}, {"$set": {"c": 1}})
+    things.delete_one({"_id": 2})
+    find = Mongo.find
+    present = await mongo.operation_time()
+
+    async def too_old(self: Mongo, *args: Any, at: Timestamp | None = None, **more: Any) -> Any:
+        if at is not None and at < present:
+            raise DatabaseError("snapshot too old", number=239)
+        return await find(self, *args, at=at, **more)
+
+    monkeypatch.setattr(Mongo, "oldest", refused)
+    monkeypatch.setattr(Mongo, "find", too_old)
+    recording = Recording(mongo)
+    records = await recording.record()
+    assert told(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, True)]
+    last = [each for each in records if each["doc"] == 1][-1]
+    assert last["full"] == {"_id": 1, "a": {"b": 2}, "c": 1}
+    assert last["readAt"] >= present
+    # Gone again: of its updates nothing is known, its deletion is.
+    assert told(records, 2) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    assert recording.recorder.statistics()["skipped"] == 4
+
+    things.update_one({"_id": 1}, {"$set": {"c": 2}})
+    records = await Recording(mongo).record(fencing_token=2)
+    assert told(records, 1)[2:] == [("UPDATE", 3, False)]
+
+
+@one_driver
+async def test_writes_of_a_transaction_are_rebuilt_too(mongo: Mongo, client: Client) -> None:
+    """Exactly where it wrote the document once; where twice, the first of them is not known."""
+    await Recording(mongo).begin(baseline_done=True)
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "a": {"b": 0}} for n in (1, 2, 3)])
+    with client.start_session() as session, session.start_transaction():
+        things.update_one({"_id": 1}, {"$set": {"a.b": 1}}, session=session)
+        things.update_one({"_id": 2}, {"$set": {"a.b": 1}}, session=session)
+        things.update_one({"_id": 2}, {"$set": {"a.b": 2}}, session=session)
+        things.update_one({"_id": 3}, {"$set": {"a.b": 1}}, session=session)
+        things.delete_one({"_id": 3}, session=session)
+    things.update_many({"_id": {"$in": [1, 2]}}, {"$set": {"a.c": 1}})
+    records = await Recording(mongo).record()
+    assert told(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]
+    assert told(records, 2) == [("INSERT", 1, False), ("UPDATE", 2, True), ("UPDATE", 3, False)]
+    states = [each["full"] and each["full"]["a"] for each in records]
+    assert [s for s, each in zip(states, records, strict=True) if each["doc"] == 1] == [
+        {"b": 0},
+        {"b": 1},
+        {"b": 1, "c": 1},
+    ]
+    assert [s for s, each in zip(states, records, strict=True) if each["doc"] == 2] == [
+        {"b": 0},
+        {"b": 2},
+        {"b": 2, "c": 1},
+    ]
+    assert told(records, 3)[-1][0] == "DELETE"
+
+
+@one_driver
+async def test_change_is_followed_through_deltas_that_change_it_in_part(
+    mongo: Mongo, client: Client
+) -> None:
+    """The archive keeps it beside the document; a pipeline's delta tells only what is new in it."""
+    await Recording(mongo).begin(baseline_done=True)
+    things = client[mongo.name].things
+    things.insert_one({"_id": 1, "n": 0, "_change": {"id": 1, "by": "alice", "why": "begin"}})
+    for n, by in ((2, "bob"), (3, "alice")):
+        things.update_one(
+            {"_id": 1}, [{"$set": {"n": n, "_change": {"$literal": {"id": n, "by": by}}}}]
+        )
+        await Recording(mongo).record(fencing_token=n)
+    things.update_one({"_id": 1}, {"$set": {"n": 9}})
+    records = await Recording(mongo).record(fencing_token=9)
+    assert [each["by"] for each in records] == ["alice", "bob", "alice", None]
+    assert [each["why"] for each in records] == ["begin", None, None, None]
+    assert [each["full"] for each in records] == [{"_id": 1, "n": n} for n in (0, 2, 3, 9)]
+    assert not any(gap for _, _, gap in told(records))
+
+
+@one_driver
+async def test_references_below_a_document_are_no_stumbling_block(
+    mongo: Mongo, client: Client
+) -> None:
+    """What the driver would make a DBRef of is changed inside like any other object."""
+    await Recording(mongo).begin(baseline_done=True)
+    database = client.get_database(mongo.name, codec_options=RAW)
+    database.things.insert_one({"_id": 1, "r": {"x": 1, "$ref": "c", "$id": 5, "y": 2}})
+    database.things.update_one({"_id": 1}, {"$set": {"r.x": 9, "n": 1}})
+    database.things.update_one({"_id": 1}, {"$set": {"n": 2}})
+    await Recording(mongo).record()
+    stored = database.things.find_one({"_id": 1})
+    assert stored is not None
+    records = await archived(Recording(mongo), 1)
+    assert bytes(records[-1]["full"].raw) == bytes(stored.raw)
+    assert ["gap" in each for each in records] == [False] * 3
+
+
+async def test_images_are_enabled_where_that_is_permitted(mongo: Mongo, client: Client) -> None:
+    """On collections that exist, and on those that do not yet; a view is told apart."""
+    client[mongo.name].create_collection("old")
+    client[mongo.name].create_collection("view", viewOn="old", pipeline=[])
+    assert await enable_images(mongo, ["old", "new", "view"]) == ["view"]
+    assert await enable_images(mongo, ["old", "new"]) == []
+    options = {
+        each["name"]: each.get("options", {}) for each in client[mongo.name].list_collections()
+    }
+    for name in ("old", "new"):
+        assert options[name]["changeStreamPreAndPostImages"] == {"enabled": True}
+
+
+@one_driver
+async def test_a_collection_made_again_goes_on_without_images(mongo: Mongo, client: Client) -> None:
+    """Dropping it dropped the setting: its updates are made from deltas."""
+    await enable_images(mongo, ["things"])
+    await Recording(mongo).begin(baseline_done=True)
+    things = client[mongo.name].things
+    things.insert_one({"_id": 1, "a": {"b": 1}})
+    things.drop()
+    things.insert_one({"_id": 1, "a": {"b": 2}})
+    things.update_one({"_id": 1}, {"$set": {"a.b": 3}})
+    records: list[Document] = await Recording(mongo).record()
+    assert [each["full"] and each["full"]["a"]["b"] for each in records] == [1, None, 2, 3]
+    assert not any(gap for _, _, gap in told(records))

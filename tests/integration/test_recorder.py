@@ -1,0 +1,285 @@
+"""What the recorder makes of writes: every one a version, in order, numbered and attributed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import bson
+import pytest
+from bson import Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from bson.datetime_ms import DatetimeMS
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
+
+from streams.documents import DECODED
+from streams.mongo import Mongo
+from streams.recorder import RecorderOptions
+from tests.support.eventually import eventually
+from tests.support.streams import Recording, told
+
+Client = MongoClient[dict[str, Any]]
+one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+
+@pytest.fixture
+async def recording(mongo: Mongo) -> Recording:
+    """Over `things`, whose images are kept; history begins with the test."""
+    await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
+    made = Recording(mongo)
+    await made.begin()
+    return made
+
+
+async def test_every_write_becomes_a_version_in_order(recording: Recording, client: Client) -> None:
+    """Insert, update, replace, delete, and what the document was after each."""
+    things = client[recording.mongo.name].things
+    things.insert_one({"_id": 1, "a": 1, "big": "x" * 6000})
+    things.insert_one({"_id": 2})
+    things.update_one({"_id": 1}, {"$set": {"a": 2, "b.c": 3}})
+    things.replace_one({"_id": 1}, {"a": 2, "d": 4})
+    things.delete_one({"_id": 1})
+    records = await recording.record()
+    assert told(records, 1) == [
+        ("INSERT", 1, False),
+        ("UPDATE", 2, False),
+        ("REPLACE", 3, False),
+        ("DELETE", 4, False),
+    ]
+    assert told(records, 2) == [("INSERT", 1, False)]
+    assert [each["doc"] for each in records] == [1, 2, 1, 1, 1]
+    assert [each["full"] for each in records if each["doc"] == 1] == [
+        {"_id": 1, "a": 1, "big": "x" * 6000},
+        {"_id": 1, "a": 2, "big": "x" * 6000, "b": {"c": 3}},
+        {"_id": 1, "a": 2, "d": 4},
+        None,
+    ]
+    assert [each["changed"] for each in records if each["doc"] == 1] == [
+        ["a", "big"],
+        ["a", "b"],
+        ["d", "big", "b"],
+        [],
+    ]
+    assert all(each["at"] > other["at"] for other, each in zip(records, records[1:], strict=False))
+    assert all(isinstance(each["wall"], datetime) for each in records)
+
+
+@one_driver
+async def test_numbers_follow_those_who_count_and_go_on_where_others_do_not(
+    recording: Recording, client: Client
+) -> None:
+    """Gaps are allowed, going back is not; a delete takes a number and a new insert goes on."""
+    things = client[recording.mongo.name].things
+    things.insert_one({"_id": 1, "version": 1})
+    things.update_one({"_id": 1}, {"$inc": {"version": 1}})
+    things.update_one({"_id": 1}, {"$set": {"a": 1}})  # does not count: 3
+    things.update_one({"_id": 1}, {"$inc": {"version": 1}})  # says 3, and 3 is taken: 4
+    things.update_one({"_id": 1}, {"$set": {"version": 10}})
+    things.update_one({"_id": 1}, {"$set": {"version": 2}})  # goes back: 11
+    things.update_one({"_id": 1}, {"$set": {"version": "twelve"}})
+    things.delete_one({"_id": 1})
+    things.insert_one({"_id": 1, "version": 1})
+    things.insert_one({"_id": 2, "version": 7.0})
+    things.insert_one({"_id": 3, "version": Int64(2**40)})
+    records = await recording.record()
+    assert [n for _, n, _ in told(records, 1)] == [1, 2, 3, 4, 10, 11, 12, 13, 14]
+    assert [n for _, n, _ in told(records, 2)] == [7]
+    assert [n for _, n, _ in told(records, 3)] == [1]
+    assert not any(gap for _, _, gap in told(records))
+
+
+@one_driver
+async def test_versions_are_attributed_to_the_write_that_said_who_and_why(
+    recording: Recording, client: Client
+) -> None:
+    """Not to those after it that only carry along what it left; and `_change` is no content."""
+    things = client[recording.mongo.name].things
+    alice = {"id": ObjectId(), "by": "alice", "why": "launch"}
+    bob = {"id": ObjectId(), "by": "bob", "restoredFrom": 1}
+    things.insert_one({"_id": 1, "a": 1, "_change": alice})
+    things.update_one({"_id": 1}, {"$set": {"a": 2}})
+    things.replace_one({"_id": 1}, {"a": 3, "_change": alice})
+    things.update_one({"_id": 1}, {"$set": {"a": 4, "_change": bob}})
+    things.update_one({"_id": 1}, [{"$set": {"a": 5, "_change": {"$literal": {"by": "carol"}}}}])
+    things.update_one({"_id": 1}, {"$unset": {"_change": 1}})
+    things.delete_one({"_id": 1})
+    records = await recording.record()
+    assert [each["by"] for each in records] == ["alice", None, None, "bob", "carol", None, None]
+    assert [each["why"] for each in records] == ["launch", *[None] * 6]
+    assert [each.get("restoredFrom") for each in records] == [None] * 3 + [1] + [None] * 3
+    assert [each["full"] and each["full"]["a"] for each in records] == [1, 2, 3, 4, 5, 5, None]
+    assert all("_change" not in (each["full"] or {}) for each in records)
+    assert [each["changed"] for each in records] == [["a"]] * 5 + [[], []]
+
+
+@one_driver
+async def test_versions_of_one_transaction_are_in_the_order_of_its_writes(
+    recording: Recording, client: Client
+) -> None:
+    """Several of one document at one cluster time; the last is what stood afterwards."""
+    database = client[recording.mongo.name]
+    with client.start_session() as session, session.start_transaction():
+        database.things.insert_one({"_id": 1, "n": 0}, session=session)
+        for n in (1, 2):
+            database.things.update_one({"_id": 1}, {"$set": {"n": n}}, session=session)
+        database.things.insert_one({"_id": 2}, session=session)
+        database.things.delete_one({"_id": 2}, session=session)
+    records = await recording.record()
+    assert len({each["at"] for each in records}) == 1
+    assert told(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]
+    assert told(records, 2) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    assert records[2]["full"] == {"_id": 1, "n": 2}
+
+
+UNUSUAL_IDS = [
+    {"b": 1, "a": {"x": [1]}},
+    {"a": {"x": [1]}, "b": 1},
+    {},
+    1,
+    True,
+    False,
+    0,
+    1.5,
+    float("nan"),
+    float("inf"),
+    Decimal128("2.50"),
+    Int64(2**40),
+    "$name",
+    "$$ROOT",
+    "",
+    "a.b",
+    None,
+    b"bytes",
+    ObjectId("0" * 24),
+    datetime(2024, 1, 1, tzinfo=UTC),
+    DatetimeMS(2**60),
+    Timestamp(5, 6),
+    MinKey(),
+    MaxKey(),
+    Code("function() {}"),
+]
+
+
+async def test_documents_with_unusual_ids_have_their_own_histories(
+    recording: Recording, client: Client
+) -> None:
+    """Of any type that MongoDB takes; what it keeps apart is kept apart, restarts included."""
+    things = client.get_database(recording.mongo.name, codec_options=DECODED).things
+    for key in UNUSUAL_IDS:
+        things.insert_one({"_id": key, "n": 1})
+    first = await recording.record()
+    assert [each["v"] for each in first] == [1] * len(UNUSUAL_IDS)
+    for document in list(things.find({})):
+        assert things.update_one({"_id": document["_id"]}, {"$set": {"n": 2}}).modified_count == 1
+    again = Recording(recording.mongo)
+    records = await again.record(fencing_token=2)
+    for n, key in enumerate(UNUSUAL_IDS):
+        expected = [("INSERT", 1, False), ("UPDATE", 2, False)]
+        if key is not None:
+            assert told(records, key) == expected, key
+        assert repr(records[n]["doc"]) == repr(things.find_one({"_id": records[n]["doc"]})["_id"])
+    for key in ({"b": 1, "a": {"x": [1]}}, float("nan"), Decimal128("2.50"), True):
+        things.delete_one({"_id": key})
+        things.insert_one({"_id": key})
+    records = await Recording(recording.mongo).record(fencing_token=3)
+    for key in (float("nan"), Decimal128("2.50"), True):
+        assert [n for _, n, _ in told(records, key)] == [1, 2, 3, 4], key
+
+
+async def test_an_id_that_comes_back_as_another_type_of_the_same_number_goes_on(
+    recording: Recording, client: Client
+) -> None:
+    """MongoDB's unique index calls 1, 1.0 and Decimal128("1") one; so does history."""
+    things = client[recording.mongo.name].things
+    things.insert_one({"_id": 1})
+    things.delete_one({"_id": 1})
+    first = await recording.record()
+    assert [n for _, n, _ in told(first)] == [1, 2]
+    for key in (1.0, Decimal128("1"), Int64(1)):
+        things.insert_one({"_id": key})
+        things.delete_one({"_id": 1})
+    records = await Recording(recording.mongo).record(fencing_token=2)
+    assert [n for _, n, _ in told(records)] == list(range(1, 9))
+
+
+@one_driver
+async def test_content_that_python_has_no_types_for_is_kept_byte_by_byte(
+    recording: Recording, client: Client
+) -> None:
+    """The archive copies what the server sends; nothing passes through Python's values."""
+    database = client.get_database(recording.mongo.name, codec_options=DECODED)
+    document = {
+        "_id": 1,
+        "dates": [DatetimeMS(2**62), datetime(1, 1, 1, tzinfo=UTC)],
+        "numbers": [Int64(1), 1, 1.0, Decimal128("1.00"), float("nan"), -0.0],
+        "ref": {"x": 1, "$ref": "c", "$id": 5, "y": 2},
+        "regex": Regex("^a", "i"),
+        "code": Code("f", {"x": 1}),
+        "keys": {"a.b": 1, "$c": 2, "": 3, "0": [{"1": 1}]},
+        "bounds": [MinKey(), MaxKey(), None],
+        "big": "é" * 5000,
+    }
+    database.things.insert_one(document)
+    database.things.update_one({"_id": 1}, {"$set": {"n": 1}})
+    database.things.update_one({"_id": 1}, {"$set": {"_change": {"id": 1, "by": "x"}}})
+    stored = await recording.mongo.find("things", {}, raw=True)
+    await recording.record()
+    records = await recording.mongo.find("things.versions", {}, sort=[("_id", 1)], raw=True)
+    assert isinstance(records[1]["full"], RawBSONDocument)
+    expected = {name: value for name, value in stored[0].items() if name != "_change"}
+    for record in records[1:]:
+        assert bytes(record["full"].raw) == bson.encode(expected)
+    assert [each["changed"] for each in records[1:]] == [["n"], []]
+
+
+@one_driver
+async def test_a_burst_larger_than_the_memory_is_recorded_whole(
+    recording: Recording, client: Client
+) -> None:
+    """Versions that memory let go of are read from the archive, once they are in it."""
+    tight = Recording(recording.mongo, options=RecorderOptions(cache_bytes=5000))
+    things = client[recording.mongo.name].things
+    things.insert_many([{"_id": n, "text": "x" * 300} for n in range(40)])
+    async with tight.running() as task:
+        for turn in range(12):
+            things.update_many({}, {"$set": {"n": turn}})
+        await tight.caught_up(task)
+    records = await tight.versions()
+    assert len(records) == 40 * 13
+    assert {each["v"] for each in records} == set(range(1, 14))
+    assert not any(gap for _, _, gap in told(records))
+
+
+@one_driver
+async def test_a_quiet_stream_s_position_is_saved_now_and_then(recording: Recording) -> None:
+    """Else its place would age out of the oplog; but not at every empty batch, which feeds itself."""
+    idle = Recording(recording.mongo, options=RecorderOptions(idle_save_s=0.0))
+    async with idle.running() as task:
+        await idle.caught_up(task)
+        first = await idle.checkpoints.load(idle.name)
+        assert first is not None
+        await recording.mongo.command({"create": "elsewhere"})
+        await idle.caught_up(task)
+    last = await idle.checkpoints.load(idle.name)
+    assert last is not None
+    assert last.token > first.token
+
+    seldom = Recording(recording.mongo, options=RecorderOptions(idle_save_s=3600))
+    async with seldom.running(2) as task:
+        await seldom.caught_up(task)
+        saved = await seldom.checkpoints.load(seldom.name)
+        batches = seldom.recorder.statistics()["batches"]
+        await eventually(lambda: seldom.recorder.statistics()["batches"] > batches + 3)
+        assert await seldom.checkpoints.load(seldom.name) == saved
+
+
+@one_driver
+async def test_statistics_tell_what_was_done(recording: Recording, client: Client) -> None:
+    """For the metrics: versions, batches, first reading, position."""
+    client[recording.mongo.name].things.insert_many([{"_id": n} for n in range(3)])
+    await recording.record()
+    found = recording.recorder.statistics()
+    assert (found["versions"], found["gaps"], found["skipped"]) == (3, 0, 0)
+    assert (found["baseline_documents"], found["baseline_done"]) == (0, True)
+    assert found["batches"] > 0
+    assert found["position"] >= recording.hub.position

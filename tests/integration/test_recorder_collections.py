@@ -1,0 +1,264 @@
+"""What befalls a collection as a whole: dropped, renamed, its database dropped, made again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from bson import Timestamp
+from pymongo import MongoClient
+
+from streams import tokens
+from streams.bootstrap import Chunk, read_chunk
+from streams.errors import HistoryLost
+from streams.lease import LeaseOptions, Leases
+from streams.listener import Listener
+from streams.mongo import Mongo
+from streams.recorder import RecorderOptions
+from streams.source import Source
+from tests.support.eventually import eventually
+from tests.support.streams import BRISK, Recording, finished, told
+
+Client = MongoClient[dict[str, Any]]
+pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+
+@pytest.fixture
+async def recording(mongo: Mongo) -> Recording:
+    """History of `things` begins with the test; images are not kept."""
+    made = Recording(mongo)
+    await made.begin()
+    return made
+
+
+async def test_a_dropped_collection_is_a_deletion_of_each_of_its_documents(
+    recording: Recording, client: Client
+) -> None:
+    """Of those that were there then; made again, its documents go on counting."""
+    things = client[recording.mongo.name].things
+    things.insert_many([{"_id": n} for n in range(3)])
+    things.delete_one({"_id": 2})
+    things.drop()
+    things.insert_one({"_id": 1, "again": True})
+    records = await recording.record()
+    assert told(records, 0) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    assert told(records, 1) == [("INSERT", 1, False), ("DELETE", 2, False), ("INSERT", 3, False)]
+    assert told(records, 2) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    dropped = [each for each in records if "-" in each["_id"]]
+    assert len(dropped) == 2
+    assert len({each["at"] for each in dropped}) == 1
+    assert len({each["_id"].partition("-")[0] for each in dropped}) == 1
+
+
+async def test_a_large_collection_is_dropped_page_by_page(
+    recording: Recording, client: Client
+) -> None:
+    """More documents than one page; each deleted once, in one run of tokens."""
+    things = client[recording.mongo.name].things
+    things.insert_many([{"_id": n} for n in range(2500)])
+    things.drop()
+    records = await recording.record()
+    assert len(records) == 5000
+    assert {each["op"] for each in records[2500:]} == {"DELETE"}
+    assert {each["doc"] for each in records[2500:]} == set(range(2500))
+
+
+async def test_a_drop_after_a_drop_deletes_only_what_came_since(
+    recording: Recording, client: Client
+) -> None:
+    """Nothing is deleted twice."""
+    things = client[recording.mongo.name].things
+    for key in ("a", "b"):
+        things.insert_one({"_id": key})
+        things.drop()
+    records = await recording.record()
+    assert told(records) == [("INSERT", 1, False), ("DELETE", 2, False)] * 2
+
+
+async def test_a_collection_that_is_renamed_away_loses_its_documents(
+    recording: Recording, client: Client
+) -> None:
+    """And has them again when it comes back: read as they are then, marked as a gap."""
+    things = client[recording.mongo.name].things
+    things.insert_many([{"_id": n, "n": n} for n in range(3)])
+    things.rename("elsewhere")
+    client[recording.mongo.name].elsewhere.update_one({"_id": 1}, {"$set": {"n": 100}})
+    first = await recording.record()
+    assert told(first, 1) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    client[recording.mongo.name].elsewhere.rename("things")
+    things.update_one({"_id": 2}, {"$set": {"n": 200}})
+    records = await Recording(recording.mongo).record(fencing_token=2)
+    assert told(records, 1)[:2] == told(first, 1)
+    assert told(records, 1)[2:] == [("BASELINE", 3, True)]
+    last = {each["doc"]: each["full"] for each in records}
+    assert last == {n: {"_id": n, "n": value} for n, value in ((0, 0), (1, 100), (2, 200))}
+
+
+async def test_a_collection_that_is_renamed_over_another_takes_its_place(
+    recording: Recording, client: Client
+) -> None:
+    """What was there is deleted, what came is there, and what both had goes on counting."""
+    database = client[recording.mongo.name]
+    database.other.insert_many([{"_id": n, "from": "other"} for n in (2, 3)])
+    database.things.insert_many([{"_id": n, "from": "things"} for n in (1, 2)])
+    async with recording.running() as task:
+        await recording.caught_up(task)
+        database.other.rename("things", dropTarget=True)
+        database.things.insert_one({"_id": 4})
+        await recording.caught_up(task)
+    records = await recording.versions()
+    assert told(records, 1) == [("INSERT", 1, False), ("DELETE", 2, False)]
+    assert told(records, 2) == [
+        ("INSERT", 1, False),
+        ("DELETE", 2, False),
+        ("BASELINE", 3, True),
+    ]
+    assert told(records, 3) == [("BASELINE", 1, False)]
+    assert told(records, 4) == [("INSERT", 1, False)]
+    full = {each["doc"]: each["full"] for each in records if each["full"]}
+    assert full[2] == {"_id": 2, "from": "other"}
+
+
+async def test_a_collection_that_arrives_during_the_first_reading_is_read_from_its_beginning(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chunk that was read after it arrived, and before that is known, is no place to go on from."""
+    database = client[mongo.name]
+    database.things.insert_many([{"_id": n} for n in (1, 2, 3)])
+    database.other.insert_many([{"_id": n, "other": True} for n in range(10)])
+    recording = Recording(mongo, options=RecorderOptions(chunk_documents=2))
+    await recording.begin()
+    chunks = 0
+
+    async def arrives_before_the_second_chunk(*args: Any, **options: Any) -> Chunk:
+        nonlocal chunks
+        chunks += 1
+        if chunks == 2:
+            await asyncio.to_thread(database.other.rename, "things", dropTarget=True)
+        return await read_chunk(*args, **options)
+
+    monkeypatch.setattr("streams.recorder.read_chunk", arrives_before_the_second_chunk)
+    records = await recording.record()
+    present = {each["doc"]: each["full"] for each in records}
+    assert present == {n: {"_id": n, "other": True} for n in range(10)}
+
+
+async def test_a_dropped_database_takes_its_archive_with_it(
+    recording: Recording, client: Client
+) -> None:
+    """The recorder goes on with a new one, as if it had never been: with its indexes, from 1.
+
+    The lease and the checkpoint go too, and what is written while the database is being dropped is
+    refused: the listener begins again.
+    """
+    database = client[recording.mongo.name]
+    database.things.insert_many([{"_id": n} for n in range(3)])
+    leases = Leases(recording.mongo, "one", LeaseOptions(duration_s=1, renew_every_s=0.05))
+    listener = Listener("recorder:things", leases, recording.recorder.run)
+    task = asyncio.create_task(listener.run())
+
+    def archived(count: int) -> bool:
+        return database["things.versions"].count_documents({"until": None}) == count
+
+    try:
+        await eventually(lambda: archived(3))
+        await asyncio.to_thread(client.drop_database, database.name)
+        database.things.insert_many([{"_id": n} for n in (1, 7)])
+        database.things.update_one({"_id": 1}, {"$set": {"n": 1}})
+        await eventually(lambda: archived(2) and len(told_of(database, 1)) == 2)
+    finally:
+        await finished(task)
+    records = await recording.versions()
+    assert told(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, False)]
+    assert told(records, 7) == [("INSERT", 1, False)]
+    indexes = database["things.versions"].index_information()
+    assert any(each.get("unique") for each in indexes.values())
+    assert len(indexes) == 5
+
+
+def told_of(database: Any, key: Any) -> list[Any]:
+    return list(database["things.versions"].find({"doc": key}))
+
+
+async def test_a_database_dropped_while_nobody_recorded_is_gone_through_afterwards(
+    recording: Recording, client: Client
+) -> None:
+    """The stream goes on behind the invalidate, on a restart too."""
+    name = recording.mongo.name
+    client[name].things.insert_one({"_id": 1})
+    before = await recording.checkpoints.load(recording.name)
+    assert before is not None
+    client.drop_database(name)
+    client[name].things.insert_one({"_id": 2})
+    await recording.archive.prepare()
+    await recording.checkpoints.save(recording.name, before, fencing_token=0)
+    records = await recording.record()
+    assert told(records, 2) == [("INSERT", 1, False)]
+    assert recording.source.reconnects == 0
+
+
+async def test_only_the_recorder_s_own_collection_is_recorded(
+    recording: Recording, client: Client
+) -> None:
+    """Others may be dropped, renamed and written to; their recorders are their own."""
+    database = client[recording.mongo.name]
+    database.things.insert_one({"_id": 1})
+    database.other.insert_one({"_id": 1})
+    database.other.rename("another")
+    database.another.drop()
+    assert told(await recording.record()) == [("INSERT", 1, False)]
+
+
+async def test_history_that_was_lost_is_marked_where_it_is_missing(
+    mongo: Mongo, client: Client
+) -> None:
+    """The present is read again: what differs gets a version, what is gone a deletion, all marked."""
+    things = client[mongo.name].things
+    things.insert_many([{"_id": key, "n": 0} for key in ("same", "changed", "gone", 5)])
+    things.insert_one({"_id": "deleted"})
+    recording = Recording(mongo, source=LosesHistory(mongo))
+    start = await recording.begin()
+    first = await Recording(mongo).record()
+    assert {each["op"] for each in first} == {"BASELINE"}
+    things.delete_one({"_id": "deleted"})
+    await Recording(mongo).record(fencing_token=2)
+
+    # What now happens, nobody sees.
+    things.update_one({"_id": "changed"}, {"$set": {"n": 1, "version": 9}})
+    things.delete_many({"_id": {"$in": ["gone", 5]}})
+    things.insert_one({"_id": "new"})
+    async with recording.running(3) as task:
+        await recording.caught_up(task)
+        things.update_one({"_id": "same"}, {"$set": {"n": 2}})
+        await recording.caught_up(task)
+    records = await recording.versions()
+    assert told(records, "same") == [("BASELINE", 1, False), ("UPDATE", 2, False)]
+    assert told(records, "changed") == [("BASELINE", 1, False), ("REPLACE", 9, True)]
+    assert told(records, "gone") == [("BASELINE", 1, False), ("DELETE", 2, True)]
+    assert told(records, 5) == [("BASELINE", 1, False), ("DELETE", 2, True)]
+    assert told(records, "deleted") == [("BASELINE", 1, False), ("DELETE", 2, False)]
+    assert told(records, "new") == [("BASELINE", 1, False)]
+    checkpoint = await recording.checkpoints.load(recording.name)
+    assert checkpoint is not None
+    assert checkpoint.start == start.start
+    assert recording.recorder.statistics()["gaps"] == 3
+
+
+class LosesHistory(Source):
+    """The first time it is asked, it begins where the oplog no longer reaches."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        super().__init__(mongo, ["things"], before_images=False, options=BRISK)
+        self._asked = 0
+
+    def batches(self, after: str) -> Any:
+        self._asked += 1
+        if self._asked == 1:
+            return self._lost(after)
+        assert tokens.cluster_time(after) > Timestamp(1, 1)
+        return super().batches(after)
+
+    async def _lost(self, after: str) -> Any:
+        raise HistoryLost(f"the oplog no longer reaches back to {after}")
+        yield

@@ -1,0 +1,225 @@
+"""The recorder killed at every step: after a restart each version is there once, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams.archive import Archive
+from streams.checkpoints import Checkpoint, Checkpoints
+from streams.documents import Document
+from streams.mongo import Mongo
+from streams.recorder import RecorderOptions
+from streams.source import Source
+from tests.support.streams import BRISK, Recording, check_chains, told
+
+Client = MongoClient[dict[str, Any]]
+pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+# Few events and few documents at a time, so that a short history has many steps.
+SMALL = RecorderOptions(chunk_documents=2, cache_bytes=2000)
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+class Fuse:
+    """Burns down by one at every step, and goes off once."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+        self.at = ""
+
+    def burn(self, step: str) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.at = step
+            raise Killed(step)
+
+
+class CrashingArchive(Archive):
+    """Each write is two steps: before it and after it; of several records also in the middle."""
+
+    def __init__(self, mongo: Mongo, collection: str, fuse: Fuse) -> None:
+        super().__init__(CrashingMongo(mongo, fuse), collection)  # type: ignore[arg-type]
+
+
+class CrashingMongo:
+    """Passes everything on; burns around the writes of the archive."""
+
+    def __init__(self, mongo: Mongo, fuse: Fuse) -> None:
+        self._mongo = mongo
+        self._fuse = fuse
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._mongo, name)
+
+    async def insert_in_order(self, collection: str, records: Sequence[Document]) -> None:
+        self._fuse.burn("before insert")
+        for record in records:
+            await self._mongo.insert_in_order(collection, [record])
+            self._fuse.burn("within insert")
+
+    async def update_each(self, collection: str, updates: Sequence[Any]) -> int:
+        self._fuse.burn("before until")
+        for update in updates:
+            await self._mongo.update_each(collection, [update])
+            self._fuse.burn("within until")
+        return len(updates)
+
+
+class CrashingCheckpoints(Checkpoints):
+    def __init__(self, mongo: Mongo, fuse: Fuse) -> None:
+        super().__init__(mongo)
+        self._fuse = fuse
+
+    async def save(self, name: str, checkpoint: Checkpoint, *, fencing_token: int) -> None:
+        self._fuse.burn("before checkpoint")
+        await super().save(name, checkpoint, fencing_token=fencing_token)
+        self._fuse.burn("after checkpoint")
+
+
+def crashing(mongo: Mongo, fuse: Fuse) -> Recording:
+    """A process that ends when the fuse does."""
+    return Recording(
+        mongo,
+        options=SMALL,
+        archive=CrashingArchive(mongo, "things", fuse),
+        checkpoints=CrashingCheckpoints(mongo, fuse),
+        source=Source(mongo, ["things"], before_images=False, options=BRISK),
+    )
+
+
+def written(client: Client, name: str) -> None:
+    """A history with something of everything: several writes to one document, a transaction, a
+    drop."""
+    things = client[name].things
+    things.insert_many([{"_id": n, "version": 1} for n in range(3)])
+    things.update_many({}, {"$inc": {"version": 1}})
+    things.update_one({"_id": 1}, {"$set": {"a": 1}})
+    things.delete_one({"_id": 2})
+    with client.start_session() as session, session.start_transaction():
+        things.insert_one({"_id": 2, "again": True}, session=session)
+        things.update_one({"_id": 2}, {"$set": {"b": 1}}, session=session)
+        things.update_one({"_id": 0}, {"$set": {"b": 1}}, session=session)
+    things.drop()
+    things.insert_many([{"_id": n, "new": True} for n in (1, 9)])
+
+
+async def forgotten(mongo: Mongo, start: Checkpoint) -> None:
+    """The archive is empty again, and the checkpoint where it began."""
+    for name in ("things.versions", "revstream.checkpoints"):
+        await mongo.command({"delete": name, "deletes": [{"q": {}, "limit": 0}]})
+    await Checkpoints(mongo).save("recorder:things", start, fencing_token=0)
+
+
+async def test_a_recorder_killed_at_any_step_leaves_the_same_archive(
+    mongo: Mongo, client: Client
+) -> None:
+    """The same records under the same tokens as without a crash, whichever step was the last."""
+    await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
+    start = await Recording(mongo).begin()
+    written(client, mongo.name)
+    fuse = Fuse(10**9)
+    expected = await crashing(mongo, fuse).record()
+    assert told(expected, 2) == [
+        ("INSERT", 1, False),
+        ("UPDATE", 2, False),
+        ("DELETE", 3, False),
+        ("INSERT", 4, False),
+        ("UPDATE", 5, False),
+        ("DELETE", 6, False),
+    ]
+    steps = 10**9 - fuse.left
+
+    seen = set()
+    for last_step in range(1, steps + 1):
+        await forgotten(mongo, start)
+        fuse = Fuse(last_step)
+        dying = crashing(mongo, fuse)
+        with suppress(Killed):
+            await dying.record()
+        seen.add(fuse.at)
+        records = await Recording(mongo, options=SMALL).record(fencing_token=2)
+        assert records == expected, f"after step {last_step}, {fuse.at}"
+    assert seen >= {
+        "before insert",
+        "within insert",
+        "before until",
+        "within until",
+        "before checkpoint",
+        "after checkpoint",
+    }
+
+
+async def test_a_recorder_killed_again_and_again_still_gets_there(
+    mongo: Mongo, client: Client
+) -> None:
+    """Each life gets only a few steps; what one began the next one finishes."""
+    await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
+    await Recording(mongo).begin()
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n} for n in range(4)])
+    for turn in range(5):
+        things.update_many({}, {"$set": {"n": turn}})
+    lives = 0
+    while True:
+        lives += 1
+        fuse = Fuse(9)
+        with suppress(Killed):
+            # Batches of three events: a life must at least be able to finish one.
+            await _in_small_batches(mongo, fuse).record(fencing_token=lives)
+            break
+    assert lives > 3
+    records = await Recording(mongo).versions()
+    assert [n for _, n, _ in told(records, 3)] == [1, 2, 3, 4, 5, 6]
+    assert len(records) == 24
+
+
+def _in_small_batches(mongo: Mongo, fuse: Fuse) -> Recording:
+    return Recording(
+        mongo,
+        archive=CrashingArchive(mongo, "things", fuse),
+        checkpoints=CrashingCheckpoints(mongo, fuse),
+        source=Source(
+            mongo, ["things"], before_images=False, options=replace(BRISK, batch_events=2)
+        ),
+    )
+
+
+async def test_a_first_reading_killed_at_any_step_gives_every_document_one_baseline(
+    mongo: Mongo, client: Client
+) -> None:
+    """Resumed where it was: no document twice, none left out, those written meanwhile in order."""
+    things = client[mongo.name].things
+    things.insert_many([{"_id": key, "n": 0} for key in (1, True, "a", {"a": 1}, 2.5)])
+    start = await Recording(mongo).begin()
+    things.update_one({"_id": "a"}, {"$set": {"n": 1}})
+    fuse = Fuse(10**9)
+    await crashing(mongo, fuse).record()
+    steps = 10**9 - fuse.left
+
+    for last_step in range(1, steps + 1):
+        await forgotten(mongo, start)
+        fuse = Fuse(last_step)
+        with suppress(Killed):
+            await crashing(mongo, fuse).record()
+        # Written between the crash and the restart.
+        things.update_one({"_id": 2.5}, {"$inc": {"n": 1}})
+        again = Recording(mongo, options=SMALL)
+        records = await again.record(fencing_token=2)
+        check_chains(records)
+        where = f"after step {last_step}, {fuse.at}"
+        for key in (1, True, {"a": 1}):
+            assert told(records, key) == [("BASELINE", 1, False)], where
+        for key in ("a", 2.5):
+            states = [record["full"]["n"] for record in records if record["doc"] == key]
+            assert states == sorted(set(states)), where
+            assert states[-1] == things.find_one({"_id": key})["n"], where
+            assert told(records, key)[0][0] == "BASELINE", where

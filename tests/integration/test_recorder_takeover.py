@@ -1,0 +1,174 @@
+"""Two recorders of one collection: whatever the deposed one still writes is refused, and it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams.archive import Archive, Until
+from streams.checkpoints import Checkpoint, Checkpoints
+from streams.documents import Document
+from streams.errors import LeaseLost
+from streams.mongo import Mongo
+from tests.support.eventually import eventually
+from tests.support.streams import Recording, told
+
+Client = MongoClient[dict[str, Any]]
+
+
+class Gate:
+    """Holds up whoever comes through, as a stopped process would be."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.held = 0
+        self._open = asyncio.Event()
+
+    async def through(self) -> None:
+        if self.closed:
+            self.held += 1
+            await self._open.wait()
+
+    def open(self) -> None:
+        self.closed = False
+        self._open.set()
+
+
+class HeldArchive(Archive):
+    def __init__(self, mongo: Mongo, gate: Gate) -> None:
+        super().__init__(mongo, "things")
+        self._gate = gate
+
+    async def append(self, records: Sequence[Document], untils: Sequence[Until]) -> bool:
+        if records:
+            await self._gate.through()
+        return await super().append(records, untils)
+
+
+class HeldCheckpoints(Checkpoints):
+    def __init__(self, mongo: Mongo, gate: Gate) -> None:
+        super().__init__(mongo)
+        self._gate = gate
+
+    async def save(self, name: str, checkpoint: Checkpoint, *, fencing_token: int) -> None:
+        await self._gate.through()
+        await super().save(name, checkpoint, fencing_token=fencing_token)
+
+
+def write(client: Client, name: str, turn: int) -> None:
+    things = client[name].things
+    things.insert_many([{"_id": f"{turn}.{n}"} for n in range(3)])
+    things.update_many({}, {"$set": {"turn": turn}})
+
+
+@pytest.mark.parametrize("images", [True, False])
+@pytest.mark.parametrize(
+    "held",
+    [
+        lambda mongo, gate: {"archive": HeldArchive(mongo, gate)},
+        lambda mongo, gate: {"checkpoints": HeldCheckpoints(mongo, gate)},
+    ],
+    ids=["archive", "checkpoint"],
+)
+async def test_what_a_deposed_recorder_writes_late_is_refused_and_ends_it(
+    mongo: Mongo,
+    client: Client,
+    held: Callable[[Mongo, Gate], dict[str, Any]],
+    images: bool,
+) -> None:
+    """Stopped before a write, another goes on, and the write comes after all: no trace of it."""
+    options = {"changeStreamPreAndPostImages": {"enabled": True}} if images else {}
+    await mongo.command({"create": "things", **options})
+    gate = Gate()
+    deposed = Recording(mongo, **held(mongo, gate))
+    await deposed.begin()
+    task = asyncio.create_task(deposed.recorder.run(1))
+    write(client, mongo.name, 1)
+    await deposed.at_rest(task)
+
+    gate.closed = True
+    write(client, mongo.name, 2)
+    await eventually(lambda: gate.held == 1)
+    successor = Recording(mongo)
+    async with successor.running(2) as successors:
+        write(client, mongo.name, 3)
+        await successor.caught_up(successors)
+        gate.open()
+        with pytest.raises(LeaseLost):
+            await task
+        write(client, mongo.name, 4)
+        await successor.caught_up(successors)
+
+    records = await successor.versions()
+    assert told(records, "2.0") == [
+        ("INSERT", 1, False),
+        ("UPDATE", 2, False),
+        ("UPDATE", 3, False),
+        ("UPDATE", 4, False),
+    ]
+    assert len(records) == 12 + 3 + 6 + 9 + 12
+    checkpoint = await successor.checkpoints.load(successor.name)
+    assert checkpoint is not None
+    assert checkpoint.fencing_token == 2
+
+
+async def test_a_deposed_recorder_that_writes_first_makes_its_successor_begin_again(
+    mongo: Mongo, client: Client
+) -> None:
+    """Its records are what the successor would write: they are kept, and gone on from."""
+    gate = Gate()
+    deposed = Recording(mongo)
+    await deposed.begin()
+    task = asyncio.create_task(deposed.recorder.run(1))
+    await deposed.at_rest(task)
+    successor = Recording(mongo, archive=HeldArchive(mongo, gate))
+    gate.closed = True
+    successors = asyncio.create_task(successor.recorder.run(2))
+    await successor.at_rest(successors)
+    write(client, mongo.name, 1)
+    # Both have seen the writes; the deposed one is the first to write, and only then learns it.
+    await eventually(lambda: gate.held == 1)
+    with pytest.raises(LeaseLost, match="fencing token 1 refused, 2 is stored"):
+        await task
+    gate.open()
+    with pytest.raises(LeaseLost, match="another process has written"):
+        await successors
+    records = await Recording(mongo).record(fencing_token=3)
+    assert told(records, "1.1") == [("INSERT", 1, False), ("UPDATE", 2, False)]
+    assert len(records) == 6
+
+
+async def test_a_recorder_that_begins_with_an_older_fencing_token_is_refused_at_once(
+    mongo: Mongo, client: Client
+) -> None:
+    """Before it reads an event."""
+    recording = Recording(mongo)
+    await recording.begin()
+    await recording.record(fencing_token=5)
+    client[mongo.name].things.insert_one({"_id": 1})
+    late = Recording(mongo)
+    with pytest.raises(LeaseLost):
+        await late.recorder.run(4)
+    assert late.recorder.statistics()["batches"] == 0
+    assert await late.versions() == []
+
+
+@pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+async def test_a_recorder_that_gets_its_lease_back_goes_on_from_what_is_stored(
+    mongo: Mongo, client: Client
+) -> None:
+    """Not from its memory: another has written versions in between."""
+    one, two = Recording(mongo), Recording(mongo)
+    await one.begin()
+    things = client[mongo.name].things
+    things.insert_one({"_id": 1})
+    await one.record(fencing_token=1)
+    things.update_one({"_id": 1}, {"$set": {"n": 1}})
+    await two.record(fencing_token=2)
+    things.update_one({"_id": 1}, {"$set": {"n": 2}})
+    records = await one.record(fencing_token=3)
+    assert told(records) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]

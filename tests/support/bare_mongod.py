@@ -1,0 +1,104 @@
+"""A mongod with options of the test's own: a standalone, or one that asks for a password."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
+
+from gql.mongod import LAUNCH, find_mongod
+
+__all__ = ["BareMongod", "bare_mongod", "guarded_mongod"]
+
+ROOT, PASSWORD = "root", "rootpw"
+
+
+@dataclass
+class BareMongod:
+    """A server that can be stopped and started again on its port and data."""
+
+    directory: Path
+    port: int
+    options: Sequence[str] = ()
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Return once it answers."""
+        # fmt: off
+        command = [
+            sys.executable, "-ISc", LAUNCH, str(os.getpid()), str(find_mongod().path),
+            "--dbpath", str(self.directory), "--port", str(self.port), "--bind_ip", "127.0.0.1",
+            "--nounixsocket", "--wiredTigerCacheSizeGB", "0.25",
+            "--setParameter", "diagnosticDataCollectionEnabled=false",
+            *self.options,
+        ]
+        # fmt: on
+        with (self.directory / "mongod.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        with MongoClient[dict[str, Any]](
+            f"mongodb://127.0.0.1:{self.port}/?directConnection=true", serverSelectionTimeoutMS=20000
+        ) as client:
+            client.admin.command("ping")
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(timeout=30)
+            self.process = None
+
+
+@contextmanager
+def bare_mongod(directory: Path, *options: str) -> Iterator[BareMongod]:
+    """A server with these options, stopped in the end."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    server = BareMongod(directory, port, options)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@contextmanager
+def guarded_mongod(directory: Path) -> Iterator[MongoClient[dict[str, Any]]]:
+    """A replica set that asks for a password; yields a client that may do anything."""
+    directory.mkdir(parents=True, exist_ok=True)
+    key = directory / "key"
+    key.write_text(secrets.token_hex(32))
+    key.chmod(0o600)
+    with bare_mongod(directory, "--replSet", "rs0", "--keyFile", str(key)) as server:
+        host = f"127.0.0.1:{server.port}"
+        # The first user is made from this machine, without a password; then that door is shut.
+        with MongoClient[dict[str, Any]](host, directConnection=True) as first:
+            members = [{"_id": 0, "host": host}]
+            first.admin.command("replSetInitiate", {"_id": "rs0", "members": members})
+            _once_primary(first)
+            first.admin.command("createUser", ROOT, pwd=PASSWORD, roles=["root"])
+        with MongoClient[dict[str, Any]](
+            host, replicaSet="rs0", username=ROOT, password=PASSWORD
+        ) as client:
+            yield client
+
+
+def _once_primary(client: MongoClient[dict[str, Any]]) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            if client.admin.command("hello")["isWritablePrimary"]:
+                return
+        except PyMongoError:
+            continue
+    raise AssertionError("not primary within 20 s")
