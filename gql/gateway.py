@@ -13,6 +13,7 @@ import logging
 import os
 import secrets
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ __all__ = ["Gateway", "open_gateway"]
 
 log = logging.getLogger(__name__)
 
+# It says where it stands ten times a second, also where nothing happens.
+_SILENT_MOST_S = 3.0
+
 Report = Callable[[str, int, int], None]
 OnFatal = Callable[[BaseException], None]
 
@@ -70,8 +74,11 @@ class Gateway:
     def not_ready(self) -> dict[str, str]:
         """Which parts are not ready, and why; empty where all are."""
         found = {f"task {n}": _reason(failure) for n, failure in enumerate(self.failures)}
+        silent_s = time.monotonic() - self.hub.moved_at
         if not self.source.connected:
             found["stream"] = "MongoDB's change stream is not open"
+        elif silent_s > _SILENT_MOST_S:
+            found["stream"] = f"MongoDB's change stream has been silent for {silent_s:.1f} s"
         return found
 
     def statistics(self) -> dict[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ resumes from its last token and lost nothing.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -100,7 +101,11 @@ class Subscriber:
 
 
 class Hub:
-    """Rings and subscribers by collection. One event loop's property: no locks."""
+    """Rings and subscribers by collection. One event loop's property: no locks.
+
+    Attributes:
+        moved_at: when the stream was last heard of, on `time.monotonic`.
+    """
 
     def __init__(
         self,
@@ -178,6 +183,7 @@ class Hub:
 
     def _move(self, position: str) -> None:
         self.position = position
+        self.moved_at = time.monotonic()
         self._moved.set()
         self._moved = asyncio.Event()
 

@@ -10,6 +10,7 @@ Source: docs/decisions/0004-driver.md.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -36,6 +37,9 @@ Driver = Literal["motor", "pymongo"]
 _BATCH = 10_000
 # Filters compare by code point, as predicates on changes do; a collection may be made otherwise.
 _COLLATION = {"locale": "simple"}
+
+# What is only courtesy to the server is not waited for any longer.
+_PARTING_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,9 @@ class Mongo:
         try:
             yield cls(client, name, options)
         finally:
-            await _awaited(client.close())
+            # It says goodbye to the server, which may be gone.
+            with pymongo.timeout(_PARTING_S):
+                await _awaited(client.close())
 
     async def find(
         self,
@@ -379,10 +385,11 @@ class Mongo:
 
     async def _kill(self, collection: str, cursor_id: Any, session: Any) -> None:
         """Free a server cursor; a server that is gone has freed it already."""
-        with suppress(pymongo.errors.PyMongoError):
-            await self._database.command(
-                {"killCursors": collection, "cursors": [cursor_id]}, session=session
-            )
+        with suppress(pymongo.errors.PyMongoError, TimeoutError):
+            async with asyncio.timeout(_PARTING_S):
+                await self._database.command(
+                    {"killCursors": collection, "cursors": [cursor_id]}, session=session
+                )
 
 
 def _encoded(value: Any) -> bytes:

@@ -10,7 +10,7 @@ Source: docs/decisions/0009-hand-over.md.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import HistoryLost
-from streams.events import ChangeEvent
+from streams.events import ChangeEvent, identity
 from streams.hub import Hub, Subscriber
 from streams.progress import Progress
 
@@ -92,7 +92,12 @@ class Replay:
         position = self._hub.position if after is None else after
         if self._hub.ring(self._archive.collection).after(position) is None:
             await self._check_reach(position)
+        match = None if key is None else {"doc": key}
         while True:
+            if (drop := tokens.divided(position)) is not None:
+                async for records in self._rest_of(drop, position, match):
+                    yield Replayed(records)
+                position = tokens.behind(drop)
             # No await from here to `attach`: the ring and the live stream join without a seam.
             caught = self._hub.ring(self._archive.collection).after(position)
             if caught is not None:
@@ -105,14 +110,14 @@ class Replay:
                 floor = self._hub.ring(self._archive.collection).floor
                 await self._progress.wait(self._archive.collection, floor)
                 continue
-            match = None if key is None else {"doc": key}
             records = await self._archive.scan(position, upto, limit=self._page, match=match)
             if records:
                 yield Replayed(records)
             position = records[-1]["_id"] if len(records) == self._page else upto
         try:
             if key is not None:
-                caught = [each for each in caught if not each.is_write or each.key == key]
+                wanted = identity(key)
+                caught = [e for e in caught if not e.is_write or identity(e.key) == wanted]
             if caught:
                 yield Caught(caught)
             yield Quiet(max(position, reached))
@@ -120,6 +125,16 @@ class Replay:
                 yield part
         finally:
             subscriber.close()
+
+    async def _rest_of(
+        self, drop: str, position: str, match: Mapping[str, Any] | None
+    ) -> AsyncGenerator[list[Document]]:
+        """The records behind a position within a drop, which is a single event in the ring."""
+        await self._progress.wait(self._archive.collection, drop)
+        end = tokens.behind(drop)
+        while records := await self._archive.scan(position, end, limit=self._page, match=match):
+            yield records
+            position = records[-1]["_id"]
 
     async def _live(self, subscriber: Subscriber, position: str) -> AsyncGenerator[Part]:
         while True:

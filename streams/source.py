@@ -158,6 +158,9 @@ class Source:
                         events.append(event)
                     last_event = event.token
                 reached = max(position, last_event)
+                if events and not events[-1].is_write:
+                    # Of what befalls a whole collection the archive makes many records.
+                    reached = max(reached, tokens.behind(last_event))
                 if reply["token"] is not None:
                     data = reply["token"]["_data"]
                     more = last_event if reply["batch"] else ""

@@ -25,8 +25,10 @@ from bson import Timestamp
 from streams.errors import ResumeTokenInvalid
 
 __all__ = [
+    "behind",
     "cluster_time",
     "decode",
+    "divided",
     "encode",
     "from_stream",
     "moment",
@@ -39,6 +41,7 @@ __all__ = [
 _TIMESTAMP_TYPE = "82"
 _TOKEN = re.compile(r"[0-9A-F]{16}([0-9A-F]*(-[0-9]{8})?|~([0-9]{8}|!)?)\Z")
 _WIRE_LIMIT = 4096
+_LAST_NUMBER = 99_999_999
 
 
 def from_stream(data: str) -> str:
@@ -62,6 +65,17 @@ def moment(time: Timestamp) -> str:
 def numbered(token: str, number: int) -> str:
     """The token of the `number`-th record that stands at one place."""
     return f"{token}{number:08d}" if token.endswith("~") else f"{token}-{number:08d}"
+
+
+def behind(token: str) -> str:
+    """After all records that stand at one event."""
+    return numbered(token, _LAST_NUMBER)
+
+
+def divided(token: str) -> str | None:
+    """The event at which this record stands with others that may follow; None where it does not."""
+    event, _, number = token.partition("-")
+    return event if number and int(number) < _LAST_NUMBER else None
 
 
 def unfinished(time: Timestamp) -> str:

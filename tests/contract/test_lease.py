@@ -1,4 +1,5 @@
-"""Leases, judged by the database's clock: one holder at a time, and a fencing token that only grows."""
+"""Leases, judged by the database's clock: one holder at a time, and a fencing token that only
+grows."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ async def test_renewing_keeps_the_fencing_token_and_moves_the_end(
 
 
 async def test_a_change_of_holder_increases_the_fencing_token(mongo: Mongo, client: Client) -> None:
-    """Once run out it is anybody's; who held it before gets it back only in turn, with a new token."""
+    """Once run out it is anybody's; who held it before gets it back only in turn, with a new
+    token."""
     one, two = Leases(mongo, "one"), Leases(mongo, "two")
     await held(one)
     run_out(client, mongo)

@@ -235,7 +235,8 @@ async def test_updates_are_sent_together_and_counted(mongo: Mongo, client: Clien
 
 
 async def test_find_one_and_update_tells_what_became_of_it(mongo: Mongo, client: Client) -> None:
-    """The document after the change, None where none matched; an upsert that meets a key says so."""
+    """The document after the change, None where none matched; an upsert that meets a key says
+    so."""
     assert await mongo.find_one_and_update("things", {"_id": 1}, {"$set": {"a": 1}}) is None
     upserted = await mongo.find_one_and_update(
         "things", {"_id": 1}, [{"$set": {"a": {"$add": [1, 1]}}}], upsert=True

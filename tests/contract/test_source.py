@@ -1,4 +1,5 @@
-"""The source on a real server: one place for one event whatever the stream, and nothing lost or twice."""
+"""The source on a real server: one place for one event whatever the stream, and nothing lost or
+twice."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def told(events: list[ChangeEvent]) -> list[tuple[str, str, Any]]:
 
 
 async def test_two_streams_give_the_same_event_the_same_token(mongo: Mongo, client: Client) -> None:
-    """Over other collections, with and without images, from elsewhere: hand-over and append rest on it."""
+    """Over other collections, with and without images, from elsewhere: hand-over and append rest on
+    it."""
     database = client[mongo.name]
     for name in ("things", "people"):
         database.create_collection(name, changeStreamPreAndPostImages={"enabled": True})
@@ -236,7 +238,8 @@ async def test_a_stream_whose_cursor_dies_goes_on_without_loss_or_duplicate(
 async def test_a_dropped_database_does_not_end_the_stream(
     mongo: Mongo, client: Client, live: bool
 ) -> None:
-    """Followed or caught up with later: drop, dropDatabase and invalidate are seen, and what comes then."""
+    """Followed or caught up with later: drop, dropDatabase and invalidate are seen, and what comes
+    then."""
     begin = await now(mongo)
     database = client[mongo.name]
     source = source_of(mongo)
@@ -332,7 +335,8 @@ async def test_a_stream_that_is_cancelled_while_it_waits_has_lost_nothing(
 
 
 async def test_images_come_where_the_server_keeps_them(mongo: Mongo, client: Client) -> None:
-    """After always, before where it was asked for; without them an update has its description only."""
+    """After always, before where it was asked for; without them an update has its description
+    only."""
     database = client[mongo.name]
     database.create_collection("things", changeStreamPreAndPostImages={"enabled": True})
     database.create_collection("bare")

@@ -99,7 +99,8 @@ async def test_the_oldest_start_is_the_oldest_write_and_no_heartbeat(mongo: Mong
 async def test_documents_from_before_history_get_a_baseline_at_a_known_time(
     mongo: Mongo, client: Client
 ) -> None:
-    """Each at the cluster time of the chunk that it was read with, ids of all types in one order."""
+    """Each at the cluster time of the chunk that it was read with, ids of all types in one
+    order."""
     things = client[mongo.name].things
     for key in MIXED_IDS:
         things.insert_one({"_id": key, "version": 4, "_change": {"id": 1, "by": "alice"}})

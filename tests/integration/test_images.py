@@ -125,7 +125,8 @@ async def refused(self: Mongo, *args: Any, **options: Any) -> None:
 async def test_what_cannot_be_rebuilt_is_read_again_and_marked(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Too long ago to be read at its time, and no oplog: the present, which holds later writes too."""
+    """Too long ago to be read at its time, and no oplog: the present, which holds later writes
+    too."""
     await Recording(mongo).begin(baseline_done=True)
     things = client[mongo.name].things
     things.insert_one({"_id": 1, "a": {"b": 0}, "c": 0})

@@ -17,6 +17,7 @@ from streams.mongo import Mongo
 from streams.recorder import RecorderOptions
 from tests.support.eventually import eventually
 from tests.support.streams import Recording, told
+import itertools
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -60,7 +61,7 @@ async def test_every_write_becomes_a_version_in_order(recording: Recording, clie
         ["d", "big", "b"],
         [],
     ]
-    assert all(each["at"] > other["at"] for other, each in zip(records, records[1:], strict=False))
+    assert all(each["at"] > other["at"] for other, each in itertools.pairwise(records))
     assert all(isinstance(each["wall"], datetime) for each in records)
 
 
@@ -252,7 +253,8 @@ async def test_a_burst_larger_than_the_memory_is_recorded_whole(
 
 @one_driver
 async def test_a_quiet_stream_s_position_is_saved_now_and_then(recording: Recording) -> None:
-    """Else its place would age out of the oplog; but not at every empty batch, which feeds itself."""
+    """Else its place would age out of the oplog; but not at every empty batch, which feeds
+    itself."""
     idle = Recording(recording.mongo, options=RecorderOptions(idle_save_s=0.0))
     async with idle.running() as task:
         await idle.caught_up(task)

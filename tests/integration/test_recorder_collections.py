@@ -123,7 +123,8 @@ async def test_a_collection_that_is_renamed_over_another_takes_its_place(
 async def test_a_collection_that_arrives_during_the_first_reading_is_read_from_its_beginning(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A chunk that was read after it arrived, and before that is known, is no place to go on from."""
+    """A chunk that was read after it arrived, and before that is known, is no place to go on
+    from."""
     database = client[mongo.name]
     database.things.insert_many([{"_id": n} for n in (1, 2, 3)])
     database.other.insert_many([{"_id": n, "other": True} for n in range(10)])
@@ -213,7 +214,8 @@ async def test_only_the_recorder_s_own_collection_is_recorded(
 async def test_history_that_was_lost_is_marked_where_it_is_missing(
     mongo: Mongo, client: Client
 ) -> None:
-    """The present is read again: what differs gets a version, what is gone a deletion, all marked."""
+    """The present is read again: what differs gets a version, what is gone a deletion, all
+    marked."""
     things = client[mongo.name].things
     things.insert_many([{"_id": key, "n": 0} for key in ("same", "changed", "gone", 5)])
     things.insert_one({"_id": "deleted"})

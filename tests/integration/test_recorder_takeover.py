@@ -1,4 +1,5 @@
-"""Two recorders of one collection: whatever the deposed one still writes is refused, and it ends."""
+"""Two recorders of one collection: whatever the deposed one still writes is refused, and it
+ends."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ class BareMongod:
         with (self.directory / "mongod.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         with MongoClient[dict[str, Any]](
-            f"mongodb://127.0.0.1:{self.port}/?directConnection=true", serverSelectionTimeoutMS=20000
+            f"mongodb://127.0.0.1:{self.port}/?directConnection=true",
+            serverSelectionTimeoutMS=20000,
         ) as client:
             client.admin.command("ping")
 

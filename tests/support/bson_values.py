@@ -1,4 +1,5 @@
-"""Documents for hypothesis to draw: few names and values, so that two of them often have something in common."""
+"""Documents for hypothesis to draw: few names and values, so that two of them often have something
+in common."""
 
 from __future__ import annotations
 

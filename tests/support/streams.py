@@ -1,4 +1,5 @@
-"""Change events made by hand, and a recorder with all that it needs over one collection of a test's database."""
+"""Change events made by hand, and a recorder with all that it needs over one collection of a test's
+database."""
 
 from __future__ import annotations
 
@@ -187,7 +188,8 @@ class Recording:
 
 
 def check_chains(records: Sequence[Mapping[str, Any]]) -> None:
-    """Numbers grow, `prev`, `until` and `first` join each version to its neighbours, the last one stands."""
+    """Numbers grow, `prev`, `until` and `first` join each version to its neighbours, the last one
+    stands."""
     for versions in by_document(records):
         first, last = versions[0], versions[-1]
         assert first["prev"] is None, first

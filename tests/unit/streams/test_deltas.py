@@ -1,4 +1,5 @@
-"""Deltas applied to the state before: exact, or refused. The server's own word on them is tested in integration."""
+"""Deltas applied to the state before: exact, or refused. The server's own word on them is tested in
+integration."""
 
 from __future__ import annotations
 

@@ -103,7 +103,8 @@ def test_an_event_is_decoded_from_what_the_server_sends() -> None:
 
 
 def test_an_event_of_no_document_has_no_key() -> None:
-    """A rename names both collections; an invalidate none; the clock falls back on the cluster time."""
+    """A rename names both collections; an invalidate none; the clock falls back on the cluster
+    time."""
     renamed = decoded(
         {
             "_id": {"_data": "82674C1B3E000000022B04"},

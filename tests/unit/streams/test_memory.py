@@ -8,9 +8,7 @@ from typing import Any
 import bson
 from bson import Decimal128
 from bson.raw_bson import RawBSONDocument
-from bson.raw_bson import RawBSONDocument
 
-from streams.documents import RAW
 from streams.documents import RAW
 from streams.events import identity
 from streams.memory import LastVersions
@@ -102,20 +100,6 @@ async def test_sizes_are_counted_through_replacement_and_clearing() -> None:
     assert lasts._size_bytes == 0
     await lasts.load([1])
     assert lasts.get(1) is None
-
-
-async def test_a_document_does_not_keep_the_reply_that_it_came_in() -> None:
-    """Large documents are views of the whole reply; what is remembered has bytes of its own."""
-    document = raw({"_id": 1, "x": "x" * 5000})
-    reply = memoryview(bytes(100) + document.raw + bytes(100_000))
-    view = RawBSONDocument(reply[100 : 100 + len(document.raw)], RAW)
-    lasts = remembered(Shelf())
-    lasts.put(1, Last(token="", number=1, full=view))
-    remembered_last = lasts.get(1)
-    assert remembered_last is not None
-    assert remembered_last.full is not None
-    assert isinstance(remembered_last.full.raw, bytes)
-    assert remembered_last.full == document
 
 
 async def test_nothing_leaves_before_it_was_announced() -> None:

@@ -61,7 +61,8 @@ TestRing.settings = settings(max_examples=60, stateful_step_count=20, deadline=N
 
 
 def test_an_event_larger_than_the_ring_is_not_held() -> None:
-    """The bytes are a bound, not an aim: what is too large leaves at once, and the floor says so."""
+    """The bytes are a bound, not an aim: what is too large leaves at once, and the floor says
+    so."""
     ring = Ring(token_at(0), capacity_events=10, capacity_bytes=1000)
     ring.append(event(1, after={"_id": 1, "text": "x" * 2000}))
     assert (len(ring), ring.size_bytes, ring.floor) == (0, 0, token_at(1))

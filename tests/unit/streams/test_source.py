@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -124,7 +125,8 @@ async def test_a_mark_of_a_sharded_cluster_stays_before_the_events_of_its_time()
 
 
 async def test_an_empty_batch_says_that_the_time_of_the_last_event_is_over() -> None:
-    """The server repeats that event's token while nothing else happens: no more of its time follow."""
+    """The server repeats that event's token while nothing else happens: no more of its time
+    follow."""
     script = Script([reply(change(5), token=data(5)), reply(token=data(5))])
     found = await read(script, moment(4))
     assert [each.position for each in found] == [tokens.from_stream(data(5)), moment(5)]
@@ -230,6 +232,17 @@ async def test_a_stream_that_the_server_closed_goes_on_one_tick_later() -> None:
     assert script.started_at[1] == Timestamp(5, 2)
 
 
+async def test_the_position_behind_a_drop_is_behind_all_records_that_are_made_of_it() -> None:
+    """Of one event the archive makes many records, whose tokens begin with the event's."""
+    script = Script([reply(change(5, operation="drop"), token=data(5))])
+    found = await read(script, moment(4))
+    drop = tokens.from_stream(data(5))
+    assert tokens.numbered(drop, 1) < found[-1].position < moment(5)
+    assert tokens.decode(tokens.encode(found[-1].position, "abc"), "abc") == found[-1].position
+    script = Script([reply(change(5, 1, "drop"), change(5, 2), token=mark(6))])
+    assert keys(await read(script, found[-1].position)) == [2]
+
+
 async def test_before_images_are_asked_for_only_where_they_are_wanted() -> None:
     """The recorder does without: they cost the server a read each."""
     asked = []
@@ -244,3 +257,22 @@ async def test_before_images_are_asked_for_only_where_they_are_wanted() -> None:
         with pytest.raises(DatabaseError):
             await anext(source.batches(moment(4)))
     assert asked == [None, "whenAvailable"]
+
+
+async def test_others_have_their_turn_while_a_large_batch_is_decoded() -> None:
+    """A thousand events take a while; requests need not wait for all of them."""
+    script = Script([reply(*(change(5, n) for n in range(1, 1001)))])
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    source = Source(script, ["things"], before_images=False, options=QUICK)  # type: ignore[arg-type]
+    async with aclosing(source.batches(moment(4))) as batches:
+        assert len((await anext(batches)).events) == 1000
+    task.cancel()
+    assert turns >= 5

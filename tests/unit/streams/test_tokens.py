@@ -116,8 +116,19 @@ def test_what_is_no_token_is_refused(text: str) -> None:
 
 def test_a_token_of_another_deployment_is_refused_with_both_names() -> None:
     """A token means something in one deployment only."""
-    with pytest.raises(ResumeTokenInvalid, match="'zzz999'.*'abc234'"):
+    with pytest.raises(ResumeTokenInvalid, match=r"'zzz999'.*'abc234'"):
         tokens.decode(tokens.encode(tokens.moment(TIME), "zzz999"), "abc234")
+
+
+def test_a_record_of_a_drop_knows_that_others_may_follow() -> None:
+    """All of them stand at one event, before whatever comes next; the last place is behind them."""
+    drop = tokens.from_stream(EVENT_DATA)
+    third, last = tokens.numbered(drop, 3), tokens.behind(drop)
+    assert drop < third < last < tokens.moment(TIME)
+    assert tokens.divided(third) == drop
+    assert tokens.divided(last) is None
+    for whole in (drop, tokens.moment(TIME), tokens.numbered(tokens.moment(TIME), 3)):
+        assert tokens.divided(whole) is None
 
 
 def test_a_token_within_a_snapshot_is_refused_as_a_place_to_resume_from() -> None:

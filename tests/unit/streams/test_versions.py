@@ -109,7 +109,8 @@ def test_a_write_that_sets_change_is_attributed(
 def test_a_write_that_only_carries_change_along_is_not_attributed(
     operation: str, change: Any, earlier: Any, update: Any
 ) -> None:
-    """What an earlier write left says nothing of this one; what is no object says nothing at all."""
+    """What an earlier write left says nothing of this one; what is no object says nothing at
+    all."""
     assert attributed(operation, {"_id": 1, "_change": change}, earlier, update) == {}
 
 
@@ -142,7 +143,8 @@ def made(
 
 
 def test_the_first_version_stands_alone() -> None:
-    """It has no version before, changed every field but the key and the count, and nothing ends it."""
+    """It has no version before, changed every field but the key and the count, and nothing ends
+    it."""
     record, last = made({"_id": 1, "version": 3, "a": 1, "b": {"c": 2}})
     assert record == {
         "_id": token_at(5),
@@ -165,7 +167,8 @@ def test_the_first_version_stands_alone() -> None:
 
 
 def test_a_later_version_names_the_one_before_and_what_changed() -> None:
-    """Dotted paths of the difference between two stored states; a write that changed nothing has none."""
+    """Dotted paths of the difference between two stored states; a write that changed nothing has
+    none."""
     _, first = made({"_id": 1, "a": 1, "b": {"c": 2, "d": 3}, "x": 1})
     record, second = made({"_id": 1, "version": 9, "a": 1, "b": {"c": 5, "d": 3}}, first)
     assert (record["prev"], record["v"], record["changed"]) == (first.token, 9, ["b.c", "x"])
@@ -184,7 +187,8 @@ def test_a_deletion_takes_a_number_and_an_insert_goes_on_counting() -> None:
 
 
 def test_change_is_moved_from_the_document_into_the_record() -> None:
-    """The content is kept without it; the record says by whom, and what the document still carries."""
+    """The content is kept without it; the record says by whom, and what the document still
+    carries."""
     change = {"id": 8, "by": "alice", "why": "price", "restoredFrom": 2, "draft": 1}
     record, last = made({"_id": 1, "_change": change, "a": 1})
     assert record["full"] == raw({"_id": 1, "a": 1})

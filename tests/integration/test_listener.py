@@ -1,0 +1,166 @@
+"""Processes that take turns at one listener, on a real lease."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams.errors import LeaseLost, Unavailable
+from streams.lease import LeaseOptions, Leases
+from streams.listener import Listener
+from streams.mongo import Mongo
+from tests.support.eventually import eventually
+from tests.support.streams import Recording, finished, told
+
+Client = MongoClient[dict[str, Any]]
+NAME = "recorder:things"
+# Long enough that nothing runs out by itself, asked for so often that a turn is short.
+BRISK = LeaseOptions(duration_s=60, renew_every_s=0.02)
+
+
+def listener_of(mongo: Mongo, holder: str, recording: Recording) -> Listener:
+    return Listener(NAME, Leases(mongo, holder, BRISK), recording.recorder.run)
+
+
+def archived(client: Client, mongo: Mongo) -> int:
+    return client[mongo.name]["things.versions"].count_documents({})
+
+
+async def test_a_follower_takes_over_when_the_lease_is_released(
+    mongo: Mongo, client: Client
+) -> None:
+    """At its next turn; versions go on, with a new fencing token."""
+    one, two = Recording(mongo), Recording(mongo)
+    await one.begin()
+    first, second = listener_of(mongo, "one", one), listener_of(mongo, "two", two)
+    things = client[mongo.name].things
+    task = asyncio.create_task(first.run())
+    await eventually(lambda: first.state == "recording")
+    follower = asyncio.create_task(second.run())
+    await eventually(lambda: second.state == "following")
+    things.insert_one({"_id": 1})
+    await eventually(lambda: archived(client, mongo) == 1)
+    assert two.recorder.statistics()["batches"] == 0
+
+    await finished(task)
+    things.update_one({"_id": 1}, {"$set": {"n": 1}})
+    await eventually(lambda: archived(client, mongo) == 2)
+    assert (first.lease, second.state) == (None, "recording")
+    assert second.lease is not None
+    assert second.lease.fencing_token == 2
+    await finished(follower)
+    assert told(await two.versions()) == [("INSERT", 1, False), ("UPDATE", 2, False)]
+
+
+async def test_a_follower_takes_over_when_the_lease_runs_out(mongo: Mongo, client: Client) -> None:
+    """The holder learns it at its next renewal, ends its work, and follows."""
+    one, two = Recording(mongo), Recording(mongo)
+    await one.begin()
+    first, second = listener_of(mongo, "one", one), listener_of(mongo, "two", two)
+    tasks = [asyncio.create_task(first.run())]
+    await eventually(lambda: first.state == "recording")
+    tasks.append(asyncio.create_task(second.run()))
+    await eventually(lambda: second.state == "following")
+
+    def run_out() -> bool:
+        client[mongo.name]["revstream.leases"].update_one(
+            {"_id": NAME, "holder": "one"},
+            {"$set": {"expiresAt": datetime(2000, 1, 1, tzinfo=UTC)}},
+        )
+        return second.state == "recording"
+
+    # The holder may be quicker to renew it.
+    await eventually(run_out)
+    await eventually(lambda: first.state == "following")
+    for n in range(5):
+        client[mongo.name].things.insert_one({"_id": n})
+    await eventually(lambda: archived(client, mongo) == 5)
+    for task in tasks:
+        await finished(task)
+    assert len(await two.versions()) == 5
+
+
+async def test_several_processes_record_each_version_once_whoever_holds_the_lease(
+    mongo: Mongo, client: Client
+) -> None:
+    """The lease is taken from its holder again and again while there are writes."""
+    recordings = [Recording(mongo) for _ in range(3)]
+    await recordings[0].begin()
+    listeners = [listener_of(mongo, str(n), each) for n, each in enumerate(recordings)]
+    tasks = [asyncio.create_task(each.run()) for each in listeners]
+    things = client[mongo.name].things
+    leases = client[mongo.name]["revstream.leases"]
+    things.insert_many([{"_id": n} for n in range(4)])
+    for turn in range(30):
+        things.update_many({}, {"$set": {"turn": turn}})
+        if turn % 3 == 0:
+            leases.update_one({"_id": NAME}, {"$set": {"expiresAt": datetime(2000, 1, 1)}})
+        await asyncio.sleep(0)
+    await eventually(lambda: archived(client, mongo) == 4 * 31, within_s=30)
+    for task in tasks:
+        await finished(task)
+    records = await recordings[0].versions()
+    assert [n for _, n, _ in told(records, 2)] == list(range(1, 32))
+    assert not any(gap for _, _, gap in told(records))
+
+
+@pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+async def test_a_recorder_that_lost_the_connection_within_a_write_begins_again(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An election is no reason for the process to end; nothing is lost or twice."""
+    recording = Recording(mongo)
+    await recording.begin()
+    append, failures = recording.archive.append, 2
+
+    async def cut_off(*args: Any) -> bool:
+        nonlocal failures
+        done = await append(*args)
+        if args[0] and failures:
+            failures -= 1
+            raise Unavailable("the connection to MongoDB was lost")
+        return done
+
+    monkeypatch.setattr(recording.archive, "append", cut_off)
+    listener = listener_of(mongo, "one", recording)
+    task = asyncio.create_task(listener.run())
+    things = client[mongo.name].things
+    things.insert_one({"_id": 1})
+    await eventually(lambda: failures == 1)
+    things.update_one({"_id": 1}, {"$set": {"n": 1}})
+    await eventually(lambda: failures == 0)
+    things.update_one({"_id": 1}, {"$set": {"n": 2}})
+    await eventually(lambda: archived(client, mongo) == 3)
+    assert listener.changes == 3
+    await finished(task)
+    assert [n for _, n, _ in told(await recording.versions())] == [1, 2, 3]
+
+
+async def test_a_listener_whose_checkpoint_is_refused_gives_way(
+    mongo: Mongo, client: Client
+) -> None:
+    """A newer fencing token is stored: its work ends with it, and it asks for the lease anew."""
+    recording = Recording(mongo)
+    await recording.begin()
+    client[mongo.name]["revstream.checkpoints"].update_one({}, {"$set": {"fencingToken": 3}})
+    refused = []
+
+    async def work(fencing_token: int) -> None:
+        try:
+            await recording.recorder.run(fencing_token)
+        except LeaseLost:
+            refused.append(fencing_token)
+            raise
+
+    listener = Listener(NAME, Leases(mongo, "one", BRISK), work)
+    task = asyncio.create_task(listener.run())
+    client[mongo.name].things.insert_one({"_id": 1})
+    await eventually(lambda: archived(client, mongo) == 1)
+    assert refused == [1, 2]
+    assert listener.lease is not None
+    assert listener.lease.fencing_token == 3
+    await finished(task)
