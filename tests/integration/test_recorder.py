@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +18,6 @@ from streams.mongo import Mongo
 from streams.recorder import RecorderOptions
 from tests.support.eventually import eventually
 from tests.support.streams import Recording, told
-import itertools
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
