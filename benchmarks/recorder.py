@@ -46,7 +46,7 @@ def run(stage: Stage) -> None:
                 _write(stage, database, documents, updates, driver)
                 rows.append(_measure(stage, database, documents + updates, driver))
                 records = _read_back(database, updates)
-                indexes = archive_of(database).index_information()
+                indexes = dict(archive_of(database).index_information())
         table.add(f"revstream record, {driver}", *medians(rows))
     rows = []
     for _ in stage.rounds("bare insert_many"):

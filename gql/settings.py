@@ -55,7 +55,7 @@ class Settings:
         64 * 1024 * 1024, "The most memory that a collection's ring may take."
     )
     backlog_events: int = _setting(
-        1000, "Events that may wait for one subscriber before it is ended."
+        5000, "Events that may wait for one subscriber before it is ended."
     )
     quiet_s: float = _setting(
         20.0, "After so long without an event a subscriber is sent a fresher token."

@@ -26,12 +26,13 @@ __all__ = ["Hub", "HubOptions", "Subscriber", "follow"]
 class HubOptions:
     """Args:
     ring_events, ring_bytes: what is kept in memory per collection for those who reconnect.
-    backlog_events: what one subscriber may have waiting before it is ended.
+    backlog_events: what one subscriber may have waiting before it is ended; several batches of the
+        stream, since a burst hands out one of them at once.
     """
 
     ring_events: int = 10_000
     ring_bytes: int = 64 * 1024 * 1024
-    backlog_events: int = 1000
+    backlog_events: int = 5000
 
 
 class Subscriber:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-import bson
 import pymongo
 import pymongo.errors
 from bson import CodecOptions, Timestamp
@@ -171,33 +170,23 @@ class Mongo:
             )
             return list(await cursor.to_list(None))
 
-    async def chunk(
-        self, collection: str, after: tuple[Any] | None, *, size: int, at: Timestamp
-    ) -> list[RawBSONDocument]:
-        """The next documents in `_id` order, raw, as they were at a cluster time; ids of all types
-        are in one order.
-
-        Args:
-            after: a tuple of the last `_id` read; None for the first chunk.
-        """
-        command: Document = {
-            "find": collection,
-            "hint": {"_id": 1},
-            "sort": {"_id": 1},
-            "batchSize": _BATCH,
-        }
-        if after is None:
-            command["limit"] = size
-        else:
-            # `min` bounds the index itself (so in the collection's own collation), across types,
-            # where $gt compares within one type; it includes the bound.
-            command |= {"min": {"_id": after[0]}, "limit": size + 1}
+    async def read_at(
+        self, command: Document, at: Timestamp, *, most_bytes: int
+    ) -> tuple[list[RawBSONDocument], bool]:
+        """What a command that gives a cursor finds at a cluster time, raw; no more than it takes to
+        exceed so many bytes, but two documents in any case. And whether that is all."""
+        found: list[RawBSONDocument] = []
         with translated():
-            found = await self._at(command, at, raw=True)
-        # By their bytes: Python takes 1 for True, and no raw document for a decoded one.
-        if after is not None and found and _encoded(found[0]["_id"]) == _encoded(after[0]):
-            found = found[1:]
-        return found[:size]
+            cursor = await self._open_at(command, at, raw=True)
+            try:
+                async for document in cursor:
+                    found.append(document)
+                    most_bytes -= len(document.raw)
+                    if most_bytes < 0 and len(found) > 1:
+                        return found, False
+            finally:
+                await _awaited(cursor.close())
+        return found, True
 
     async def count(
         self, collection: str, query: Mapping[str, Any], *, at: Timestamp | None = None
@@ -369,12 +358,14 @@ class Mongo:
         return int(self.options.read_limit_s * 1000)
 
     async def _at(self, command: Document, at: Timestamp, *, raw: bool) -> list[Any]:
+        cursor = await self._open_at(command, at, raw=raw)
+        return list(await cursor.to_list(None))
+
+    async def _open_at(self, command: Document, at: Timestamp, *, raw: bool) -> Any:
         command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
         command["maxTimeMS"] = self._limit_ms
-        cursor = await _awaited(
-            self._database.cursor_command(command, codec_options=RAW if raw else DECODED)
-        )
-        return list(await cursor.to_list(None))
+        codec = RAW if raw else DECODED
+        return await _awaited(self._database.cursor_command(command, codec_options=codec))
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Any]:
@@ -390,10 +381,6 @@ class Mongo:
                 await self._database.command(
                     {"killCursors": collection, "cursors": [cursor_id]}, session=session
                 )
-
-
-def _encoded(value: Any) -> bytes:
-    return bson.encode({"": value}, codec_options=DECODED)
 
 
 async def _awaited(value: Any) -> Any:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pymongo.errors
 
 from streams.errors import (
     DatabaseError,
     DuplicateKey,
+    GatewayError,
     TimeLimit,
     Unavailable,
     Unsuitable,
@@ -27,6 +29,8 @@ _NOT_PERMITTED = {13, 18, 8000}  # Unauthorized, AuthenticationFailed, AtlasErro
 _NOT_A_REPLICA_SET = 40573
 _DROP_PENDING = 215
 _DUPLICATE_KEY = 11000
+# spec: retryable-writes.md, "Retryable Error": shutting down, stepping down, not primary.
+_GOING = {91, 189, 10107, 11600, 11602, 13435, 13436}
 
 STANDALONE = (
     "this mongod is a standalone, and change streams need a replica set; convert it: "
@@ -46,12 +50,9 @@ def translated() -> Iterator[None]:
             f"a document with this key exists: {(exc.details or {}).get('keyValue')}"
         ) from exc
     except pymongo.errors.BulkWriteError as exc:
-        first = (exc.details.get("writeErrors") or [{}])[0]
-        if first.get("code") == _DUPLICATE_KEY:
-            raise DuplicateKey(f"a document with this key exists: {first.get('keyValue')}") from exc
-        raise DatabaseError(
-            f"a write was refused: {first.get('errmsg', exc)}", number=first.get("code")
-        ) from exc
+        raise _of_bulk_write(exc.details, exc) from exc
+    except pymongo.errors.WriteConcernError as exc:
+        raise Unavailable(f"MongoDB has not confirmed a write: {_first_line(exc)}") from exc
     except pymongo.errors.NotPrimaryError as exc:
         raise Unavailable("the MongoDB primary has changed; try again") from exc
     except pymongo.errors.ServerSelectionTimeoutError as exc:
@@ -70,6 +71,22 @@ def translated() -> Iterator[None]:
         raise DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=exc.code) from exc
     except pymongo.errors.PyMongoError as exc:
         raise DatabaseError(f"MongoDB driver: {_first_line(exc)}") from exc
+
+
+def _of_bulk_write(details: Mapping[str, Any], exc: Exception) -> GatewayError:
+    """What became of a write of many; of its errors the first tells."""
+    if not details.get("writeErrors"):
+        # Written, and perhaps undone by an election: to be looked at again.
+        unconfirmed = details.get("writeConcernErrors") or [{}]
+        reason = unconfirmed[0].get("errmsg", _first_line(exc))
+        return Unavailable(f"MongoDB has not confirmed a write: {reason}")
+    first = details["writeErrors"][0]
+    if first.get("code") == _DUPLICATE_KEY:
+        return DuplicateKey(f"a document with this key exists: {first.get('keyValue')}")
+    reason = first.get("errmsg", _first_line(exc))
+    if first.get("code") in _GOING:
+        return Unavailable(f"MongoDB is going down or electing: {reason}")
+    return DatabaseError(f"a write was refused: {reason}", number=first.get("code"))
 
 
 # What the driver or the server appends: its settings, the topology, the command with its values,

@@ -13,6 +13,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator
+from typing import cast
 
 import httptools
 import uvloop
@@ -32,8 +33,8 @@ class _Connection(asyncio.Protocol):
         self._until = until
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's are no subclass of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
         self._ask()
 
     def data_received(self, data: bytes) -> None:

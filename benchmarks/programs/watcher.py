@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from typing import Any
 
 import pymongo
 
@@ -17,9 +18,9 @@ from benchmarks.programs.speech import say, until_told
 
 def main(uri: str, database: str) -> None:
     told = threading.Event()
-    threading.Thread(target=lambda: (until_told(), told.set()), daemon=True).start()
+    threading.Thread(target=_wait, args=(told,), daemon=True).start()
     times = []
-    with pymongo.MongoClient[dict[str, object]](uri) as client:
+    with pymongo.MongoClient[dict[str, Any]](uri) as client:
         collection = client[database][COLLECTION]
         stream = collection.watch(full_document="whenAvailable", max_await_time_ms=100)
         with stream:
@@ -29,6 +30,11 @@ def main(uri: str, database: str) -> None:
                 if event is not None:
                     times.append((event["fullDocument"]["stock"], time.monotonic_ns()))
     say("result", times=times)
+
+
+def _wait(told: threading.Event) -> None:
+    until_told()
+    told.set()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from streams.lease import LeaseOptions, Leases
 from streams.listener import Listener
 from streams.mongo import Mongo
 from tests.support.eventually import eventually
-from tests.support.streams import Recording, finished, told
+from tests.support.streams import Recording, finished, told, turn
 
 Client = MongoClient[dict[str, Any]]
 NAME = "recorder:things"
@@ -95,11 +95,11 @@ async def test_several_processes_record_each_version_once_whoever_holds_the_leas
     things = client[mongo.name].things
     leases = client[mongo.name]["revstream.leases"]
     things.insert_many([{"_id": n} for n in range(4)])
-    for turn in range(30):
-        things.update_many({}, {"$set": {"turn": turn}})
-        if turn % 3 == 0:
+    for n in range(30):
+        things.update_many({}, {"$set": {"n": n}})
+        if n % 3 == 0:
             leases.update_one({"_id": NAME}, {"$set": {"expiresAt": datetime(2000, 1, 1)}})
-        await asyncio.sleep(0)
+        await turn()
     await eventually(lambda: archived(client, mongo) == 4 * 31, within_s=30)
     for task in tasks:
         await finished(task)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,11 +15,16 @@ from bson.datetime_ms import DatetimeMS
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
-from streams.documents import DECODED
+from streams import tokens
+from streams.archive import Archive, Until
+from streams.checkpoints import Baseline, Checkpoint
+from streams.documents import DECODED, Document
+from streams.events import Batch
 from streams.mongo import Mongo
 from streams.recorder import RecorderOptions
+from streams.versions import Last
 from tests.support.eventually import eventually
-from tests.support.streams import Recording, told
+from tests.support.streams import Recording, batch, event, token_at, told, turn, unless_ended
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -249,6 +256,71 @@ async def test_a_burst_larger_than_the_memory_is_recorded_whole(
     assert len(records) == 40 * 13
     assert {each["v"] for each in records} == set(range(1, 14))
     assert not any(gap for _, _, gap in told(records))
+
+
+class Scripted:
+    """A source of given batches; when all are taken, it waits for `then` and stays quiet."""
+
+    reconnects = 0
+
+    def __init__(self, batches: list[Batch], then: Callable[[], Awaitable[None]]) -> None:
+        self._batches = batches
+        self._then = then
+
+    async def batches(self, after: str) -> AsyncGenerator[Batch]:
+        for each in self._batches:
+            yield each
+        await self._then()
+        yield Batch((), tokens.moment(Timestamp(2**32 - 1, 1)))
+        await asyncio.Event().wait()
+
+
+class SlowArchive(Archive):
+    """Holds up its writes until it is told; notes whether it is read meanwhile."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        super().__init__(mongo, "things")
+        self.written = asyncio.Event()
+        self.reading = False
+
+    async def append(self, records: Sequence[Document], untils: Sequence[Until]) -> bool:
+        if records:
+            await self.written.wait()
+        return await super().append(records, untils)
+
+    async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
+        self.reading = True
+        found = await super().last(keys)
+        self.reading = False
+        return found
+
+
+@one_driver
+async def test_a_version_on_its_way_is_not_looked_for_in_the_archive(mongo: Mongo) -> None:
+    """Memory lets it go only once it is written: else its number would be given twice."""
+    archive = SlowArchive(mongo)
+
+    async def then() -> None:
+        # The second batch is being taken; what would be read for it is read now.
+        for _ in range(100):
+            await turn()
+        while archive.reading:
+            await turn()
+        archive.written.set()
+
+    writes = [batch(event(n, after={"_id": 1, "n": n}, operation="replace")) for n in (5, 6)]
+    recording = Recording(
+        mongo,
+        archive=archive,
+        source=Scripted(writes, then),
+        options=RecorderOptions(cache_bytes=1),
+    )
+    await archive.prepare()
+    start = Checkpoint(token_at(1), token_at(1), Baseline(done=True))
+    await recording.checkpoints.save(recording.name, start, fencing_token=0)
+    async with recording.running() as task:
+        await unless_ended(task, recording.progress.wait("things", token_at(6)))
+    assert told(await recording.versions()) == [("REPLACE", 1, True), ("REPLACE", 2, False)]
 
 
 @one_driver

@@ -11,6 +11,7 @@ from pymongo import MongoClient
 
 from streams import tokens
 from streams.bootstrap import Chunk, read_chunk
+from streams.checkpoints import Baseline, Checkpoint
 from streams.errors import HistoryLost
 from streams.lease import LeaseOptions, Leases
 from streams.listener import Listener
@@ -18,7 +19,16 @@ from streams.mongo import Mongo
 from streams.recorder import RecorderOptions
 from streams.source import Source
 from tests.support.eventually import eventually
-from tests.support.streams import BRISK, Recording, finished, told
+from tests.support.streams import (
+    BRISK,
+    Recording,
+    batch,
+    event,
+    finished,
+    token_at,
+    told,
+    unless_ended,
+)
 
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -148,38 +158,71 @@ async def test_a_collection_that_arrives_during_the_first_reading_is_read_from_i
 async def test_a_dropped_database_takes_its_archive_with_it(
     recording: Recording, client: Client
 ) -> None:
-    """The recorder goes on with a new one, as if it had never been: with its indexes, from 1.
+    """The recorder goes on with a new one, which has its indexes.
 
     The lease and the checkpoint go too, and what is written while the database is being dropped is
-    refused: the listener begins again.
+    refused: the listener begins again, and where no checkpoint is left it begins at the beginning.
     """
     database = client[recording.mongo.name]
+    versions = database["things.versions"]
     database.things.insert_many([{"_id": n} for n in range(3)])
     leases = Leases(recording.mongo, "one", LeaseOptions(duration_s=1, renew_every_s=0.05))
     listener = Listener("recorder:things", leases, recording.recorder.run)
     task = asyncio.create_task(listener.run())
 
-    def archived(count: int) -> bool:
-        return database["things.versions"].count_documents({"until": None}) == count
+    def standing() -> dict[Any, Any]:
+        found = versions.find({"until": None, "op": {"$ne": "DELETE"}})
+        return {each["doc"]: each["full"] for each in found}
 
     try:
-        await eventually(lambda: archived(3))
+        await eventually(lambda: len(standing()) == 3)
         await asyncio.to_thread(client.drop_database, database.name)
         database.things.insert_many([{"_id": n} for n in (1, 7)])
         database.things.update_one({"_id": 1}, {"$set": {"n": 1}})
-        await eventually(lambda: archived(2) and len(told_of(database, 1)) == 2)
+        expected = {1: {"_id": 1, "n": 1}, 7: {"_id": 7}}
+        await eventually(lambda: standing() == expected, within_s=30)
     finally:
         await finished(task)
-    records = await recording.versions()
-    assert told(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, False)]
-    assert told(records, 7) == [("INSERT", 1, False)]
-    indexes = database["things.versions"].index_information()
+    await recording.versions()
+    indexes = versions.index_information()
     assert any(each.get("unique") for each in indexes.values())
     assert len(indexes) == 5
 
 
-def told_of(database: Any, key: Any) -> list[Any]:
-    return list(database["things.versions"].find({"doc": key}))
+async def test_what_memory_knew_of_a_dropped_database_is_forgotten(
+    recording: Recording, client: Client
+) -> None:
+    """Its versions are gone from the archive: there is nothing to go on counting from."""
+    one, dropped, two = (
+        event(5, after={"_id": 1}, operation="insert"),
+        event(6, operation="dropDatabase", key=None, collection=""),
+        event(7, after={"_id": 1}, operation="insert"),
+    )
+    database = client[recording.mongo.name]
+    gone = asyncio.Event()
+
+    class Scripted:
+        reconnects = 0
+
+        async def batches(self, after: str) -> Any:
+            yield batch(one)
+            await gone.wait()
+            yield batch(dropped, two)
+            await asyncio.Event().wait()
+
+    scripted = Recording(recording.mongo, source=Scripted())
+    start = Checkpoint(token_at(1), token_at(1), Baseline(done=True))
+    await scripted.checkpoints.save(scripted.name, start, fencing_token=0)
+    async with scripted.running() as task:
+        await unless_ended(task, scripted.progress.wait("things", token_at(5)))
+        await eventually(
+            lambda: database["revstream.checkpoints"].find_one({"token": token_at(5)}) is not None
+        )
+        database["things.versions"].drop()
+        gone.set()
+        await unless_ended(task, scripted.progress.wait("things", token_at(7)))
+    assert told(await scripted.versions()) == [("INSERT", 1, False)]
+    assert len(database["things.versions"].index_information()) == 5
 
 
 async def test_a_database_dropped_while_nobody_recorded_is_gone_through_afterwards(

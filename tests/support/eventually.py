@@ -24,3 +24,12 @@ async def eventually(condition: Callable[[], object], *, within_s: float = 10.0)
         if time.monotonic() > deadline:
             raise failure or AssertionError(f"not true within {within_s} s: {condition}")
         await asyncio.sleep(0.01)
+
+
+def wait_until(condition: Callable[[], object], *, within_s: float = 10.0) -> None:
+    """The same for tests without a loop."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not true within {within_s} s: {condition}")
+        time.sleep(0.02)

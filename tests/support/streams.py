@@ -76,6 +76,11 @@ def batch(*events: ChangeEvent) -> Batch:
     return Batch(events, events[-1].token)
 
 
+async def turn() -> None:
+    """Let every other task that is ready take one step."""
+    await asyncio.sleep(0)
+
+
 async def finished(task: asyncio.Future[Any]) -> None:
     """Cancel a task and wait for its end; what it raised of its own is raised here."""
     task.cancel()

@@ -10,7 +10,7 @@ from bson import Decimal128
 from streams.errors import SlowConsumer, Unavailable
 from streams.events import Batch, ChangeEvent
 from streams.hub import Hub, HubOptions, Subscriber, follow
-from tests.support.streams import batch, event, finished, token_at
+from tests.support.streams import batch, event, finished, token_at, turn
 
 pytestmark = pytest.mark.timeout(10)
 
@@ -102,7 +102,7 @@ async def test_a_batch_larger_than_the_backlog_ends_whoever_waits_for_it() -> No
     hub = hub_of(backlog=3)
     subscriber = hub.attach("things")
     waiting = asyncio.ensure_future(subscriber.next())
-    await asyncio.sleep(0)
+    await turn()
     hub.publish(batch(*(event(seconds) for seconds in range(1, 6))))
     assert [each.token for each in await waiting] == [token_at(n) for n in (1, 2, 3)]
     with pytest.raises(SlowConsumer):
@@ -114,7 +114,7 @@ async def test_restart_ends_subscribers_and_forgets_the_rings() -> None:
     hub = hub_of()
     subscriber, waiting = hub.attach("things"), hub.attach("things", 7)
     waits = asyncio.ensure_future(waiting.next())
-    await asyncio.sleep(0)
+    await turn()
     hub.publish(batch(event(1)))
     hub.restart(token_at(9))
     assert await taken(subscriber) == [token_at(1)]
@@ -144,7 +144,7 @@ async def test_next_loses_nothing_when_it_is_cancelled() -> None:
     hub = hub_of()
     subscriber = hub.attach("things")
     waiting = asyncio.ensure_future(subscriber.next())
-    await asyncio.sleep(0)
+    await turn()
     hub.publish(batch(event(1)))
     await finished(waiting)
     assert await taken(subscriber) == [token_at(1)]
@@ -164,8 +164,8 @@ async def test_reached_returns_once_a_token_is_published() -> None:
     hub = hub_of()
     waiting = asyncio.ensure_future(hub.reached(token_at(2)))
     hub.publish(batch(event(1)))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await turn()
+    await turn()
     assert not waiting.done()
     hub.publish(Batch((), token_at(3)))
     await waiting
@@ -176,7 +176,7 @@ async def test_reached_returns_when_the_hub_begins_anew_behind_it() -> None:
     """A restart moves the position as a batch does."""
     hub = hub_of()
     waiting = asyncio.ensure_future(hub.reached(token_at(2)))
-    await asyncio.sleep(0)
+    await turn()
     hub.restart(token_at(3))
     await waiting
 

@@ -11,7 +11,7 @@ from streams.errors import LeaseLost, Unavailable
 from streams.lease import Lease, LeaseOptions
 from streams.listener import Listener
 from tests.support.eventually import eventually
-from tests.support.streams import finished
+from tests.support.streams import finished, turn
 
 NAME = "recorder:things"
 
@@ -167,7 +167,7 @@ async def test_a_cancelled_listener_waits_for_its_work_to_end() -> None:
     task = asyncio.create_task(listener.run())
     await eventually(lambda: listener.state == "recording")
     task.cancel()
-    await asyncio.sleep(0)
+    await turn()
     ends.set()
     with pytest.raises(asyncio.CancelledError):
         await task

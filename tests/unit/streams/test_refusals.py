@@ -17,6 +17,7 @@ from streams.refusals import translated
 
 TOPOLOGY = ", Timeout: 1.0s, Topology Description: <TopologyDescription id: 1, servers: [secret]>"
 REPLY = ", full error: {'ok': 0.0, 'errmsg': 'secret'}"
+SETTINGS = " (configured timeouts: socketTimeoutMS: 20000.0ms, connectTimeoutMS: 20000.0ms)"
 
 
 def became(exc: Exception) -> GatewayError:
@@ -42,7 +43,17 @@ def became(exc: Exception) -> GatewayError:
             pymongo.errors.BulkWriteError({"writeErrors": [{"code": 121, "errmsg": "bad"}]}),
             DatabaseError,
         ),
-        (pymongo.errors.BulkWriteError({"writeErrors": []}), DatabaseError),
+        (
+            pymongo.errors.BulkWriteError({"writeErrors": [{"code": 11600, "errmsg": "stopping"}]}),
+            Unavailable,
+        ),
+        (
+            pymongo.errors.BulkWriteError(
+                {"writeErrors": [], "writeConcernErrors": [{"code": 91, "errmsg": "stopping"}]}
+            ),
+            Unavailable,
+        ),
+        (pymongo.errors.WriteConcernError("waiting for replication" + REPLY, 64), Unavailable),
         (pymongo.errors.NotPrimaryError("stepping down"), Unavailable),
         (pymongo.errors.ServerSelectionTimeoutError("no servers" + TOPOLOGY), Unavailable),
         (pymongo.errors.AutoReconnect("connection closed"), Unavailable),
@@ -83,6 +94,22 @@ def test_a_standalone_is_told_how_to_be_mended() -> None:
     """Change streams need a replica set; the message says how to make one."""
     found = became(pymongo.errors.OperationFailure("only supported on replica sets", 40573))
     assert "rs.initiate()" in found.message
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("h:1: refused" + SETTINGS + TOPOLOGY, "h:1: refused"),
+        ("h:1: refused" + TOPOLOGY, "h:1: refused"),
+        (
+            'not authorized on shop to execute command { find: "orders", filter: { a: 1 } }',
+            "not authorized on shop to execute command find",
+        ),
+    ],
+)
+def test_what_is_appended_to_a_message_is_left_out(said: str, kept: str) -> None:
+    """Settings, topology, replies, and the command with the values in it."""
+    assert became(pymongo.errors.AutoReconnect(said)).message.endswith(f": {kept}")
 
 
 def test_what_is_no_driver_error_passes() -> None:

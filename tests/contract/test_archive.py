@@ -1,0 +1,243 @@
+"""The archive on its own: what it refuses, what it finds, and how it is mended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from bson import Decimal128, Int64, MinKey, ObjectId, Timestamp
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
+
+from streams import tokens
+from streams.archive import Archive, closing, span
+from streams.documents import Document
+from streams.events import identity
+from streams.mongo import Mongo
+from streams.versions import Last, make_version
+from tests.support.streams import check_chains, event, token_at
+
+Client = MongoClient[dict[str, Any]]
+
+
+@pytest.fixture
+async def archive(mongo: Mongo) -> Archive:
+    made = Archive(mongo, "things")
+    await made.prepare()
+    return made
+
+
+def versions(
+    key: Any, seconds: Sequence[int], last: Last | None = None
+) -> tuple[list[Document], Last]:
+    """Records of updates of one document at these times, one after the other; none is closed."""
+    records = []
+    for at in seconds:
+        one = event(at, key=key, after={"_id": key, "n": at}, operation="replace")
+        record, last = make_version(
+            token=one.token,
+            at=one.at,
+            wall=one.wall,
+            key=key,
+            operation="REPLACE",
+            after=one.after,
+            last=last,
+            version_field=None,
+            event=one,
+        )
+        records.append(record)
+    assert last is not None
+    return records, last
+
+
+def untils(records: Sequence[Document]) -> list[Any]:
+    """What closes each of these versions' predecessors."""
+    return [
+        (each["prev"], each["at"], each["wall"]) for each in records if each["prev"] is not None
+    ]
+
+
+async def everything(archive: Archive) -> list[Document]:
+    return await archive.scan("", "~", limit=10**6)
+
+
+async def test_records_are_inserted_in_order_and_close_those_before_them(archive: Archive) -> None:
+    """The chain is whole after each append."""
+    records, last = versions(1, [5, 6])
+    assert await archive.append(records, untils(records))
+    more, _ = versions(1, [40], last)
+    assert await archive.append(more, untils(more))
+    found = await everything(archive)
+    check_chains(found)
+    assert [each["span"] for each in found] == [span(Timestamp(5, 1), Timestamp(6, 1)), 6, None]
+
+
+async def test_a_record_that_is_there_already_is_refused(archive: Archive) -> None:
+    """By its token, and by its document and number; what stood before it in the batch is
+    inserted."""
+    records, _ = versions(1, [5, 7])
+    assert await archive.append(records[1:], [])
+    assert not await archive.append(records, untils(records))
+    assert [each["_id"] for each in await everything(archive)] == [token_at(5), token_at(7)]
+    other, _ = versions(1, [6])  # number 1 once more, under another token
+    assert not await archive.append(other, [])
+
+
+async def test_an_interrupted_append_is_mended(archive: Archive, client: Client) -> None:
+    """Records behind the checkpoint close those before them; doing it again changes nothing."""
+    records, last = versions(1, [5])
+    await archive.append(records, [])
+    more, _ = versions(1, [6, 7], last)
+    await archive.append(more, [])
+    for _ in range(2):
+        assert await archive.mend(token_at(5)) == 2
+        check_chains(await everything(archive))
+    assert await archive.mend(token_at(7)) == 0
+
+
+async def test_the_last_versions_of_many_documents_come_in_one_read(archive: Archive) -> None:
+    """Of ids of every type, those of which there is none left out; full documents stay raw."""
+    keys = [1, True, "$name", {"b": 1, "a": 2}, {"a": 2, "b": 1}, float("nan"), None, MinKey()]
+    keys += [ObjectId("0" * 24), Decimal128("2.5"), "", b"x"]
+    for n, key in enumerate(keys):
+        records, _ = versions(key, [10 + n, 50 + n])
+        assert await archive.append(records, untils(records))
+    found = await archive.last([*keys, "missing", 7, False])
+    assert set(found) == {identity(key) for key in keys}
+    for n, key in enumerate(keys):
+        last = found[identity(key)]
+        assert (last.token, last.number) == (token_at(50 + n), 2)
+        assert isinstance(last.full, RawBSONDocument)
+        assert last.full["n"] == 50 + n
+    # Asked for by another type of the same number.
+    assert identity(1) in await archive.last([1.0])
+    assert identity(2.5) in await archive.last([2.5])
+    assert await archive.last([]) == {}
+
+
+async def test_the_last_version_within_a_transaction_is_the_one_with_the_highest_number(
+    archive: Archive,
+) -> None:
+    """Several have the same cluster time."""
+    records, _ = versions(1, [5, 5, 5])
+    for n, record in enumerate(records):
+        record["_id"] = token_at(5, n)
+        record["prev"] = token_at(5, n - 1) if n else None
+    assert await archive.append(records, untils(records))
+    assert (await archive.last([1]))[1].number == 3
+
+
+async def test_the_newest_versions_up_to_a_moment_are_found_for_each_document(
+    archive: Archive,
+) -> None:
+    """Newest first, so many for each, told apart by their place in the question."""
+    for key in (1, 2):
+        records, _ = versions(key, [10 * key + n for n in range(4)])
+        await archive.append(records, untils(records))
+    wanted = [
+        {"key": 1},
+        {"key": 2, "at": Timestamp(22, 1)},
+        {"key": 1, "at": Timestamp(9, 1)},
+        {"key": 1, "at": Timestamp(10, 1)},
+    ]
+    found = await archive.newest(wanted, limit=2, projection={"v": 1})
+    numbers: dict[int, list[int]] = {}
+    for each in found:
+        numbers.setdefault(each["wanted"], []).append(each["v"])
+    assert numbers == {0: [4, 3], 1: [3, 2], 3: [1]}
+    found = await archive.newest(wanted[:1], limit=5, match=[{"$match": {"v": {"$lte": 2}}}])
+    assert [each["v"] for each in found] == [2, 1]
+    assert await archive.newest([], limit=5) == []
+
+
+async def test_records_are_scanned_in_token_order_between_two_places(archive: Archive) -> None:
+    """After the one, up to and with the other; a page at a time, of one document where asked."""
+    for key, seconds in ((1, [1, 3, 5]), (2, [2, 4, 6])):
+        records, _ = versions(key, seconds)
+        await archive.append(records, untils(records))
+    found = await archive.scan(token_at(1), token_at(5), limit=3)
+    assert [each["_id"] for each in found] == [token_at(n) for n in (2, 3, 4)]
+    found = await archive.scan(token_at(4), token_at(9), limit=9)
+    assert [each["_id"] for each in found] == [token_at(n) for n in (5, 6)]
+    found = await archive.scan("", "~", limit=9, match={"doc": 2})
+    assert [each["_id"] for each in found] == [token_at(n) for n in (2, 4, 6)]
+
+
+async def test_records_are_found_by_their_tokens(archive: Archive) -> None:
+    """Those that are not there are left out."""
+    records, _ = versions(1, [1, 2, 3])
+    await archive.append(records, untils(records))
+    found = await archive.by_token([token_at(3), token_at(1), token_at(9)], projection={"v": 1})
+    assert found == {
+        n_token: {"_id": n_token, "v": n} for n, n_token in ((1, token_at(1)), (3, token_at(3)))
+    }
+    assert await archive.by_token([]) == {}
+
+
+async def test_the_documents_that_have_versions_are_listed_in_index_order(
+    archive: Archive,
+) -> None:
+    """Through all types, between two bounds, each document once."""
+    keys: list[Any] = [None, -1, 2.5, Int64(2**40), "a", "b", {"a": 1}, b"x", False, True]
+    for n, key in enumerate(keys):
+        records, _ = versions(key, [10 + n, 50 + n])
+        await archive.append(records, untils(records))
+    assert await archive.documents(None, None, limit=100) == keys
+    assert await archive.documents(None, ("b",), limit=100) == keys[:5]
+    assert await archive.documents(("b",), None, limit=3) == keys[5:8]
+    assert await archive.documents((2,), ({"a": 1},), limit=100) == keys[2:6]
+    assert await archive.documents((None,), (-1,), limit=100) == [None]
+    assert await archive.documents(("$doc",), ("$doc",), limit=100) == []
+
+
+async def test_preparing_an_archive_again_changes_nothing(
+    archive: Archive, client: Client, mongo: Mongo
+) -> None:
+    """Its indexes are there from the first start on."""
+    before = client[mongo.name]["things.versions"].index_information()
+    await archive.prepare()
+    assert client[mongo.name]["things.versions"].index_information() == before
+    assert len(before) == 5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (3600, 12), (2**31, 32), (2**32 - 1, 32)],
+)
+def test_a_span_is_the_power_of_two_below_which_a_version_stood(
+    seconds: int, expected: int
+) -> None:
+    """In seconds of the cluster time."""
+    assert span(Timestamp(0, 1), Timestamp(seconds, 5)) == expected
+    assert seconds < 2**expected
+
+
+def test_closing_a_version_says_when_and_how_long_it_stood() -> None:
+    """`until` of the next one's `at`, by both clocks."""
+    wall = event(9).wall
+    assert closing(Timestamp(5, 1), Timestamp(9, 2), wall) == {
+        "until": Timestamp(9, 2),
+        "untilWall": wall,
+        "span": 3,
+    }
+
+
+async def test_tokens_of_records_are_in_one_order_with_moments(archive: Archive) -> None:
+    """The archive's `_id` order is stream order: an event, its drop's records, baselines."""
+    event_token = token_at(5)
+    places = [
+        tokens.time_prefix(Timestamp(5, 1)),
+        event_token,
+        tokens.numbered(event_token, 1),
+        tokens.numbered(event_token, 2),
+        tokens.moment(Timestamp(5, 1)),
+        tokens.numbered(tokens.moment(Timestamp(5, 1)), 0),
+        tokens.time_prefix(Timestamp(5, 2)),
+    ]
+    records = [
+        {"_id": place, "doc": n, "v": 1, "at": Timestamp(5, 1), "wall": event(5).wall, "prev": None}
+        for n, place in enumerate(places)
+    ]
+    await archive.append(records[::-1], [])
+    assert [each["_id"] for each in await everything(archive)] == places

@@ -1,0 +1,407 @@
+"""Documents that do not fit the model, as other programs write them: the rest is served, and the
+error names collection, document and field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from bson import Decimal128, Int64, ObjectId
+from pymongo import MongoClient
+
+from tests.integration.test_bad_input import MODEL
+from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.sockets import open_socket
+
+Client = MongoClient[dict[str, Any]]
+
+SUPPLIER, NAMELESS = ObjectId(), ObjectId()
+GOOD: dict[str, Any] = {"name": "n", "price": Decimal128("1.50"), "stock": 1, "tags": []}
+REQUIRED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "nothing": ({"name": None}, "name", "null or nothing, String expected"),
+    "a number for text": ({"name": 5}, "name", "the int 5, String expected"),
+    "text for a number": ({"price": "cheap"}, "price", "the string 'cheap', Decimal expected"),
+    "half a piece": ({"stock": 1.5}, "stock", "the double 1.5, Int expected"),
+    "too many": ({"stock": Int64(2**40)}, "stock", "the long 1099511627776, Int expected"),
+    "text for a list": ({"tags": "a"}, "tags", "the string 'a', a list of String expected"),
+    "null in a list": ({"tags": ["a", None]}, "tags.1", "null or nothing, String expected"),
+    "a number in a list": ({"tags": ["a", 3]}, "tags.1", "the int 3, String expected"),
+}
+OPTIONAL: dict[str, tuple[dict[str, Any], str, str]] = {
+    "text for a Float": ({"weight": "heavy"}, "weight", "the string 'heavy', Float expected"),
+    "not a number": ({"weight": float("nan")}, "weight", "the double 'NaN', Float expected"),
+    "a fraction for a Long": ({"serial": 2.5}, "serial", "the double 2.5, Long expected"),
+    "text for a date": ({"addedAt": "2024"}, "addedAt", "the string '2024', DateTime expected"),
+    "half a size": ({"size": {"width": 1.0}}, "size.height", "null or nothing, Float expected"),
+    "text for an id": ({"supplierId": "x"}, "supplierId", "the string 'x', ObjectID expected"),
+}
+WRONG_IDS = (5, {"a": 1}, SUPPLIER)
+FIELDS = "name price stock tags weight serial addedAt size { width height } supplierId"
+
+
+def id_of(case: str) -> str:
+    return case.replace(" ", "-")
+
+
+@pytest.fixture(scope="module")
+def database(client: Client) -> Iterator[str]:
+    name = f"misfits_{uuid4().hex[:8]}"
+    yield name
+    client.drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    mongo_uri: str, client: Client, database: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    """One for all tests here, over good documents and every misfit; it has no fault of its own."""
+    products = client[database]["products"]
+    client[database]["suppliers"].insert_many(
+        [{"_id": SUPPLIER, "name": "Nord"}, {"_id": NAMELESS}]
+    )
+    products.insert_one({"_id": "good", **GOOD, "supplierId": SUPPLIER})
+    for case, (bad, _, _) in (REQUIRED | OPTIONAL).items():
+        changed = {**GOOD, **bad}
+        products.insert_one(
+            {"_id": id_of(case), **{k: v for k, v in changed.items() if v is not None}}
+        )
+    products.insert_one({"_id": "of-nameless", **GOOD, "supplierId": NAMELESS})
+    products.insert_one({"_id": "of-nobody", **GOOD, "supplierId": ObjectId()})
+    products.insert_one({"_id": "counts-oddly", **GOOD, "version": "x", "_change": 7})
+    products.insert_one({"_id": "counts-far", **GOOD, "version": Int64(2**40)})
+    for id_ in WRONG_IDS:
+        products.insert_one({"_id": id_, **GOOD})
+    model = tmp_path_factory.mktemp("model") / "schema.graphql"
+    model.write_text(MODEL)
+    with running_gateway(mongo_uri, database, model, "--archive-wait-s", "60") as running:
+        token = running.query("{ resumeToken }")["resumeToken"]
+        # Waits until all of it is history, too.
+        running.query(
+            "query($now: TimePoint!) { productsAsOf(asOf: $now) { totalCount } }",
+            now={"token": token},
+        )
+        yield running
+        assert running.stop() == 0
+    assert not [line for line in running.lines if "INTERNAL" in line or "Traceback" in line]
+
+
+@pytest.fixture
+def now(gateway: RunningGateway) -> dict[str, str]:
+    """A moment at which all of them were there."""
+    return {"token": gateway.query("{ resumeToken }")["resumeToken"]}
+
+
+def all_ids(database: str, client: Client) -> set[str]:
+    found = client[database]["products"].find({"_id": {"$type": "string"}})
+    return {each["_id"] for each in found}
+
+
+def named(errors: list[dict[str, Any]], id_: object) -> list[dict[str, Any]]:
+    """The errors about one document, each of which says so."""
+    found = [each for each in errors if each["extensions"]["documentId"] == id_]
+    for each in found:
+        assert each["extensions"]["code"] == "DOCUMENT_MISFIT"
+        assert each["extensions"]["collection"] == "products"
+        assert each["message"].startswith(f"products/{id_}: {each['extensions']['field']} holds ")
+    return found
+
+
+@pytest.mark.parametrize("case", REQUIRED)
+def test_a_document_without_a_required_value_is_left_out_of_its_page(
+    gateway: RunningGateway, client: Client, database: str, case: str
+) -> None:
+    """The others are served; the error is the page's, and names document and field."""
+    _, field, said = REQUIRED[case]
+    top = field.partition(".")[0]
+    answer = gateway.post(f"{{ products(first: 100) {{ nodes {{ id {top} }} totalCount }} }}")
+    (error,) = named(answer["errors"], id_of(case))
+    assert error["path"] == ["products"]
+    assert error["extensions"]["field"] == field
+    assert error["message"].endswith(said)
+    page = answer["data"]["products"]
+    misfits = {id_of(name) for name, row in REQUIRED.items() if row[1].partition(".")[0] == top}
+    assert {each["id"] for each in page["nodes"]} == all_ids(database, client) - misfits
+    assert page["totalCount"] == client[database]["products"].count_documents({})
+
+
+def test_what_is_not_asked_for_does_no_harm(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """Each document is there where its misfit is not selected; wrong ids are named."""
+    answer = gateway.post("{ products(first: 100) { nodes { id } } }")
+    found = {each["id"] for each in answer["data"]["products"]["nodes"]}
+    assert found == all_ids(database, client)
+    assert len(answer["errors"]) == len(WRONG_IDS)
+    (error,) = named(answer["errors"], 5)
+    assert error["message"] == "products/5: id holds the int 5, String expected"
+
+
+@pytest.mark.parametrize("case", OPTIONAL)
+def test_a_value_that_may_be_null_is_null_where_it_does_not_fit(
+    gateway: RunningGateway, case: str
+) -> None:
+    """The document stays on its page, and the error stands at the field."""
+    _, field, said = OPTIONAL[case]
+    answer = gateway.post(f"{{ products(first: 100) {{ nodes {{ id {FIELDS} }} }} }}")
+    nodes = answer["data"]["products"]["nodes"]
+    place = next(n for n, each in enumerate(nodes) if each["id"] == id_of(case))
+    (error,) = named(answer["errors"], id_of(case))
+    assert error["path"] == ["products", "nodes", place, *field.split(".")]
+    assert error["message"].endswith(said)
+    assert nodes[place][field.partition(".")[0]] is None
+    assert nodes[place]["name"] == "n"
+
+
+@pytest.mark.parametrize("case", REQUIRED)
+def test_one_document_that_does_not_fit_is_null_with_the_error_at_its_field(
+    gateway: RunningGateway, case: str
+) -> None:
+    """Nothing else can be put where a value must be; what else is asked for is answered."""
+    _, field, _ = REQUIRED[case]
+    answer = gateway.post(
+        f'{{ product(id: "{id_of(case)}") {{ {FIELDS} }} other: product(id: "good") {{ name }} }}'
+    )
+    assert answer["data"] == {"product": None, "other": {"name": "n"}}
+    (error,) = named(answer["errors"], id_of(case))
+    assert error["path"] == ["product", field.partition(".")[0]]
+
+
+@pytest.mark.parametrize("case", [*REQUIRED, *OPTIONAL])
+def test_history_keeps_what_does_not_fit_and_says_so(
+    gateway: RunningGateway, now: dict[str, str], case: str
+) -> None:
+    """In a snapshot every field may be null: it is, with the error at the path, as of a moment and
+    in the document's history alike."""
+    _, field, said = (REQUIRED | OPTIONAL)[case]
+    query = f"""query($id: ID!, $now: TimePoint!) {{
+      productVersion(id: $id, asOf: $now) {{ version operation document {{ {FIELDS} }} }}
+      product(id: $id) {{ history {{ nodes {{ document {{ {FIELDS} }} diff {{ path }} }} }} }}
+    }}"""
+    answer = gateway.post(query, id=id_of(case), now=now)
+    top = field.partition(".")[0]
+    version = answer["data"]["productVersion"]
+    assert (version["version"], version["operation"]) == (1, "INSERT")
+    assert _shown(version["document"], field) is None
+    (historical,) = answer["data"]["product"]["history"]["nodes"]
+    assert historical["document"] == version["document"]
+    # The difference is JSON: whatever there was is shown as it was.
+    assert (top in {each["path"].partition(".")[0] for each in historical["diff"]}) is (
+        case != "nothing"
+    )
+    errors = named(answer.get("errors", []), id_of(case))
+    fits = (said.startswith("null") and "." not in field) or field == "size.height"
+    paths = {
+        ("productVersion", "document", top),
+        ("product", "history", "nodes", 0, "document", top),
+    }
+    assert {tuple(each["path"]) for each in errors} == (set() if fits else paths)
+
+
+def _shown(document: dict[str, Any], field: str) -> Any:
+    top, _, rest = field.partition(".")
+    return document[top][rest] if rest == "height" else document[top]
+
+
+def test_pages_of_history_are_served_without_the_documents_whose_id_does_not_fit(
+    gateway: RunningGateway, client: Client, database: str, now: dict[str, str]
+) -> None:
+    """The trail and the collection as of a moment lose only those, and name them."""
+    answer = gateway.post(
+        """query($now: TimePoint!) {
+          productsAsOf(first: 100, asOf: $now) { nodes { documentId } totalCount }
+          productVersions(first: 100) { nodes { id documentId } }
+        }""",
+        now=now,
+    )
+    data = answer["data"]
+    expected = all_ids(database, client)
+    assert {each["documentId"] for each in data["productsAsOf"]["nodes"]} == expected
+    assert data["productsAsOf"]["totalCount"] == len(expected) + len(WRONG_IDS)
+    assert {each["documentId"] for each in data["productVersions"]["nodes"]} == expected
+    paths = [each["path"] for each in named(answer["errors"], 5)]
+    assert sorted(paths) == [["productVersions"], ["productsAsOf"]]
+
+
+def test_references_that_lead_nowhere_are_null(gateway: RunningGateway) -> None:
+    """Of another kind: an error at the reference; to nothing: null, as the model allows; to a
+    document that does not fit: null, and the error names that one."""
+    answer = gateway.post(
+        """{
+          kind: product(id: "text-for-an-id") { name supplier { name } }
+          nobody: product(id: "of-nobody") { name supplier { name } }
+          nameless: product(id: "of-nameless") { name supplier { name } }
+        }"""
+    )
+    assert list(answer["data"].values()) == [{"name": "n", "supplier": None}] * 3
+    by_path = {tuple(each["path"]): each for each in answer["errors"]}
+    assert set(by_path) == {("kind", "supplier"), ("nameless", "supplier", "name")}
+    misfit = by_path["nameless", "supplier", "name"]
+    assert misfit["message"] == f"suppliers/{NAMELESS}: name holds null or nothing, String expected"
+
+
+def test_a_list_of_those_who_refer_is_served_without_the_one_that_does_not_fit(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """The error stands at the list of that one document."""
+    client[database]["products"].insert_one(
+        {"_id": "odd", **GOOD, "stock": "one", "supplierId": SUPPLIER}
+    )
+    try:
+        answer = gateway.post(
+            f'{{ supplier(id: "{SUPPLIER}") {{ name products {{ nodes {{ id stock }} }} }} }}'
+        )
+    finally:
+        client[database]["products"].delete_one({"_id": "odd"})
+    nodes = answer["data"]["supplier"]["products"]["nodes"]
+    assert nodes == [{"id": "good", "stock": 1}]
+    (error,) = answer["errors"]
+    assert error["path"] == ["supplier", "products"]
+    assert error["message"] == "products/odd: stock holds the string 'one', Int expected"
+
+
+@pytest.mark.parametrize("field", ["name", "price", "stock", "weight", "serial", "addedAt"])
+def test_an_order_by_values_of_any_type_shows_each_document_once(
+    gateway: RunningGateway, client: Client, database: str, now: dict[str, str], field: str
+) -> None:
+    """Page by page, now and as of a moment, whatever types stand side by side."""
+    query = """query($order: [ProductOrder!], $after: String, $then: String, $now: TimePoint!) {
+      products(first: 3, orderBy: $order, after: $after) {
+        nodes { id } pageInfo { hasNextPage endCursor }
+      }
+      productsAsOf(first: 3, orderBy: $order, after: $then, asOf: $now) {
+        nodes { documentId } pageInfo { hasNextPage endCursor }
+      }
+    }"""
+    seen: list[str] = []
+    seen_then: list[str] = []
+    after = then = None
+    more = True
+    while more:
+        data = gateway.post(query, order=[{field: "DESC"}], after=after, then=then, now=now)["data"]
+        seen += [each["id"] for each in data["products"]["nodes"]]
+        seen_then += [each["documentId"] for each in data["productsAsOf"]["nodes"]]
+        after = data["products"]["pageInfo"]["endCursor"]
+        then = data["productsAsOf"]["pageInfo"]["endCursor"]
+        more = data["products"]["pageInfo"]["hasNextPage"]
+    assert sorted(seen) == sorted(all_ids(database, client))
+    assert seen_then == seen
+
+
+@pytest.mark.parametrize(
+    ("where", "without"),
+    [
+        ("{stock: {gte: 1}}", set()),
+        ('{name: {contains: "n"}}', {"nothing", "a-number-for-text"}),
+        ('{price: {lt: "5"}}', {"text-for-a-number"}),
+    ],
+)
+def test_a_filter_compares_values_of_its_own_type(
+    gateway: RunningGateway,
+    client: Client,
+    database: str,
+    now: dict[str, str],
+    where: str,
+    without: set[str],
+) -> None:
+    """What is of another type does not match, and is no error; now and as of a moment."""
+    answer = gateway.post(
+        f"""query($now: TimePoint!) {{
+          products(first: 100, where: {where}) {{ nodes {{ id }} }}
+          productsAsOf(first: 100, where: {where}, asOf: $now) {{ nodes {{ documentId }} }}
+        }}""",
+        now=now,
+    )
+    expected = all_ids(database, client) - without
+    assert {each["id"] for each in answer["data"]["products"]["nodes"]} == expected
+    assert {each["documentId"] for each in answer["data"]["productsAsOf"]["nodes"]} == expected
+
+
+def test_what_is_no_count_and_no_author_is_none(
+    gateway: RunningGateway, now: dict[str, str]
+) -> None:
+    """A version field that is text, or far too large, does not disturb the archive's numbers."""
+    query = """query($id: ID!, $now: TimePoint!) {
+      productVersion(id: $id, asOf: $now) { version author comment }
+      product(id: $id) { version }
+    }"""
+    for id_ in ("counts-oddly", "counts-far"):
+        data = gateway.query(query, id=id_, now=now)
+        assert data["productVersion"] == {"version": 1, "author": None, "comment": None}
+        assert data["product"] == {"version": 1}
+
+
+async def test_a_subscription_goes_on_past_what_does_not_fit(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """The event comes with its token, the document null and the error at the field; the next event
+    is as good as ever, and the others on the connection notice nothing."""
+    products = client[database]["products"]
+    async with open_socket(gateway.address) as socket:
+        await socket.start(
+            "1",
+            "subscription { productChanges { kind documentId operation transition resumeToken "
+            "changedFields diff { path after } product { id stock } before { stock } } }",
+        )
+        assert (await socket.receive())["payload"]["data"]["productChanges"]["kind"] == "CHECKPOINT"
+        products.insert_one({"_id": "live", **GOOD})
+        products.update_one({"_id": "live"}, {"$set": {"stock": "many"}})
+        products.insert_one({"_id": 77, **GOOD})
+        products.update_one({"_id": "live"}, {"$set": {"stock": 3}})
+        products.delete_many({"_id": {"$in": ["live", 77]}})
+        events = [(await socket.receive())["payload"] for _ in range(6)]
+    changes = [each["data"]["productChanges"] for each in events]
+    assert [each["operation"] for each in changes[:4]] == ["INSERT", "UPDATE", "INSERT", "UPDATE"]
+    assert changes[0]["product"] == {"id": "live", "stock": 1}
+    assert changes[1]["product"] is None
+    assert changes[1]["diff"] == [{"path": "stock", "after": "many"}]
+    assert events[1]["errors"][0]["message"] == (
+        "products/live: stock holds the string 'many', Int expected"
+    )
+    assert events[1]["errors"][0]["path"] == ["productChanges", "product", "stock"]
+    assert changes[2]["documentId"] is None
+    assert "products/77: id holds the int 77, String expected" in {
+        each["message"] for each in events[2]["errors"]
+    }
+    assert changes[3]["product"] == {"id": "live", "stock": 3}
+    assert changes[3]["before"] == {"stock": None}
+    assert all(each["resumeToken"] for each in changes)
+
+
+async def test_a_snapshot_is_sent_whole(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """Every document comes; of those that do not fit the identity, with the error."""
+    count = client[database]["products"].count_documents({})
+    async with open_socket(gateway.address) as socket:
+        query = (
+            "subscription { productChanges(snapshot: true) { kind documentId product { name } } }"
+        )
+        await socket.start("1", query)
+        events = [(await socket.receive())["payload"] for _ in range(count + 1)]
+    changes = [each["data"]["productChanges"] for each in events]
+    assert [each["kind"] for each in changes] == ["SNAPSHOT"] * count + ["CHECKPOINT"]
+    nameless = [each["documentId"] for each in changes[:-1] if each["product"] is None]
+    assert sorted(nameless) == ["a-number-for-text", "nothing"]
+
+
+async def test_replay_out_of_the_archive_goes_on_past_what_does_not_fit(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """Each version is replayed, the misfits among them with their error."""
+    first = gateway.query('{ productVersion(id: "good", version: 1) { resumeToken } }')[
+        "productVersion"
+    ]["resumeToken"]
+    expected = all_ids(database, client) - {"good"}
+    received: set[str] = set()
+    async with open_socket(gateway.address) as socket:
+        await socket.start(
+            "1",
+            "subscription($after: ResumeToken) { productChanges(after: $after) "
+            "{ documentId product { name price } } }",
+            after=first,
+        )
+        while not expected <= received:
+            change = (await socket.receive())["payload"]["data"]["productChanges"]
+            received.add(change["documentId"])

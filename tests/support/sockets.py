@@ -1,0 +1,88 @@
+"""A WebSocket client that says what it is told to, right or wrong, and hears what comes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import Close
+from websockets.typing import Subprotocol
+
+__all__ = ["LEGACY", "TRANSPORT", "Socket", "open_socket"]
+
+Protocol = Literal["graphql-transport-ws", "graphql-ws"]
+TRANSPORT: Protocol = "graphql-transport-ws"
+LEGACY: Protocol = "graphql-ws"
+
+
+@dataclass
+class Socket:
+    """One connection; operations are told apart by their ids."""
+
+    connection: ClientConnection
+    protocol: Protocol
+
+    async def send(self, message: object) -> None:
+        """Text and bytes as they are, anything else as JSON."""
+        raw = message if isinstance(message, str | bytes) else json.dumps(message)
+        await self.connection.send(raw)
+
+    async def start(self, id_: str, query: str, **variables: Any) -> None:
+        """Begin an operation, in the words of the protocol."""
+        kind = "start" if self.protocol == LEGACY else "subscribe"
+        payload = {"query": query, "variables": variables}
+        await self.send({"id": id_, "type": kind, "payload": payload})
+
+    async def receive(self) -> dict[str, Any]:
+        """The next message; a frame that is not text fails."""
+        raw = await self.connection.recv()
+        assert isinstance(raw, str)
+        message: dict[str, Any] = json.loads(raw)
+        return message
+
+    async def data(self, query: str, **variables: Any) -> dict[str, Any]:
+        """The data of a query, while nothing else runs."""
+        await self.start("q", query, **variables)
+        answer, end = await self.receive(), await self.receive()
+        assert answer["type"] == ("data" if self.protocol == LEGACY else "next"), answer
+        assert end == {"id": "q", "type": "complete"}
+        data: dict[str, Any] = answer["payload"]["data"]
+        return data
+
+    async def errors(self, query: str, **variables: Any) -> list[dict[str, Any]]:
+        """The errors with which an operation ends, before it or at its first turn."""
+        await self.start("e", query, **variables)
+        answer = await self.receive()
+        payload = answer["payload"]
+        if answer["type"] == "error":
+            return payload if isinstance(payload, list) else [payload]
+        assert await self.receive() == {"id": "e", "type": "complete"}
+        found: list[dict[str, Any]] = payload["errors"]
+        return found
+
+    async def closed(self) -> Close | None:
+        """How the server closes the connection; what comes before is passed over."""
+        while True:
+            try:
+                await self.connection.recv()
+            except ConnectionClosed as exc:
+                return exc.rcvd
+
+
+@asynccontextmanager
+async def open_socket(
+    address: str, protocol: Protocol = TRANSPORT, *, init: bool = True
+) -> AsyncIterator[Socket]:
+    """A connection to a gateway's address, introduced unless `init` is False."""
+    url = address.replace("http", "ws", 1) + "/graphql"
+    async with connect(url, subprotocols=[Subprotocol(protocol)], max_size=None) as connection:
+        socket = Socket(connection, protocol)
+        if init:
+            await socket.send({"type": "connection_init"})
+            assert await socket.receive() == {"type": "connection_ack"}
+        yield socket

@@ -1,0 +1,191 @@
+"""Waiting for the archive: the recorder here, the recorder elsewhere, and the one that is not
+there."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from bson import Timestamp
+
+from streams import tokens
+from streams.checkpoints import Checkpoint
+from streams.errors import ArchiveBehind, Unavailable
+from streams.events import Batch
+from streams.hub import Hub, HubOptions
+from streams.progress import Progress
+from tests.support.streams import batch, event, finished, token_at, turn
+
+NAME = "things"
+
+
+class Stored:
+    """Checkpoints as another process saves them."""
+
+    def __init__(self, token: str | None = None) -> None:
+        self.token = token
+        self.asked = 0
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def load(self, name: str) -> Checkpoint | None:
+        self.asked += 1
+        await self.answers.wait()
+        assert name == "recorder:things"
+        return None if self.token is None else Checkpoint(self.token, token_at(0))
+
+
+def progress_of(stored: Stored, hub: Hub | None = None, limit_s: float = 10) -> Progress:
+    hub = hub or Hub([NAME], position=token_at(0))
+    return Progress(
+        stored,  # type: ignore[arg-type]
+        hub,
+        listener=lambda name: f"recorder:{name}",
+        limit_s=limit_s,
+        poll_s=0.001,
+    )
+
+
+async def test_a_recorder_in_this_process_says_itself_how_far_it_is() -> None:
+    """The database is not asked, and who waits is woken."""
+    stored = Stored()
+    progress = progress_of(stored)
+    progress.advance(NAME, token_at(5))
+    assert await progress.position(NAME) == token_at(5)
+    waiting = asyncio.ensure_future(progress.wait(NAME, token_at(7)))
+    await turn()
+    progress.advance(NAME, token_at(6))
+    await turn()
+    assert not waiting.done()
+    progress.advance(NAME, token_at(7))
+    await waiting
+    assert stored.asked == 0
+
+
+async def test_what_was_reached_stays_reached() -> None:
+    """A recorder that begins again behind has not lost what is archived."""
+    progress = progress_of(Stored())
+    progress.advance(NAME, token_at(5))
+    progress.advance(NAME, token_at(3))
+    assert await progress.position(NAME) == token_at(5)
+
+
+async def test_a_recorder_elsewhere_is_followed_by_its_checkpoint() -> None:
+    """Until it has come far enough."""
+    stored = Stored(token_at(5))
+    progress = progress_of(stored)
+    assert await progress.position(NAME) == token_at(5)
+    await progress.wait(NAME, token_at(5))
+    waiting = asyncio.ensure_future(progress.wait(NAME, token_at(7)))
+    stored.token = token_at(8)
+    await waiting
+    assert await progress.position(NAME) == token_at(8)
+
+
+async def test_a_quiet_recorder_elsewhere_is_known_to_be_done_by_this_process_s_stream() -> None:
+    """Its checkpoint is seldom saved; but nothing happened between it and the moment."""
+    hub = Hub([NAME], position=token_at(0))
+    stored = Stored(token_at(5))
+    progress = progress_of(stored, hub)
+    hub.publish(batch(event(5)))
+    hub.publish(Batch((), tokens.moment(Timestamp(9, 1))))
+    await progress.wait(NAME, token_at(9))
+    # The event after it is not archived yet.
+    hub.publish(batch(event(10)))
+    with pytest.raises(ArchiveBehind):
+        await progress.wait(NAME, token_at(10), limit_s=0.01)
+    # Nor may anything be concluded where the ring does not reach back to the checkpoint.
+    late = progress_of(Stored(token_at(5)), Hub([NAME], position=token_at(8)))
+    late._hub.publish(Batch((), token_at(9)))
+    with pytest.raises(ArchiveBehind):
+        await late.wait(NAME, token_at(9), limit_s=0.01)
+    # Or where this process has not come to the moment itself.
+    behind = progress_of(Stored(token_at(5)), Hub([NAME], position=token_at(5)))
+    with pytest.raises(ArchiveBehind):
+        await behind.wait(NAME, token_at(9), limit_s=0.01)
+
+
+async def test_who_waits_for_a_recorder_that_leaves_goes_on_with_the_next_one_s_checkpoint() -> (
+    None
+):
+    """The lease has gone to another process meanwhile."""
+    stored = Stored()
+    progress = progress_of(stored)
+    progress.advance(NAME, token_at(5))
+    waiting = asyncio.ensure_future(progress.wait(NAME, token_at(7)))
+    await turn()
+    stored.token = token_at(7)
+    progress.leave(NAME)
+    await waiting
+
+
+async def test_an_archive_that_does_not_come_is_behind_with_its_lag() -> None:
+    """Both times are named."""
+    progress = progress_of(Stored(token_at(5)), limit_s=0.01)
+    with pytest.raises(ArchiveBehind, match="has reached 1970-01-01 00:00:05Z") as caught:
+        await progress.wait(NAME, token_at(65))
+    assert caught.value.extensions == {
+        "code": "ARCHIVE_BEHIND",
+        "collection": NAME,
+        "lagSeconds": 60.0,
+    }
+    local = progress_of(Stored(), limit_s=0.01)
+    local.advance(NAME, token_at(5))
+    with pytest.raises(ArchiveBehind, match="00:01:05Z was asked for"):
+        await local.wait(NAME, token_at(65))
+
+
+async def test_an_archive_that_nobody_ever_wrote_says_how_to_begin_one() -> None:
+    """Rather than how far behind it is."""
+    with pytest.raises(ArchiveBehind, match="no recorder has ever run for things"):
+        await progress_of(Stored(), limit_s=0.01).wait(NAME, token_at(5))
+
+
+async def test_many_that_ask_at_once_share_one_answer() -> None:
+    """Also where the first of them goes away; and later ones ask anew."""
+    stored = Stored(token_at(5))
+    stored.answers.clear()
+    progress = progress_of(stored)
+    first, *others = [asyncio.ensure_future(progress.position(NAME)) for _ in range(50)]
+    await turn()
+    await finished(first)
+    stored.answers.set()
+    assert await asyncio.gather(*others) == [token_at(5)] * 49
+    assert stored.asked == 1
+    assert await progress.position(NAME) == token_at(5)
+    assert stored.asked == 2
+
+
+async def test_an_answer_that_fails_fails_for_all_that_share_it_and_only_for_them() -> None:
+    """The next one asks again."""
+
+    class Failing(Stored):
+        async def load(self, name: str) -> Checkpoint | None:
+            found = await super().load(name)
+            if self.asked == 1:
+                raise Unavailable("gone")
+            return found
+
+    progress = progress_of(Failing(token_at(5)))
+    results = await asyncio.gather(
+        *(progress.position(NAME) for _ in range(3)), return_exceptions=True
+    )
+    assert [type(each) for each in results] == [Unavailable] * 3
+    assert await progress.position(NAME) == token_at(5)
+
+
+async def test_the_lag_is_the_age_of_the_oldest_change_that_waits() -> None:
+    """By the wall clock; none waits, no lag; and where the ring is too short, its oldest counts."""
+    hub = Hub([NAME], position=token_at(0), options=HubOptions(ring_events=2))
+    progress = progress_of(Stored(), hub)
+    assert progress.lag_s(NAME) == 0.0
+    hub.publish(batch(event(5), event(6)))
+    progress.advance(NAME, token_at(5))
+    age_s = (datetime.now(UTC) - event(6).wall) / timedelta(seconds=1)
+    assert progress.lag_s(NAME) == pytest.approx(age_s, abs=5)
+    progress.advance(NAME, token_at(6))
+    assert progress.lag_s(NAME) == 0.0
+    hub.publish(batch(event(7), event(8), event(9)))
+    age_s = (datetime.now(UTC) - event(8).wall) / timedelta(seconds=1)
+    assert progress.lag_s(NAME) == pytest.approx(age_s, abs=5)
