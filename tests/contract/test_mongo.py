@@ -230,7 +230,7 @@ async def test_a_server_that_cannot_be_reached_is_unavailable(options: MongoOpti
             for secret in ("topsecret", "alice", "mongodb://", "Topology", "\n"):
                 assert secret not in message
     # PyMongo leaves a refused socket to the garbage collector, which would tell another test of it.
-    del caught
+    del caught, call, mongo
     gc.collect()
 
 
