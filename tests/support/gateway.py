@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx2 as httpx
 from websockets.asyncio.client import connect
@@ -77,7 +77,13 @@ def running_gateway(
     uri: str, database: str, model: Path, *options: str, command: str = "serve"
 ) -> Iterator[RunningGateway]:
     """Start it and wait until it serves; killed on the way out if it still runs."""
-    gateway = start_gateway(uri, database, model, *options, command=command)
+    with ended(start_gateway(uri, database, model, *options, command=command)) as gateway:
+        yield gateway
+
+
+@contextlib.contextmanager
+def ended(gateway: RunningGateway) -> Iterator[RunningGateway]:
+    """See to it that it ends, asked or not."""
     try:
         yield gateway
     finally:
@@ -92,17 +98,21 @@ def running_gateway(
 def start_gateway(
     uri: str, database: str, model: Path, *options: str, command: str = "serve"
 ) -> RunningGateway:
-    arguments = [
-        *(sys.executable, "-m", "gql", command),
+    return start_command(
+        command,
         *("--mongodb-uri", uri, "--database", database, "--schema", str(model)),
         *(() if command == "record" else ("--port", "0")),
         *options,
-    ]
+    )
+
+
+def start_command(*arguments: str, stdout: int | IO[str] = subprocess.DEVNULL) -> RunningGateway:
+    """`revstream` with these arguments, once it serves or records."""
     process = subprocess.Popen(
-        arguments,
+        [sys.executable, "-m", "gql", *arguments],
         cwd=ROOT,
         stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=stdout,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
@@ -121,6 +131,19 @@ def start_gateway(
     gateway.reader = threading.Thread(target=lambda: gateway.lines.extend(process.stderr or ()))
     gateway.reader.start()
     return gateway
+
+
+def run_command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """`revstream` with these arguments, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "gql", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environ},
+    )
 
 
 async def subscribe(

@@ -1,0 +1,175 @@
+"""What the command says when it cannot start: one sentence that names the thing and the way out,
+and an exit code; never a traceback, never a password."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.bare_mongod import BareMongod, bare_mongod
+from tests.support.gateway import run_command
+
+MODEL = 'type Thing @collection(name: "things") { id: ID! name: String }'
+TEN_MISTAKES = """
+type Product @collection(name: "products") {
+  id: ID
+  name: Strin!
+  size: Size
+  twice: Int
+  twice: Int
+  __odd: Int
+  maker: Maker @reference(by: "makerId")
+  version: Int!
+}
+type Order @collection(name: "products") { id: UUID! lines: [Line!]! }
+type Line @collection(name: "lines") @index(fields: ["nope"]) { product: ID }
+type Empty @collection(name: "") { id: ID! }
+type Reading @collection(name: "readings") @indx(fields: ["id"]) { id: Float! }
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "schema.graphql"
+    path.write_text(MODEL)
+    return path
+
+
+def refusal(code: int, *arguments: str, **environ: str) -> str:
+    """What it says on its way out with that code."""
+    ended = run_command(*arguments, **environ)
+    assert ended.returncode == code, ended.stderr
+    assert ended.stdout == ""
+    assert "Traceback" not in ended.stderr
+    assert "s3cret" not in ended.stderr
+    return ended.stderr
+
+
+@pytest.mark.parametrize("driver", ["motor", "pymongo"])
+def test_an_unreachable_mongodb_is_given_up_within_the_bound(model: Path, driver: str) -> None:
+    """The address is named, and what the system says of it."""
+    began = time.monotonic()
+    said = refusal(
+        1,
+        *("serve", "--schema", str(model), "--port", "0", "--connect-s", "0.5"),
+        *("--mongodb-uri", "mongodb://joe:s3cret@127.0.0.1:1/shop?replicaSet=rs0"),
+        *("--driver", driver),
+    )
+    assert said.startswith("revstream: MongoDB cannot be reached: 127.0.0.1:1: ")
+    assert said.count("\n") == 1
+    # The bound, and a start of Python on a busy machine.
+    assert time.monotonic() - began < 10
+
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareMongod]:
+    with bare_mongod(tmp_path_factory.mktemp("standalone")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("driver", ["motor", "pymongo"])
+def test_a_standalone_is_told_how_to_become_a_replica_set(
+    standalone: BareMongod, model: Path, driver: str
+) -> None:
+    """Both steps, since change streams need one."""
+    said = refusal(
+        1,
+        *("serve", "--schema", str(model), "--port", "0", "--database", "shop"),
+        *("--mongodb-uri", f"mongodb://127.0.0.1:{standalone.port}/", "--driver", driver),
+    )
+    assert "standalone" in said
+    assert "--replSet" in said
+    assert "rs.initiate()" in said
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("postgres://joe:s3cret@host/shop", "mongodb://"),
+        ("mongodb://joe:s3cret@/shop", "Empty host"),
+        ("mongodb://joe:x/s3cret@host/shop", "Bad database name"),
+        ("mongodb://joe:s3cret%40host/shop", "Percent-encoding"),
+        ("mongodb://joe:x:s3cret@host/shop", "must be escaped"),
+    ],
+)
+def test_a_uri_that_cannot_be_used_is_refused_without_showing_it(
+    model: Path, uri: str, said: str
+) -> None:
+    """What is wrong, and nothing of what may be a password."""
+    arguments = ("serve", "--schema", str(model), "--port", "0")
+    assert said in refusal(2, *arguments, "--mongodb-uri", uri)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "no MongoDB given: --mongodb-uri URI"),
+        (("--mongodb-uri", "mongodb://host/x", "--embedded", "db"), "not both"),
+        (("--mongodb-uri", "mongodb://host/"), "no database named: give --database NAME"),
+        (
+            ("--mongodb-uri", "mongodb://host/", "--database", "a b"),
+            "'a b' is no name of a database",
+        ),
+        (("--mongodb-uri", "mongodb://host/admin"), "'admin' is MongoDB's own database"),
+        (("--port", "99999", "--mongodb-uri", "mongodb://host/x"), "127.0.0.1:99999"),
+        (("--lease-s", "0"), "--lease-s"),
+        (("--nope",), "--nope"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(
+    model: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    """As wrong usage, before anything is connected to."""
+    code = 1 if "99999" in arguments else 2
+    settings = arguments if "--port" in arguments else ("--port", "0", *arguments)
+    assert said in refusal(code, "serve", "--schema", str(model), *settings)
+
+
+def test_a_variable_that_is_no_setting_is_refused_with_the_one_it_may_mean(model: Path) -> None:
+    """A misspelt name would be silence otherwise; each is named."""
+    said = refusal(
+        2,
+        *("serve", "--schema", str(model)),
+        REVSTREAM_MONGO_URI="mongodb://joe:s3cret@host/shop",
+        REVSTREAM_PROT="80",
+    )
+    assert "REVSTREAM_MONGO_URI is not a setting; did you mean REVSTREAM_MONGODB_URI?" in said
+    assert "REVSTREAM_PROT is not a setting; did you mean REVSTREAM_PORT?" in said
+
+
+def test_a_port_that_is_taken_is_named_at_once(model: Path) -> None:
+    """Before MongoDB is asked for, with the options that choose another."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refusal(
+            1,
+            *("serve", "--schema", str(model), "--port", str(port)),
+            *("--mongodb-uri", "mongodb://127.0.0.1:1/shop"),
+        )
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in said
+    assert "--port" in said
+
+
+@pytest.mark.parametrize("command", ["serve", "record", "schema"])
+def test_a_model_that_is_not_there_is_named(tmp_path: Path, command: str) -> None:
+    """With where to read how one is written, and the option that says where it is."""
+    path = tmp_path / "none.graphql"
+    said = refusal(2, command, "--schema", str(path))
+    assert f"no model at {path}" in said
+    assert "docs/model.md" in said
+    assert "--schema" in said
+
+
+def test_a_model_with_ten_mistakes_is_told_all_of_them(tmp_path: Path) -> None:
+    """Each with its line, before anything is connected to."""
+    path = tmp_path / "schema.graphql"
+    path.write_text(TEN_MISTAKES)
+    said = refusal(1, "serve", "--schema", str(path), "--mongodb-uri", "mongodb://127.0.0.1:1/shop")
+    lines = [line for line in said.splitlines() if line.startswith(f"{path}:")]
+    assert len(lines) >= 10, said
+    for name in ("Strin", "Size", "twice", "__odd", "Maker", "products", "nope", "indx"):
+        assert name in said

@@ -1,0 +1,42 @@
+"""One running gateway for all tests of the protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+from pymongo.collection import Collection
+
+from tests.support.gateway import RunningGateway, running_gateway
+
+Client = MongoClient[dict[str, Any]]
+
+MODEL = 'type Thing @collection(name: "things") { id: ID! name: String }'
+
+
+@pytest.fixture(scope="session")
+def things(client: Client) -> Iterator[Collection[dict[str, Any]]]:
+    """The collection that is served."""
+    database = client[f"protocol_{uuid4().hex[:8]}"]
+    database["things"].insert_one({"_id": "a", "name": "first"})
+    yield database["things"]
+    client.drop_database(database.name)
+
+
+@pytest.fixture(scope="session")
+def gateway(
+    mongo_uri: str,
+    things: Collection[dict[str, Any]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[RunningGateway]:
+    """In the end it still runs, and whatever it was sent has been no fault of its own."""
+    model = tmp_path_factory.mktemp("model") / "schema.graphql"
+    model.write_text(MODEL)
+    with running_gateway(mongo_uri, things.database.name, model) as running:
+        yield running
+        assert running.process.poll() is None
+        assert running.stop() == 0
+    assert not [line for line in running.lines if "INTERNAL" in line or "Traceback" in line]
