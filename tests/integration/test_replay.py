@@ -203,7 +203,8 @@ async def test_a_replay_has_no_gap_and_no_duplicate_whatever_is_written_between_
             await received.until(parts, expected[-1])
     assert received.tokens == expected
     assert len(expected) > (12 if key else 40)
-    assert {"Replayed", "Caught", "Quiet"} <= set(received.parts) or wait != "seen"
+    # How many of the others come from the ring, and how many live, is a matter of timing.
+    assert "Replayed" in received.parts or wait == "nothing"
     assert "Live" in received.parts
 
 
