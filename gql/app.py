@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
@@ -23,13 +24,17 @@ def create_app(gateway: Gateway) -> Starlette:
     schema = build_schema(gateway.model)
     sdl = print_sdl(schema)
 
-    def context() -> Context:
+    def context(headers: Headers) -> Context:
+        trusted = gateway.settings.author_header
         return Context(
             current=gateway.current,
             history=gateway.history,
             moments=gateway.moments,
             live=gateway.live,
             status=gateway.status,
+            editing=gateway.editing,
+            principal=headers.get(trusted) if trusted else None,
+            idempotency_key=headers.get("idempotency-key"),
             deployment=gateway.deployment,
         )
 

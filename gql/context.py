@@ -3,21 +3,28 @@ this response."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from graphql import GraphQLError, GraphQLResolveInfo
 
+from gql.editing import Editing
 from gql.loaders import Loaders
 from gql.selection import Selections
 from resolvers.current import Current
+from resolvers.errors import BadUserInput
 from resolvers.history import History
 from resolvers.live import Changes
 from resolvers.moments import Moments
+from resolvers.outcomes import Author
 from resolvers.status import Status
 from streams import tokens
 
 __all__ = ["Context", "ResolveInfo"]
+
+_LONGEST_KEY = 255
 
 
 @dataclass(kw_only=True, eq=False)
@@ -27,7 +34,8 @@ class Context:
 
     Args:
         deployment: the tag that resume tokens end with on the wire.
-        principal: who asks, where that is known.
+        principal: who asks, where that is known: the author of what is written.
+        idempotency_key: under which the mutations of this request may be sent again.
         connection_params: what a WebSocket client sent to introduce itself; Strawberry sets it.
     Attributes:
         loads: what is read for this response.
@@ -39,20 +47,26 @@ class Context:
     moments: Moments
     live: Changes
     status: Status
+    editing: Editing
     deployment: str
-    principal: object | None = None
+    principal: str | None = None
+    idempotency_key: str | None = None
     connection_params: Any = None
     loads: Loaders = field(init=False, repr=False)
     problems: list[GraphQLError] = field(init=False, repr=False)
     _selections: Selections | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
-        self.loads = Loaders(self.current, self.history, self.moments)
+        self.forget()
         self.problems = []
 
     def fresh(self) -> Context:
         """The same services with nothing read yet: for one operation."""
         return replace(self)
+
+    def forget(self) -> None:
+        """What was read is not so any more."""
+        self.loads = Loaders(self.current, self.history, self.moments, self.editing)
 
     def next_event(self) -> Context:
         """The same for another event of a subscription, whose selections stay as they are."""
@@ -65,6 +79,34 @@ class Context:
         if self._selections is None:
             self._selections = Selections(info)
         return self._selections
+
+    @property
+    def owner(self) -> str:
+        """Whose names are kept apart from others'."""
+        return self.principal or ""
+
+    def author_of(self, info: ResolveInfo, given: Mapping[str, Any]) -> Author:
+        """Who makes a mutation, and why.
+
+        Args:
+            given: its arguments.
+
+        Raises:
+            BadUserInput: an idempotency key that is none.
+        """
+        key = self.idempotency_key
+        if key is not None and not 0 < len(key) <= _LONGEST_KEY:
+            raise BadUserInput(
+                f"an idempotency key has 1 to {_LONGEST_KEY} characters, got {len(key)}"
+            )
+        asked = repr((info.field_name, sorted(given.items()))).encode()
+        return Author(
+            by=self.principal,
+            why=given.get("comment"),
+            # One request may make several mutations.
+            repeat=None if key is None else f"{self.owner}\n{key}\n{info.path.key}",
+            fingerprint=hashlib.sha256(asked).hexdigest(),
+        )
 
     def token_out(self, token: str) -> str:
         """A resume token as the API shows it."""

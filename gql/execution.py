@@ -8,18 +8,20 @@ subscription.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import strawberry
 from graphql import GraphQLError
+from strawberry.extensions import SchemaExtension
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 from strawberry.types import ExecutionContext
 
 from gql.context import Context
 from gql.errors import finish_errors
 
-__all__ = ["Executor", "Schema"]
+__all__ = ["Executor", "IdempotencyKey", "Schema"]
 
 
 class Executor(StrawberryGraphQLCoreExecutionContext):
@@ -61,6 +63,18 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         if self.context_value is not None:
             self.collected_errors.errors.extend(self.context_value.problems)
         return super().build_response(data)
+
+
+class IdempotencyKey(SchemaExtension):
+    """Takes the key from the `extensions` of a request, for those who cannot send a header."""
+
+    def on_operation(self) -> Iterator[None]:
+        operation = self.execution_context
+        extensions = operation.operation_extensions
+        key = extensions.get("idempotencyKey") if isinstance(extensions, Mapping) else None
+        if key is not None and operation.context is not None:
+            operation.context = replace(operation.context, idempotency_key=str(key))
+        yield
 
 
 class Schema(strawberry.Schema):

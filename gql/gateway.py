@@ -19,12 +19,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from gql.editing import Editing, prepare_editing
 from gql.settings import Settings
 from model.entities import Model
 from resolvers.current import Current
 from resolvers.history import History
 from resolvers.live import Changes
 from resolvers.moments import Moments
+from resolvers.own_writes import OwnWrites
 from resolvers.status import Status
 from streams import tokens
 from streams.archive import Archive
@@ -37,7 +39,13 @@ from streams.listener import Listener
 from streams.mongo import Mongo, MongoOptions
 from streams.progress import Progress
 from streams.recorder import Recorder
-from streams.server import check_stream, deployment_tag, enable_images, inspect_server
+from streams.server import (
+    check_stream,
+    deployment_tag,
+    enable_images,
+    inspect_server,
+    permitted,
+)
 from streams.source import Source, SourceOptions
 
 __all__ = ["Gateway", "open_gateway"]
@@ -72,6 +80,7 @@ class Gateway:
     moments: Moments
     live: Changes
     status: Status
+    editing: Editing
     recorders: tuple[Recorder, ...]
     listeners: tuple[Listener, ...]
     failures: list[BaseException]
@@ -85,6 +94,14 @@ class Gateway:
         elif silent_s > _SILENT_MOST_S:
             found["stream"] = f"MongoDB's change stream has been silent for {silent_s:.1f} s"
         return found
+
+    def end_subscriptions(self) -> int:
+        """Tell those who follow the stream to resume elsewhere; returns how many there were."""
+        count = self.hub.statistics()["subscribers"]
+        self.hub.end_all(
+            Unavailable("this gateway is shutting down; subscribe again after the last token")
+        )
+        return count
 
     def statistics(self) -> dict[str, dict[str, Any]]:
         """Counters of every part, by part."""
@@ -129,9 +146,7 @@ async def open_gateway(
         try:
             yield gateway
         finally:
-            gateway.hub.end_all(
-                Unavailable("this gateway is shutting down; subscribe again after the last token")
-            )
+            gateway.end_subscriptions()
             await _end(watched)
 
 
@@ -164,8 +179,9 @@ async def _assemble(settings: Settings, model: Model, mongo: Mongo, report: Repo
             },
         )
     archives = {name: Archive(mongo, name) for name in collections}
-    for archive in archives.values():
-        await archive.prepare()
+    async with permitted(mongo, "keeping history needs", "readWrite"):
+        for archive in archives.values():
+            await archive.prepare()
     position = tokens.moment(await mongo.operation_time())
     hub_options = HubOptions(
         ring_events=settings.ring_events,
@@ -201,6 +217,7 @@ async def _assemble(settings: Settings, model: Model, mongo: Mongo, report: Repo
     )
     listeners = tuple(Listener(each.name, leases, each.run) for each in recorders)
     names = [(_listener_name(name), name) for name in collections]
+    own_writes = OwnWrites(progress)
     log.info(
         "connected",
         extra={
@@ -218,11 +235,19 @@ async def _assemble(settings: Settings, model: Model, mongo: Mongo, report: Repo
         source=Source(mongo, collections, before_images=True, sharded=server.sharded),
         hub=hub,
         progress=progress,
-        current=Current(mongo, archives),
-        history=History(mongo, archives),
+        current=Current(mongo, archives, own_writes),
+        history=History(mongo, archives, own_writes),
         moments=Moments(mongo, archives, progress, deployment),
         live=Changes(mongo, archives, hub, progress, quiet_s=settings.quiet_s),
         status=Status(names, leases, checkpoints, progress),
+        editing=await prepare_editing(
+            mongo,
+            model,
+            archives,
+            progress,
+            own_writes,
+            repeat_window_s=settings.repeat_window_s,
+        ),
         recorders=recorders,
         listeners=listeners,
         failures=[],

@@ -13,6 +13,7 @@ import orjson
 
 # Strawberry's own requests and refusals, which it hands to its views.
 from cross_web import AsyncHTTPRequestAdapter, HTTPException
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -39,12 +40,13 @@ _ALLOWED = {
 
 
 class GraphQLEndpoint(GraphQL[Context, None]):
-    """`context` makes the context of a request, or of a connection's operations."""
+    """`context` makes the context of a request, or of a connection's operations, given its
+    headers."""
 
     graphql_transport_ws_handler_class = TransportSocket
     graphql_ws_handler_class = LegacySocket
 
-    def __init__(self, schema: BaseSchema, context: Callable[[], Context]) -> None:
+    def __init__(self, schema: BaseSchema, context: Callable[[Headers], Context]) -> None:
         super().__init__(
             schema,
             subscription_protocols=(GRAPHQL_TRANSPORT_WS_PROTOCOL, GRAPHQL_WS_PROTOCOL),
@@ -66,7 +68,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
     async def get_context(
         self, request: Request | WebSocket, response: Response | WebSocket
     ) -> Context:
-        return self._context()
+        return self._context(request.headers)
 
     async def render_graphql_ide(self, request: Request) -> Response:
         return graphiql_response()

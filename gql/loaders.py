@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bson import Timestamp
 from strawberry.dataloader import DataLoader
 
 from model.entities import Entity
+from resolvers.comments import Comment, Comments, Subject
 from resolvers.current import Current
+from resolvers.drafts import Draft, Drafts
 from resolvers.history import History
 from resolvers.moments import Moment, Moments
 from streams.documents import Document
@@ -27,19 +29,34 @@ from streams.versions import Version
 __all__ = ["Loaders"]
 
 Fields = frozenset[str]
+
+
+class Proposals(Protocol):
+    """Where drafts and comments are."""
+
+    @property
+    def drafts(self) -> Drafts: ...
+
+    @property
+    def comments(self) -> Comments: ...
+
+
 K = TypeVar("K")
 T = TypeVar("T")
 
 
 class Loaders:
     """Args:
-    current, history, moments: the batched reads, list in, list out, in the same order.
+    current, history, moments, proposals: the batched reads, list in, list out, in the same order.
     """
 
-    def __init__(self, current: Current, history: History, moments: Moments) -> None:
+    def __init__(
+        self, current: Current, history: History, moments: Moments, proposals: Proposals
+    ) -> None:
         self._current = current
         self._history = history
         self._moments = moments
+        self._proposals = proposals
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
 
     async def document(self, entity: Entity, id_: Any, fields: Fields) -> Document | None:
@@ -91,6 +108,18 @@ class Loaders:
 
         return await self._load(("before", entity.name, fields), token, load)
 
+    async def draft(self, entity: Entity, id_: Any, number: int) -> Draft | None:
+        async def load(wanted: list[tuple[Any, int]]) -> Sequence[Draft | None]:
+            return await self._proposals.drafts.numbered(entity, wanted)
+
+        return await self._load(("draft", entity.name), (id_, number), load, _id_and)
+
+    async def comments(self, entity: Entity, subject: Subject) -> list[Comment]:
+        async def load(subjects: list[Subject]) -> Sequence[list[Comment]]:
+            return await self._proposals.comments.of(entity, subjects)
+
+        return await self._load(("comments", entity.name), subject, load, _id_and)
+
     async def moment(self, entity: Entity, time: datetime | None, token: str | None) -> Moment:
         """The moment that a TimePoint means, once the archive has reached it."""
 
@@ -132,5 +161,5 @@ def _id_of(document: Document) -> Hashable:
     return identity(document["_id"])  # type: ignore[no-any-return]
 
 
-def _id_and(key: tuple[Any, Hashable]) -> Hashable:
-    return identity(key[0]), key[1]
+def _id_and(key: tuple[Any, ...]) -> Hashable:
+    return identity(key[0]), key[1:]

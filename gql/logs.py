@@ -3,6 +3,7 @@ state change, none per event."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from datetime import UTC, datetime
@@ -10,7 +11,9 @@ from typing import Any
 
 import orjson
 
-__all__ = ["configure_logging"]
+from streams.errors import Unavailable
+
+__all__ = ["configure_logging", "expect_refusals"]
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -23,7 +26,28 @@ def configure_logging(level: str, *, json: bool) -> None:
     # They tell each connection and each request.
     for chatty in ("uvicorn.access", "pymongo", "websockets"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    uvicorn = logging.getLogger("uvicorn.error")
+    uvicorn.setLevel(logging.WARNING)
+    uvicorn.addFilter(_no_fault)
+
+
+def _no_fault(record: logging.LogRecord) -> bool:
+    """False for requests that were given up at the end, each of which uvicorn tells as an error;
+    how many there were stays, as a warning."""
+    if str(record.msg).startswith("Cancel %s running task"):
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not issubclass(kind, asyncio.CancelledError)
+
+
+def expect_refusals() -> None:
+    """From now on clients are told to come again because the process ends: no fault, and not worth
+    a line for each of thousands."""
+    logging.getLogger("gql.errors").addFilter(_no_farewell)
+
+
+def _no_farewell(record: logging.LogRecord) -> bool:
+    return getattr(record, "code", None) != Unavailable.code
 
 
 def _facts(record: logging.LogRecord) -> dict[str, Any]:

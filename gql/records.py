@@ -40,12 +40,12 @@ class CurrentDocument:
 
 
 class SnapshotDocument:
-    """A document as one version left it."""
+    """A document as one version left it, or as a draft would: then `number` is a name of that."""
 
     __slots__ = ("moment", "number", "place", "shape", "values")
 
     def __init__(
-        self, shape: Shape, values: Document, number: int | None, moment: Timestamp
+        self, shape: Shape, values: Document, number: int | str | None, moment: Timestamp
     ) -> None:
         self.shape = shape
         self.values = values

@@ -23,6 +23,7 @@ import uvloop
 from gql.app import create_app
 from gql.embedded import embedded_mongod
 from gql.gateway import Gateway, open_gateway
+from gql.logs import expect_refusals
 from gql.progress import shown_progress
 from gql.settings import Settings
 from model.entities import Model
@@ -30,6 +31,9 @@ from model.entities import Model
 __all__ = ["Failed", "run", "serve"]
 
 log = logging.getLogger(__name__)
+
+# In which what subscribers are told goes out: it is one small message each.
+_FAREWELL_S = 0.2
 
 Ready = Callable[[Gateway, str, str], Awaitable[None]]
 Beside = Callable[[str], Awaitable[None]]
@@ -118,6 +122,7 @@ async def _until_stopped(
             host, port = listening.getsockname()[:2]
             address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             server = _Server(
+                gateway,
                 uvicorn.Config(
                     create_app(gateway),
                     loop="none",
@@ -128,7 +133,7 @@ async def _until_stopped(
                     log_config=None,
                     access_log=False,
                     timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
-                )
+                ),
             )
             serving = tasks.create_task(server.serve(sockets=[listening]))
         accompanying = None
@@ -156,7 +161,19 @@ async def _guarded(work: Awaitable[None], stop: _Stop) -> None:
 
 class _Server(uvicorn.Server):
     """Signals are ours: uvicorn would raise them again on the way out, before the leases are
-    released."""
+    released. Subscribers are told to resume before it closes their sockets under them."""
+
+    def __init__(self, gateway: Gateway, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in self.servers:
+            each.close()
+        expect_refusals()
+        if self._gateway.end_subscriptions():
+            await asyncio.sleep(_FAREWELL_S)
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -62,6 +62,14 @@ class Settings:
     )
     lease_s: float = _setting(10.0, "How long a recorder's lease holds without being renewed.")
     archive_wait_s: float = _setting(5.0, "How long a read of history waits for the recorder.")
+    author_header: str | None = _setting(
+        None,
+        "The request header that says who writes. It is believed: only for gateways that nothing "
+        "but a proxy reaches that sets it.",
+    )
+    repeat_window_s: float = _setting(
+        86_400.0, "How long a mutation may be sent again under its idempotency key."
+    )
     read_limit_s: float = _setting(30.0, "The longest that a read may take in MongoDB.")
     connect_s: float = _setting(10.0, "How long to look for MongoDB's primary.")
     shutdown_s: float = _setting(

@@ -9,7 +9,7 @@ from model.names import camel_case, is_name, lower_first
 
 __all__ = ["check_collections", "plural", "singular"]
 
-OWN_SUFFIXES = (".versions", ".drafts")
+OWN_SUFFIXES = (".versions", ".drafts", ".comments")
 """What revstream keeps beside a collection, by what it adds to the name."""
 
 OWN_PREFIX = "revstream."

@@ -33,6 +33,7 @@ class Needs:
 
     version: bool = False
     before: bool = False
+    author: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,15 +163,16 @@ class Completion:
         if earlier is None and before is not None:
             earlier = before.get("full")
         if record is not None:
-            by, why = record["by"], record["why"]
+            by, why, operation = record["by"], record["why"], record["op"]
         else:
             change = attribution(event, document, (earlier or {}).get(CHANGE_FIELD))
             by, why = change.get("by"), change.get("why")
+            operation = change.get("op", archived_operation(event))
         return Change(
             entity=self._entity,
             kind="CHANGE",
             token=event.token,
-            operation=archived_operation(event),
+            operation=operation,
             document_id=event.key,
             version=None if record is None else record["v"],
             previous_version=None if before is None else before["v"],
@@ -232,7 +234,9 @@ def _any(needs: Needs) -> bool:
 
 
 def _incomplete(event: ChangeEvent, needs: Needs) -> bool:
-    return needs.version or _lacks_image(event, needs)
+    # Of a document that is gone only the archive knows who deleted it.
+    anonymous = needs.author and event.operation == "delete" and event.in_transaction
+    return needs.version or anonymous or _lacks_image(event, needs)
 
 
 def _lacks_image(event: ChangeEvent, needs: Needs) -> bool:

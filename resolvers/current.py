@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from bson import Timestamp
@@ -17,6 +18,7 @@ from resolvers.batches import pages_by_key
 from resolvers.filters import Condition
 from resolvers.keyset import Keyset
 from resolvers.orders import Order, order_keys
+from resolvers.own_writes import OwnWrites
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.projections import Fields, document_projection
 from resolvers.queries import to_query
@@ -24,7 +26,7 @@ from resolvers.values import INT_LIMIT, whole_number
 from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
-from streams.errors import DatabaseError
+from streams.errors import ArchiveBehind, DatabaseError
 from streams.events import identity
 from streams.mongo import Mongo
 
@@ -44,9 +46,12 @@ class Current:
         archives: by collection; where numbers that documents do not carry come from.
     """
 
-    def __init__(self, mongo: Mongo, archives: Mapping[str, Archive]) -> None:
+    def __init__(
+        self, mongo: Mongo, archives: Mapping[str, Archive], own_writes: OwnWrites
+    ) -> None:
         self._mongo = mongo
         self._archives = archives
+        self._own_writes = own_writes
 
     async def by_ids(
         self, entity: Entity, ids: Sequence[Any], fields: Fields
@@ -152,6 +157,9 @@ class Current:
         writers do not count); 0 where it carries none and the recorder has not come to it yet.
         """
         archive = self._archives.get(entity.collection)
+        # Without a recorder the present is served all the same.
+        with suppress(ArchiveBehind):
+            await self._own_writes.recorded(entity.collection, [each["_id"] for each in documents])
         found = (
             []
             if archive is None

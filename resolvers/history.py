@@ -21,6 +21,7 @@ from resolvers.filters import Condition
 from resolvers.keyset import Keyset
 from resolvers.moments import Moment
 from resolvers.orders import Order
+from resolvers.own_writes import OwnWrites
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.projections import Fields, record_projection
 from resolvers.records import VersionFilter
@@ -39,13 +40,18 @@ class History:
     `fields` are stored names of the document's state, dotted inside of embedded documents; None is
     nothing of the state, and an empty set its `_id`.
 
+    What this process has written is waited for.
+
     Args:
         archives: by collection.
     """
 
-    def __init__(self, mongo: Mongo, archives: Mapping[str, Archive]) -> None:
+    def __init__(
+        self, mongo: Mongo, archives: Mapping[str, Archive], own_writes: OwnWrites
+    ) -> None:
         self._mongo = mongo
         self._archives = archives
+        self._own_writes = own_writes
 
     async def by_number(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], fields: Fields | None
@@ -56,6 +62,7 @@ class History:
         numbers: dict[Any, tuple[Any, set[int]]] = {}
         for key, number in wanted:
             numbers.setdefault(identity(key), (key, set()))[1].add(number)
+        await self._own_writes.recorded(entity.collection, [key for key, _ in wanted])
         # One branch per document; a lookup per version takes twice to five times as long
         # (measured).
         found = await self._mongo.find(
@@ -104,6 +111,7 @@ class History:
         self, entity: Entity, ids: Sequence[Any], fields: Fields | None
     ) -> list[Version | None]:
         """n ids -> their last versions, deletions included, in the order asked."""
+        await self._own_writes.recorded(entity.collection, ids)
         found = await self._archive(entity).newest(
             [{"key": key} for key in ids], limit=1, projection=record_projection(fields)
         )
@@ -160,6 +168,7 @@ class History:
             BadUserInput: a cursor of another list.
         """
         keyset = Keyset(f"versions of one {entity.name}", (("v", -1),), uniform=True)
+        await self._own_writes.recorded(entity.collection, ids)
         return await pages_by_key(
             self._mongo,
             self._archive(entity).name,
@@ -190,6 +199,7 @@ class History:
         window = Window(keyset, page)
         query = {} if where is None else where.query
         name = self._archive(entity).name
+        await self._own_writes.recorded(entity.collection)
         reading = self._mongo.find(
             name,
             window.limited_to(query),

@@ -61,6 +61,7 @@ class ChangeRequest:
     snapshot: bool = False
     needs_version: bool = False
     needs_before: bool = False
+    needs_author: bool = False
 
 
 class Changes:
@@ -232,6 +233,7 @@ class _Watch:
         self._needs = Needs(
             version=request.needs_version,
             before=request.needs_before or request.where is not None,
+            author=request.needs_author,
         )
         self._since = request.since
         self._token: str | None = None

@@ -21,8 +21,9 @@ from bson.raw_bson import RawBSONDocument
 from streams import tokens
 from streams.checkpoints import Baseline
 from streams.documents import DECODED, Document
-from streams.errors import DatabaseError, GatewayError
+from streams.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
 from streams.mongo import Mongo
+from streams.server import remedy
 
 __all__ = ["Chunk", "oldest_start", "read_chunk"]
 
@@ -49,15 +50,21 @@ class Chunk:
 
 async def oldest_start(mongo: Mongo) -> str:
     """The token before the oldest change that the oplog still holds; now, where the oplog may not
-    be read."""
+    be read.
+
+    Raises:
+        Unavailable: nobody knows yet; to be asked again.
+    """
     now = await mongo.operation_time()
     try:
         entry = await mongo.oldest("oplog.rs", {"op": {"$ne": "n"}}, database="local")
+    except Unavailable:
+        raise
     except GatewayError as exc:
-        log.warning(
-            "the oplog cannot be read: history begins now",
-            extra={"reason": exc.message, "remedy": "grant read on the database local"},
-        )
+        facts = {"reason": exc.message}
+        if isinstance(exc, Unsuitable):
+            facts["remedy"] = await remedy(mongo, "read", database="local")
+        log.warning("the oplog cannot be read: history begins now", extra=facts)
         entry = None
     return tokens.time_prefix(now if entry is None else entry["ts"])
 

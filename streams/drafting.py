@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bson.raw_bson import RawBSONDocument
@@ -18,6 +18,7 @@ from bson.raw_bson import RawBSONDocument
 from streams import tokens
 from streams.archive import Archive, Until, closing
 from streams.bootstrap import Chunk
+from streams.deletions import Deletions
 from streams.differences import same
 from streams.documents import Document
 from streams.events import ChangeEvent, identity
@@ -78,6 +79,7 @@ class Drafting:
         self._settled = settled
         self._lasts = LastVersions(archive, capacity_bytes=cache_bytes)
         self._reconstruction = Reconstruction(mongo, archive.collection)
+        self._deletions = Deletions(mongo)
 
     def forget(self) -> None:
         self._lasts.clear()
@@ -91,8 +93,9 @@ class Drafting:
         """
         draft = Draft()
         await self._load(each.key for each in events)
+        deletions = await self._deletions.of(self._archive.collection, events)
         for count, event in enumerate(events, 1):
-            await self._write(event, draft, all_known)
+            await self._write(event, draft, all_known, deletions.get(event.token))
             if count % _TURN == 0:
                 await asyncio.sleep(0)
         return draft
@@ -229,7 +232,13 @@ class Drafting:
         # Otherwise what is being written meanwhile is remembered, and not among what is read.
         await self._lasts.load(keys)
 
-    async def _write(self, event: ChangeEvent, draft: Draft, all_known: bool) -> None:
+    async def _write(
+        self,
+        event: ChangeEvent,
+        draft: Draft,
+        all_known: bool,
+        deletion: Mapping[str, Any] | None,
+    ) -> None:
         last = self._lasts.get(event.key)
         if last is not None and (
             last.token >= event.token or (last.read_at is not None and event.at <= last.read_at)
@@ -260,6 +269,7 @@ class Drafting:
             operation=archived_operation(event),
             after=None if event.operation == "delete" else after,
             event=event,
+            deletion=deletion,
             read_at=read_at,
             gap=gap,
         )

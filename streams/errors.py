@@ -2,13 +2,14 @@
 
 GatewayError
 ├── ResumeTokenInvalid  RESUME_TOKEN_INVALID  does not decode, or is of another deployment
-├── HistoryLost         HISTORY_LOST          the moment lies before what the archive or the oplog
-holds ├── ArchiveBehind       ARCHIVE_BEHIND        the archive has not reached the moment within
-the bound ├── SlowConsumer        SLOW_CONSUMER         backlog full; the client resumes from its
-last token ├── TimeLimit           TIMEOUT               a read took longer than its limit
+├── HistoryLost         HISTORY_LOST          the moment lies before what archive and oplog hold
+├── ArchiveBehind       ARCHIVE_BEHIND        the archive has not reached the moment in time
+├── SlowConsumer        SLOW_CONSUMER         backlog full; the client resumes from its last token
+├── TimeLimit           TIMEOUT               a read took longer than its limit
 ├── Unavailable         UNAVAILABLE           MongoDB cannot be reached, or refuses for now
 ├── Unsuitable          UNAVAILABLE           MongoDB is reached but cannot serve: standalone, too
-old, not permitted └── InternalError       INTERNAL              masked on the wire
+│                                             old, not permitted
+└── InternalError       INTERNAL              masked on the wire
     ├── DuplicateKey                          an insert met a document with the same key
     ├── LeaseLost                             a newer fencing token is stored: stop, never retry
     └── DatabaseError                         any other refusal of the server; `number` is its code
@@ -86,7 +87,12 @@ class InternalError(GatewayError):
 
 
 class DuplicateKey(InternalError):
-    pass
+    """`fields`: the stored names, dotted, of the unique index that refused it; () where the server
+    does not say."""
+
+    def __init__(self, message: str, *, fields: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.fields = fields
 
 
 class LeaseLost(InternalError):

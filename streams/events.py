@@ -15,7 +15,7 @@ from math import isnan
 from typing import Any
 
 import bson
-from bson import Decimal128, Timestamp
+from bson import Binary, Decimal128, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
@@ -43,7 +43,8 @@ class ChangeEvent:
             for it.
         update: MongoDB's updateDescription, for updates.
         renamed_to: the collection's new name, for renames.
-        in_transaction: other writes, also to the same document, may have the same cluster time.
+        session: of the transaction that it was written in, where it was in one; others of its
+            writes, also to the same document, may have the same cluster time.
     """
 
     token: str
@@ -56,7 +57,11 @@ class ChangeEvent:
     before: RawBSONDocument | None
     update: RawBSONDocument | None
     renamed_to: str | None = None
-    in_transaction: bool = False
+    session: Binary | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.session is not None
 
     @property
     def is_write(self) -> bool:
@@ -109,7 +114,7 @@ def decode_event(raw: RawBSONDocument) -> ChangeEvent:
         before=raw.get("fullDocumentBeforeChange"),
         update=raw.get("updateDescription"),
         renamed_to=None if to is None else to.get("coll"),
-        in_transaction="txnNumber" in raw,
+        session=raw["lsid"]["id"] if "txnNumber" in raw else None,
     )
 
 

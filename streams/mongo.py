@@ -28,14 +28,14 @@ from streams.documents import DECODED, RAW, Document
 from streams.errors import Unsuitable
 from streams.refusals import STANDALONE, translated
 
-__all__ = ["Driver", "Mongo", "MongoOptions"]
+__all__ = ["COLLATION", "Driver", "Mongo", "MongoOptions"]
 
 Driver = Literal["motor", "pymongo"]
 
 # Documents per round trip; the server also ends a batch at 16 MB.
 _BATCH = 10_000
 # Filters compare by code point, as predicates on changes do; a collection may be made otherwise.
-_COLLATION = {"locale": "simple"}
+COLLATION = {"locale": "simple"}
 
 # What is only courtesy to the server is not waited for any longer.
 _PARTING_S = 1.0
@@ -118,7 +118,7 @@ class Mongo:
                 command = {
                     "find": collection,
                     "filter": query,
-                    "collation": _COLLATION,
+                    "collation": COLLATION,
                     "batchSize": _BATCH,
                     **{name: value for name, value in given.items() if value},
                 }
@@ -131,7 +131,7 @@ class Mongo:
                 # A first batch of 101 would cost every longer page a second round trip.
                 batch_size=_BATCH,
                 max_time_ms=self._limit_ms,
-                collation=_COLLATION,
+                collation=COLLATION,
             )
             return list(await cursor.to_list(None))
 
@@ -151,7 +151,7 @@ class Mongo:
                 command: Document = {
                     "aggregate": collection or 1,
                     "pipeline": list(pipeline),
-                    "collation": _COLLATION,
+                    "collation": COLLATION,
                     "cursor": {"batchSize": _BATCH},
                 }
                 return await self._at(command, at, raw=raw)
@@ -164,7 +164,7 @@ class Mongo:
                     list(pipeline),
                     batchSize=_BATCH,
                     maxTimeMS=self._limit_ms,
-                    collation=_COLLATION,
+                    collation=COLLATION,
                     **extra,
                 )
             )
@@ -210,7 +210,7 @@ class Mongo:
             "filter": query,
             "sort": dict(sort),
             "batchSize": size,
-            "collation": _COLLATION,
+            "collation": COLLATION,
         }
         if at is not None:
             command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
@@ -307,6 +307,18 @@ class Mongo:
         return reply["localTime"], time
 
     @asynccontextmanager
+    async def session(self) -> AsyncIterator[Any]:
+        """The driver's, for `streams.writing`; it knows the cluster time of its last reply."""
+        with translated():
+            session = await _awaited(self._client.start_session(causal_consistency=False))
+        async with session:
+            yield session
+
+    def raw(self, collection: str) -> Any:
+        """The driver's, giving documents raw, for `streams.writing`."""
+        return self._raw[collection]
+
+    @asynccontextmanager
     async def change_batches(
         self, pipeline: Sequence[Mapping[str, Any]], *, size: int, wait_ms: int
     ) -> AsyncIterator[AsyncIterator[Document]]:
@@ -332,7 +344,7 @@ class Mongo:
         wait_ms: int | None = None,
     ) -> AsyncGenerator[Document]:
         """What each round trip of a cursor brings, until the server closes it."""
-        async with self._session() as session:
+        async with self.session() as session:
             with translated():
                 reply = await self._database.command(command, session=session, codec_options=codec)
             cursor, part = reply["cursor"], "firstBatch"
@@ -366,13 +378,6 @@ class Mongo:
         command["maxTimeMS"] = self._limit_ms
         codec = RAW if raw else DECODED
         return await _awaited(self._database.cursor_command(command, codec_options=codec))
-
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[Any]:
-        with translated():
-            session = await _awaited(self._client.start_session(causal_consistency=False))
-        async with session:
-            yield session
 
     async def _kill(self, collection: str, cursor_id: Any, session: Any) -> None:
         """Free a server cursor; a server that is gone has freed it already."""

@@ -22,19 +22,27 @@ from streams.errors import (
     Unsuitable,
 )
 
-__all__ = ["STANDALONE", "translated"]
+__all__ = ["DUPLICATE_KEY", "STANDALONE", "TOO_LARGE", "translated"]
 
 _TIME_LIMIT = 50
-_NOT_PERMITTED = {13, 18, 8000}  # Unauthorized, AuthenticationFailed, AtlasError
+_NOT_PERMITTED = {13, 8000}  # Unauthorized, AtlasError
+_AUTHENTICATION_FAILED = 18
 _NOT_A_REPLICA_SET = 40573
 _DROP_PENDING = 215
-_DUPLICATE_KEY = 11000
+DUPLICATE_KEY = 11000
+TOO_LARGE = 10334  # BSONObjectTooLarge
 # spec: retryable-writes.md, "Retryable Error": shutting down, stepping down, not primary.
 _GOING = {91, 189, 10107, 11600, 11602, 13435, 13436}
 
 STANDALONE = (
     "this mongod is a standalone, and change streams need a replica set; convert it: "
     "start it with --replSet rs0, then run rs.initiate() in mongosh"
+)
+# The server does not say which of the three it is.
+_NOT_LOGGED_IN = (
+    "MongoDB does not know this user with this password: correct them in the URI, or, "
+    "where the user was made in another database than the one that the URI names, "
+    "say in which: ?authSource=admin"
 )
 
 
@@ -46,9 +54,7 @@ def translated() -> Iterator[None]:
     except pymongo.errors.ExecutionTimeout as exc:
         raise TimeLimit("the read took longer than its limit on the server") from exc
     except pymongo.errors.DuplicateKeyError as exc:
-        raise DuplicateKey(
-            f"a document with this key exists: {(exc.details or {}).get('keyValue')}"
-        ) from exc
+        raise _duplicate(exc.details or {}) from exc
     except pymongo.errors.BulkWriteError as exc:
         raise _of_bulk_write(exc.details, exc) from exc
     except pymongo.errors.WriteConcernError as exc:
@@ -62,6 +68,8 @@ def translated() -> Iterator[None]:
     except pymongo.errors.OperationFailure as exc:
         if exc.code == _TIME_LIMIT:
             raise TimeLimit("the read took longer than its limit on the server") from exc
+        if exc.code == _AUTHENTICATION_FAILED:
+            raise Unsuitable(_NOT_LOGGED_IN) from exc
         if exc.code in _NOT_PERMITTED:
             raise Unsuitable(f"MongoDB does not permit this: {_first_line(exc)}") from exc
         if exc.code == _DROP_PENDING:
@@ -69,8 +77,18 @@ def translated() -> Iterator[None]:
         if exc.code == _NOT_A_REPLICA_SET:
             raise Unsuitable(STANDALONE) from exc
         raise DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=exc.code) from exc
+    except pymongo.errors.DocumentTooLarge as exc:
+        # Said by the driver, before the server could.
+        raise DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=TOO_LARGE) from exc
     except pymongo.errors.PyMongoError as exc:
         raise DatabaseError(f"MongoDB driver: {_first_line(exc)}") from exc
+
+
+def _duplicate(details: Mapping[str, Any]) -> DuplicateKey:
+    return DuplicateKey(
+        f"a document with this key exists: {details.get('keyValue')}",
+        fields=tuple(details.get("keyPattern") or ()),
+    )
 
 
 def _of_bulk_write(details: Mapping[str, Any], exc: Exception) -> GatewayError:
@@ -81,8 +99,8 @@ def _of_bulk_write(details: Mapping[str, Any], exc: Exception) -> GatewayError:
         reason = unconfirmed[0].get("errmsg", _first_line(exc))
         return Unavailable(f"MongoDB has not confirmed a write: {reason}")
     first = details["writeErrors"][0]
-    if first.get("code") == _DUPLICATE_KEY:
-        return DuplicateKey(f"a document with this key exists: {first.get('keyValue')}")
+    if first.get("code") == DUPLICATE_KEY:
+        return _duplicate(first)
     reason = first.get("errmsg", _first_line(exc))
     if first.get("code") in _GOING:
         return Unavailable(f"MongoDB is going down or electing: {reason}")

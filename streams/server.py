@@ -4,6 +4,7 @@ and of which deployment."""
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import secrets
 from collections.abc import AsyncIterator, Sequence
@@ -20,6 +21,8 @@ __all__ = [
     "deployment_tag",
     "enable_images",
     "inspect_server",
+    "permitted",
+    "remedy",
 ]
 
 log = logging.getLogger(__name__)
@@ -65,8 +68,9 @@ async def check_stream(mongo: Mongo) -> None:
     Raises:
         Unsuitable: not permitted; says how to mend it.
     """
+    needs = "following the stream needs the actions changeStream and find, which are in"
     async with (
-        _permitted(mongo, "following the database needs changeStream and find on it", "read"),
+        permitted(mongo, needs, "read"),
         mongo.change_batches([{"$changeStream": {}}], size=1, wait_ms=1) as replies,
     ):
         await anext(replies)
@@ -81,9 +85,7 @@ async def deployment_tag(mongo: Mongo) -> str:
     """
     tag = "".join(secrets.choice(_LETTERS) for _ in range(6))
     try:
-        async with _permitted(
-            mongo, "keeping history needs readWrite on the database", "readWrite"
-        ):
+        async with permitted(mongo, "keeping history needs", "readWrite"):
             found = await mongo.find_one_and_update(
                 "revstream.deployment",
                 {"_id": "deployment"},
@@ -102,52 +104,66 @@ async def enable_images(mongo: Mongo, collections: Sequence[str]) -> list[str]:
 
     Returns: the collections where it does not; history is then kept by applying deltas.
     """
-    refused = []
-    images = {"enabled": True}
+    refused: dict[str, GatewayError] = {}
     for name in collections:
         try:
-            try:
-                await mongo.command({"collMod": name, "changeStreamPreAndPostImages": images})
-            except DatabaseError as exc:
-                if exc.number != _NAMESPACE_NOT_FOUND:
-                    raise
-                await mongo.command({"create": name, "changeStreamPreAndPostImages": images})
-        except DatabaseError as exc:
-            if exc.number == _NAMESPACE_EXISTS:  # somebody created it in between
-                refused += await enable_images(mongo, [name])
-                continue
-            _log_refusal(name, exc)
-            refused.append(name)
-        except Unsuitable as exc:
-            _log_refusal(name, exc, remedy=await _grant(mongo, "dbAdmin"))
-            refused.append(name)
-    return refused
+            await _enable_images(mongo, name)
+        except (DatabaseError, Unsuitable) as exc:
+            refused[name] = exc
+    # One line for all that one grant mends.
+    forbidden = [name for name, exc in refused.items() if isinstance(exc, Unsuitable)]
+    if forbidden:
+        grant = await remedy(mongo, "dbAdmin")
+        _log_refusal(forbidden, refused[forbidden[0]], remedy=grant)
+    for name, reason in refused.items():
+        if name not in forbidden:
+            _log_refusal([name], reason)
+    return list(refused)
 
 
-def _log_refusal(name: str, exc: GatewayError, **more: str) -> None:
+async def _enable_images(mongo: Mongo, name: str) -> None:
+    images = {"enabled": True}
+    try:
+        await mongo.command({"collMod": name, "changeStreamPreAndPostImages": images})
+    except DatabaseError as exc:
+        if exc.number != _NAMESPACE_NOT_FOUND:
+            raise
+        try:
+            await mongo.command({"create": name, "changeStreamPreAndPostImages": images})
+        except DatabaseError as late:
+            if late.number != _NAMESPACE_EXISTS:
+                raise
+            # Somebody created it in between.
+            await _enable_images(mongo, name)
+
+
+def _log_refusal(names: Sequence[str], exc: GatewayError, **more: str) -> None:
     log.warning(
         "no images: versions are made from deltas",
-        extra={"collection": name, "reason": exc.message, **more},
+        extra={"collections": ", ".join(names), "reason": exc.message, **more},
     )
 
 
 @contextlib.asynccontextmanager
-async def _permitted(mongo: Mongo, needs: str, role: str) -> AsyncIterator[None]:
-    """Add to a refusal what is needed, and the command that grants it."""
+async def permitted(mongo: Mongo, needs: str, role: str) -> AsyncIterator[None]:
+    """Add to a refusal what is needed, the role that has it, and the command that grants that."""
     try:
         yield
     except Unsuitable as exc:
         if exc.message == STANDALONE:
             raise
-        raise Unsuitable(f"{exc.message}; {needs}: {await _grant(mongo, role)}") from exc
+        raise Unsuitable(
+            f"{exc.message}; {needs} the role {role} on the database {mongo.name}; "
+            f"{await remedy(mongo, role)}"
+        ) from exc
 
 
-async def _grant(mongo: Mongo, role: str) -> str:
-    """What somebody who may has to run in mongosh."""
+async def remedy(mongo: Mongo, role: str, *, database: str | None = None) -> str:
+    """What somebody who may has to run in mongosh for us to have that role."""
     status = await mongo.command({"connectionStatus": 1}, database="admin")
     users = status["authInfo"]["authenticatedUsers"]
     if not users:
-        return "nobody is logged in; put user and password into the URI"
-    user, home = users[0]["user"], users[0]["db"]
-    roles = f'[{{role: "{role}", db: "{mongo.name}"}}]'
-    return f'db.getSiblingDB("{home}").grantRolesToUser("{user}", {roles})'
+        return "nobody is logged in: put user and password into the URI"
+    user, home = (json.dumps(users[0][name]) for name in ("user", "db"))
+    roles = f'[{{role: "{role}", db: "{database or mongo.name}"}}]'
+    return f"run in mongosh: db.getSiblingDB({home}).grantRolesToUser({user}, {roles})"

@@ -28,9 +28,11 @@ __all__ = [
     "attribution",
     "make_version",
     "next_number",
+    "without_change",
 ]
 
-# The reserved sub-document by which a writer says who and why: {id, by, why, restoredFrom, draft}.
+# The reserved sub-document by which a writer says who and why:
+# {id, by, why, restoredFrom, draft, op}.
 CHANGE_FIELD = "_change"
 # Version numbers are GraphQL's Int.
 _HIGHEST = 2**31 - 1
@@ -40,6 +42,7 @@ _OPERATIONS = {
     "replace": "REPLACE",
     "delete": "DELETE",
 }
+_CHANGED = frozenset({"update", "replace"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,26 +136,29 @@ def make_version(
     last: Last | None,
     version_field: str | None,
     event: ChangeEvent | None = None,
+    deletion: Mapping[str, Any] | None = None,
     read_at: Timestamp | None = None,
     gap: bool = False,
 ) -> tuple[Document, Last]:
     """The record of a write, and what the next one needs of it.
 
     Args:
-        operation: as the archive names it: BASELINE, INSERT, UPDATE, REPLACE, DELETE.
+        operation: as the archive names it: BASELINE, INSERT, UPDATE, REPLACE, DELETE; what the
+            writer says of itself comes before it.
         after: the document after the write, raw; None for a deletion.
         event: the change event, where the version comes from one: it decides about attribution.
+        deletion: of an attributed delete, what the document would carry under `_change`.
         read_at: where `after` was read rather than sent: when.
     """
-    carried = None if after is None else after.get(CHANGE_FIELD)
-    change = attribution(event, after, last.change if last else None) if event else {}
-    full = after if after is None or CHANGE_FIELD not in after else _without_change(after)
+    carried = deletion if after is None else after.get(CHANGE_FIELD)
+    change = attribution(event, after, last.change if last else None, deletion) if event else {}
+    full = after if after is None or CHANGE_FIELD not in after else without_change(after)
     number = next_number(0 if last is None else last.number, after, version_field)
     record: Document = {
         "_id": token,
         "doc": key,
         "v": number,
-        "op": operation,
+        "op": change.get("op", operation),
         "at": at,
         "wall": wall,
         "until": None,
@@ -183,19 +189,25 @@ def archived_operation(event: ChangeEvent) -> str:
 
 
 def attribution(
-    event: ChangeEvent, after: Mapping[str, Any] | None, earlier: Any
+    event: ChangeEvent,
+    after: Mapping[str, Any] | None,
+    earlier: Any,
+    deletion: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Any]:
-    """What the `_change` says that this very write set: by, why, restoredFrom, draft; empty where
-    it set none, or only carried along what an earlier one left.
+    """What the `_change` says that this very write set: by, why, restoredFrom, draft, op; empty
+    where it set none, or only carried along what an earlier one left.
 
     Args:
         after: the document after the write.
         earlier: the `_change` that the document carried before.
+        deletion: of an attributed delete, what the document would carry.
     """
-    carried = None if after is None else after.get(CHANGE_FIELD)
+    carried = deletion if after is None else after.get(CHANGE_FIELD)
     if not isinstance(carried, Mapping):
         return {}
-    if event.update is not None:
+    if event.operation == "delete":
+        set_now = True
+    elif event.update is not None:
         updated = event.update.get("updatedFields") or {}
         set_now = any(n == CHANGE_FIELD or n.startswith(CHANGE_FIELD + ".") for n in updated)
     else:
@@ -206,7 +218,12 @@ def attribution(
     # that.
     texts = {name: _text(carried.get(name)) for name in ("by", "why")}
     numbers = {name: _number(carried.get(name)) for name in ("restoredFrom", "draft")}
-    return {name: value for name, value in (texts | numbers).items() if value is not None}
+    said = {name: value for name, value in (texts | numbers).items() if value is not None}
+    # The server logs an update that leaves little of a document as its replacement, and the other
+    # way round, where it saves bytes: what was meant, only the writer knows.
+    if event.operation in _CHANGED and carried.get("op") in ("UPDATE", "REPLACE"):
+        said["op"] = carried["op"]
+    return said
 
 
 def _carried_along(earlier: Any, carried: Mapping[str, Any]) -> bool:
@@ -226,7 +243,7 @@ def _number(value: Any) -> int | None:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _without_change(document: RawBSONDocument) -> RawBSONDocument:
+def without_change(document: RawBSONDocument) -> RawBSONDocument:
     # Field by field and not decoded as a whole: what is below stays the bytes that it was.
     fields = {name: value for name, value in document.items() if name != CHANGE_FIELD}
     return RawBSONDocument(bson.encode(fields, codec_options=DECODED), RAW)

@@ -6,15 +6,20 @@ import strawberry
 from strawberry.schema.config import StrawberryConfig
 
 from gql.documents import Documents, KnownDocuments
-from gql.execution import Executor, Schema
+from gql.execution import Executor, IdempotencyKey, Schema
+from gql.schema.applying import applied_name
 from gql.schema.back_links import back_link_field
 from gql.schema.building import Types
 from gql.schema.connections import define_connections
 from gql.schema.descriptions import enum_description
 from gql.schema.fields import FieldInfo
 from gql.schema.filters import define_filters
+from gql.schema.inputs import define_inputs
 from gql.schema.interfaces import define_interfaces
+from gql.schema.mutations import define_mutation
+from gql.schema.proposals import define_comment, define_drafts
 from gql.schema.queries import define_query
+from gql.schema.results import define_applied, define_refusals, define_written
 from gql.schema.scalars import SCALAR_MAP, SCALARS
 from gql.schema.states import define_states
 from gql.schema.subscriptions import define_subscription
@@ -34,6 +39,9 @@ def build_schema(model: Model) -> strawberry.Schema:
         types.add_enum(enum.name, values, enum_description(enum))
     define_interfaces(types)
     define_filters(types, shapes)
+    define_inputs(types, shapes)
+    define_refusals(types)
+    define_comment(types)
     for shape in shapes.values():
         if not shape.is_entity:
             define_states(types, shape)
@@ -42,17 +50,23 @@ def build_schema(model: Model) -> strawberry.Schema:
         define_states(types, shape, [*back_links, *history_fields(model, shape)])
         define_versions(types, model, shape)
         define_connections(types, shape)
+        define_drafts(types, model, shape)
+        define_written(types, shape)
+        if shape.entity.fence is not None:
+            define_applied(types, applied_name(shape.entity))
     define_query(types, model, shapes)
+    define_mutation(types, model, shapes)
     define_subscription(types, model, shapes)
     every = types.finish()
     documents = Documents()
     return Schema(
         query=types["Query"],
+        mutation=types["Mutation"],
         subscription=types["Subscription"],
         types=every,
         config=StrawberryConfig(info_class=FieldInfo, scalar_map=SCALAR_MAP),
         execution_context_class=Executor,
-        extensions=[lambda: KnownDocuments(documents)],
+        extensions=[lambda: KnownDocuments(documents), IdempotencyKey],
     )
 
 

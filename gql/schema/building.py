@@ -21,6 +21,7 @@ from strawberry.types.arguments import StrawberryArgument
 from strawberry.types.base import StrawberryList, StrawberryObjectDefinition, StrawberryOptional
 from strawberry.types.enum import EnumValue, StrawberryEnumDefinition
 from strawberry.types.field import StrawberryField
+from strawberry.types.union import StrawberryUnion
 
 from gql.schema.fields import InputField, Read, Resolve
 
@@ -94,13 +95,22 @@ class Types:
         ]
         self._define(name, made, description, (), is_input=True, one_of=one_of)
 
+    def add_union(self, name: str, members: Sequence[str], description: str | None) -> None:
+        """What is returned for it has an attribute `type_name`, the name of one of its members."""
+        annotations = tuple(_Named(self, f"{each}!") for each in members)
+        self._add(name, _Union(name=name, type_annotations=annotations, description=description))
+
     def finish(self) -> list[Any]:
         """Every type, once all are made, for the schema."""
         for definition, names in self._interfaces:
             definition.interfaces.extend(
                 self._types[name].__strawberry_definition__ for name in names
             )
-        return [each for name, each in self._types.items() if name not in _BUILT_IN]
+        return [
+            each
+            for name, each in self._types.items()
+            if name not in _BUILT_IN and not isinstance(each, _Union)
+        ]
 
     def type(self, text: str) -> Any:
         """What Strawberry calls the type that GraphQL writes so.
@@ -198,6 +208,13 @@ class _Named(StrawberryAnnotation):
 
     def evaluate(self) -> Any:
         return self._types.type(str(self.raw_annotation))
+
+
+class _Union(StrawberryUnion):
+    """Told apart by what is returned, not by its Python class."""
+
+    def get_type_resolver(self, type_map: Any) -> Any:
+        return _type_name
 
 
 class _PlainText:

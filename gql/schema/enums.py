@@ -54,3 +54,12 @@ def define_enums(types: Types) -> None:
         },
         "How a field differs.",
     )
+    types.add_enum(
+        "DraftStatus",
+        {
+            "PROPOSED": "Nobody has decided about it yet.",
+            "PUBLISHED": "It has become a version, or part of one.",
+            "REJECTED": "It will not become one.",
+        },
+        "What has become of a draft.",
+    )

@@ -117,7 +117,7 @@ def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
     """The fields of the interface Version; an object type says how each is read, by name in snake
     case.
 
-    `resume_token` is given the source and graphql-core's info.
+    `resume_token` and `comments` are given the source and graphql-core's info.
     """
 
     def read(name: str) -> Callable[..., Any]:
@@ -173,6 +173,7 @@ def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
             "Where it stands in the stream: subscribe after it, or read as of it.",
             read("resume_token"),
         ),
+        Resolve("comments", "[Comment!]!", "What was said about it.", read("comments")),
     ]
 
 

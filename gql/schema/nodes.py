@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from strawberry.types.field import StrawberryField
 from gql.context import ResolveInfo
 from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
 from gql.schema.fields import Argument, Resolve
+from gql.schema.proposals import DraftRecord
 from gql.schema.versions import version_asked_for
 from gql.shapes import Shape
 from resolvers.errors import BadUserInput
@@ -75,6 +77,11 @@ def _finders(shape: Shape) -> dict[str, _Find]:
         return await version_asked_for(info, shape, id_, info.field_nodes, number, None)
 
     async def snapshot(info: ResolveInfo, id_text: str) -> SnapshotDocument | None:
+        draft = re.fullmatch(r"(.*)@draft-([0-9]{1,9})", id_text, re.DOTALL)
+        if draft:
+            id_ = stored_id(shape, draft[1])
+            proposed = await info.context.loads.draft(shape.entity, id_, int(draft[2]))
+            return None if proposed is None else DraftRecord(shape, proposed).snapshot
         id_, number = _id_and_number(shape, id_text)
         context = info.context
         fields = context.selections(info).stored(info.field_nodes, shape, shape.snapshot)

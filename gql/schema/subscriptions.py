@@ -164,9 +164,11 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
             after=None if after is None else context.token_in(after),
             since=_within_years(since),
             cursor=cursor,
+            owner=context.owner,
             snapshot=bool(snapshot),
             needs_version=_needs_version(selections, info.field_nodes, shape),
             needs_before=_needs_before(selections, info.field_nodes, shape),
+            needs_author=_needs_author(selections, info.field_nodes, shape),
         )
         # Not a generator itself: what cannot be asked is refused before there is a stream.
         return _followed(shape, context.live.changes(shape.entity, request))
@@ -240,6 +242,11 @@ def _needs_before(selections: Selections, nodes: Nodes, shape: Shape) -> bool:
     selected = selections.under(nodes, f"{shape.name}Change")
     # The fields that changed are found by comparing the two states.
     return any(name in selected for name in ("before", "diff", "changedFields"))
+
+
+def _needs_author(selections: Selections, nodes: Nodes, shape: Shape) -> bool:
+    selected = selections.under(nodes, f"{shape.name}Change")
+    return "author" in selected or "comment" in selected
 
 
 def _just_before(at: Timestamp) -> Timestamp:

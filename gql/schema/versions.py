@@ -22,6 +22,7 @@ from gql.schema.connections import (
 )
 from gql.schema.fields import Argument, Read, Resolve
 from gql.schema.interfaces import version_fields
+from gql.schema.proposals import comments_of_version, draft_of_version, drafts_field
 from gql.selection import Nodes
 from gql.shapes import Shape
 from model.entities import Model
@@ -78,6 +79,7 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
         from_draft=attrgetter("version.draft"),
         gap=attrgetter("version.gap"),
         resume_token=resume_token,
+        comments=comments_of_version,
     )
 
     async def previous(source: VersionRecord, info: ResolveInfo) -> VersionRecord | None:
@@ -116,6 +118,7 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
             Resolve(
                 "diff", "[FieldChange!]!", "What it changed, against the version before.", diff
             ),
+            draft_of_version(shape),
         ],
         f"One version of a {shape.name}: what a write made of it.",
         ["Node", "Version"],
@@ -252,6 +255,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             "For each field, the version that last changed it.",
             blames,
         ),
+        drafts_field(shape),
     ]
 
 

@@ -14,7 +14,7 @@ from resolvers.blame import Blame, blame
 from resolvers.history import History
 from streams.mongo import Mongo
 from tests.integration.conftest import Commands
-from tests.support.archives import Scribe, at
+from tests.support.archives import Scribe, at, nothing_written
 from tests.support.shop import PRODUCT, SHOP
 
 NAME = frozenset({"name"})
@@ -22,7 +22,7 @@ NAME = frozenset({"name"})
 
 async def blamed(mongo: Mongo, scribe: Scribe, *keys: str) -> list[list[Blame]]:
     await scribe.save()
-    history = History(mongo, {PRODUCT.collection: scribe.archive})
+    history = History(mongo, {PRODUCT.collection: scribe.archive}, nothing_written())
     return await blame(history, SHOP, PRODUCT, keys, NAME)
 
 
@@ -166,5 +166,5 @@ async def test_a_long_history_is_looked_through_in_few_reads(
 
 
 async def blamed_only(mongo: Mongo, scribe: Scribe, keys: str) -> list[list[Blame]]:
-    history = History(mongo, {PRODUCT.collection: scribe.archive})
+    history = History(mongo, {PRODUCT.collection: scribe.archive}, nothing_written())
     return await blame(history, SHOP, PRODUCT, list(keys), NAME)

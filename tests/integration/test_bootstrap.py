@@ -13,7 +13,7 @@ from pymongo import MongoClient
 from streams import tokens
 from streams.bootstrap import Chunk, oldest_start, read_chunk
 from streams.checkpoints import Baseline, Checkpoint
-from streams.errors import DatabaseError
+from streams.errors import DatabaseError, Unavailable
 from streams.mongo import Mongo
 from streams.recorder import RecorderOptions
 from tests.support.streams import Recording, told
@@ -94,6 +94,19 @@ async def test_the_oldest_start_is_the_oldest_write_and_no_heartbeat(mongo: Mong
             raise DatabaseError("not authorized on local")
 
     assert await oldest_start(Forbidden()) == tokens.time_prefix(Timestamp(7, 1))  # type: ignore[arg-type]
+
+
+async def test_a_start_that_cannot_be_asked_for_is_not_taken_for_now(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection lost at the very first start must not cost what the oplog still holds."""
+
+    async def lost(*_: Any, **__: Any) -> Any:
+        raise Unavailable("the connection to MongoDB was lost")
+
+    monkeypatch.setattr(mongo, "oldest", lost)
+    with pytest.raises(Unavailable):
+        await oldest_start(mongo)
 
 
 async def test_documents_from_before_history_get_a_baseline_at_a_known_time(

@@ -19,7 +19,7 @@ from streams import tokens
 from streams.archive import Archive
 from streams.mongo import Mongo
 from tests.integration.conftest import Commands
-from tests.support.archives import Scribe, at
+from tests.support.archives import Scribe, at, nothing_written
 from tests.support.shop import PRODUCT, SHOP
 
 Client = MongoClient[dict[str, Any]]
@@ -33,7 +33,8 @@ def where(said: Mapping[str, Any]) -> Condition:
 
 
 def current(mongo: Mongo) -> Current:
-    return Current(mongo, {PRODUCT.collection: Archive(mongo, PRODUCT.collection)})
+    archives = {PRODUCT.collection: Archive(mongo, PRODUCT.collection)}
+    return Current(mongo, archives, nothing_written())
 
 
 def product(number: int, **fields: Any) -> dict[str, Any]:

@@ -10,12 +10,14 @@ from bson import Decimal128, ObjectId, Timestamp
 from pymongo import MongoClient
 
 from gql.context import Context
+from gql.editing import prepare_editing
 from gql.schema import build_schema
 from model.reading import read_model
 from resolvers.current import Current
 from resolvers.history import History
 from resolvers.live import Changes
 from resolvers.moments import Moments
+from resolvers.own_writes import OwnWrites
 from resolvers.status import Status
 from streams import tokens
 from streams.checkpoints import Checkpoints
@@ -57,7 +59,7 @@ def schema() -> strawberry.Schema:
     return build_schema(MODEL)
 
 
-def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
+async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
     """Of services whose archives have come to the end."""
     archives = {each.archive.collection: each.archive for each in scribes}
     checkpoints = Checkpoints(mongo)
@@ -65,12 +67,16 @@ def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
     progress = Progress(checkpoints, hub, listener=lambda name: name, limit_s=0.2)
     for name in archives:
         progress.advance(name, tokens.time_prefix(Timestamp(2**32 - 1, 0)))
+    own_writes = OwnWrites(progress)
     return Context(
-        current=Current(mongo, archives),
-        history=History(mongo, archives),
+        current=Current(mongo, archives, own_writes),
+        history=History(mongo, archives, own_writes),
         moments=Moments(mongo, archives, progress, TAG),
         live=Changes(mongo, archives, hub, progress),
         status=Status([], Leases(mongo, "me", LeaseOptions()), checkpoints, progress),
+        editing=await prepare_editing(
+            mongo, MODEL, archives, progress, own_writes, repeat_window_s=60
+        ),
         deployment=TAG,
     )
 
@@ -94,7 +100,7 @@ async def filled(mongo: Mongo) -> Context:
             products.write(f"p{n:02}", document, at(version + 1, n + 1))
     await products.save()
     await suppliers.save()
-    return context_of(mongo, products, suppliers)
+    return await context_of(mongo, products, suppliers)
 
 
 QUERIES = {

@@ -15,7 +15,7 @@ from resolvers.records import VersionFilter, parse_version_where
 from streams.mongo import Mongo
 from streams.versions import Version
 from tests.integration.conftest import Commands
-from tests.support.archives import Scribe, at
+from tests.support.archives import Scribe, at, nothing_written
 from tests.support.shop import PRODUCT, SHOP
 
 NAME = frozenset({"name"})
@@ -43,7 +43,7 @@ async def written(mongo: Mongo) -> Scribe:
 
 
 def history(mongo: Mongo, scribe: Scribe) -> History:
-    return History(mongo, {PRODUCT.collection: scribe.archive})
+    return History(mongo, {PRODUCT.collection: scribe.archive}, nothing_written())
 
 
 def where(said: Mapping[str, Any]) -> VersionFilter | None:

@@ -11,6 +11,7 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity
+from resolvers.own_writes import OwnWrites
 from streams import tokens
 from streams.archive import Archive, Until
 from streams.documents import DECODED, RAW, Document
@@ -27,6 +28,11 @@ _BEGINNING = 1_704_110_400
 def at(second: int, count: int = 1) -> Timestamp:
     """The cluster time so many seconds after the beginning."""
     return Timestamp(_BEGINNING + second, count)
+
+
+def nothing_written() -> OwnWrites:
+    """Of a process that has written nothing: no read has to wait."""
+    return OwnWrites(None)  # type: ignore[arg-type]
 
 
 class Scribe:

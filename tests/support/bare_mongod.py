@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pymongo.errors import PyMongoError
 
 from gql.mongod import LAUNCH, find_mongod
 
-__all__ = ["BareMongod", "bare_mongod", "guarded_mongod"]
+__all__ = ["BareMongod", "bare_mongod", "guarded_mongod", "replica_set"]
 
 ROOT, PASSWORD = "root", "rootpw"
 
@@ -52,8 +53,27 @@ class BareMongod:
         ) as client:
             client.admin.command("ping")
 
+    def hush(self) -> None:
+        """It keeps its connections and says nothing on them, as behind a broken network."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def speak(self) -> None:
+        """After `hush`: it answers again."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """As a power cut does; `start` brings it back."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(timeout=30)
+        self.process = None
+
     def stop(self) -> None:
         if self.process is not None:
+            # A hushed one would not hear.
+            self.speak()
             self.process.terminate()
             self.process.wait(timeout=30)
             self.process = None
@@ -74,19 +94,28 @@ def bare_mongod(directory: Path, *options: str) -> Iterator[BareMongod]:
 
 
 @contextmanager
+def replica_set(directory: Path, *options: str) -> Iterator[BareMongod]:
+    """The same as a replica set `rs0` of one, once it is primary."""
+    with bare_mongod(directory, "--replSet", "rs0", *options) as server:
+        host = f"127.0.0.1:{server.port}"
+        with MongoClient[dict[str, Any]](host, directConnection=True) as first:
+            members = [{"_id": 0, "host": host}]
+            first.admin.command("replSetInitiate", {"_id": "rs0", "members": members})
+            _once_primary(first)
+        yield server
+
+
+@contextmanager
 def guarded_mongod(directory: Path) -> Iterator[MongoClient[dict[str, Any]]]:
     """A replica set that asks for a password; yields a client that may do anything."""
     directory.mkdir(parents=True, exist_ok=True)
     key = directory / "key"
     key.write_text(secrets.token_hex(32))
     key.chmod(0o600)
-    with bare_mongod(directory, "--replSet", "rs0", "--keyFile", str(key)) as server:
+    with replica_set(directory, "--keyFile", str(key)) as server:
         host = f"127.0.0.1:{server.port}"
         # The first user is made from this machine, without a password; then that door is shut.
         with MongoClient[dict[str, Any]](host, directConnection=True) as first:
-            members = [{"_id": 0, "host": host}]
-            first.admin.command("replSetInitiate", {"_id": "rs0", "members": members})
-            _once_primary(first)
             first.admin.command("createUser", ROOT, pwd=PASSWORD, roles=["root"])
         with MongoClient[dict[str, Any]](
             host, replicaSet="rs0", username=ROOT, password=PASSWORD

@@ -88,6 +88,7 @@ class Memory:
             moments=moments,  # type: ignore[arg-type]
             live=MemoryChanges(self),  # type: ignore[arg-type]
             status=MemoryStatus(),  # type: ignore[arg-type]
+            editing=MemoryEditing(),  # type: ignore[arg-type]
             deployment=DEPLOYMENT,
         )
 
@@ -298,6 +299,19 @@ class MemoryChanges:
             yield each
         if self._memory.failure is not None:
             raise self._memory.failure
+
+
+class MemoryEditing:
+    """Nothing is proposed, and nobody has said anything."""
+
+    def __init__(self) -> None:
+        self.drafts = self.comments = self
+
+    async def of(self, entity: Entity, wanted: Sequence[Any], **_: Any) -> list[list[Any]]:
+        return [[] for _ in wanted]
+
+    async def numbered(self, entity: Entity, wanted: Sequence[Any]) -> list[None]:
+        return [None for _ in wanted]
 
 
 class MemoryStatus:

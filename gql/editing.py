@@ -1,0 +1,66 @@
+"""The services that mutations need, made of those that a gateway has already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from model.entities import Model
+from resolvers.comments import Comments
+from resolvers.drafts import Drafts
+from resolvers.fences import Fences
+from resolvers.own_writes import OwnWrites
+from resolvers.publishing import Publishing
+from resolvers.repeats import Repeats
+from resolvers.restoring import Restoring
+from resolvers.standing import Standing
+from resolvers.writes import Writes
+from streams.archive import Archive
+from streams.cursors import Cursors
+from streams.deletions import Deletions
+from streams.mongo import Mongo
+from streams.progress import Progress
+
+__all__ = ["Editing", "prepare_editing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Editing:
+    writes: Writes
+    restoring: Restoring
+    fences: Fences
+    drafts: Drafts
+    publishing: Publishing
+    comments: Comments
+    cursors: Cursors
+
+
+async def prepare_editing(
+    mongo: Mongo,
+    model: Model,
+    archives: Mapping[str, Archive],
+    progress: Progress,
+    own_writes: OwnWrites,
+    *,
+    repeat_window_s: float,
+) -> Editing:
+    """With the indexes of what they keep."""
+    repeats = Repeats(mongo, window_s=repeat_window_s)
+    standing = Standing(mongo, archives, progress)
+    writes = Writes(mongo, model, archives, progress, own_writes, standing, repeats)
+    drafts = Drafts(mongo, archives, standing, repeats)
+    comments = Comments(mongo, archives, progress, drafts, repeats)
+    await repeats.prepare()
+    await Deletions(mongo).prepare()
+    for entity in model.entities:
+        await drafts.prepare(entity)
+        await comments.prepare(entity)
+    return Editing(
+        writes=writes,
+        restoring=Restoring(mongo, archives, own_writes, standing, writes),
+        fences=Fences(mongo, writes, own_writes, repeats),
+        drafts=drafts,
+        publishing=Publishing(drafts, standing, writes),
+        comments=comments,
+        cursors=Cursors(mongo),
+    )

@@ -1,0 +1,130 @@
+"""The mutations of drafts and comments: propose, publish, reject, comment on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from gql.context import ResolveInfo
+from gql.schema.fields import Argument, Resolve
+from gql.schema.inputs import has_input
+from gql.schema.nodes import stored_id
+from gql.schema.proposals import ProposalRecord
+from gql.schema.results import RefusedRecord
+from gql.schema.writing import COMMENT, ID, writing_field
+from gql.shapes import Shape
+from model.entities import Model
+from resolvers.comments import Comment
+from resolvers.contents import parse_change
+from resolvers.drafts import Draft
+from resolvers.errors import BadUserInput
+from resolvers.outcomes import Author, WriteRefused, Written
+
+__all__ = ["drafting_fields"]
+
+Propose = Callable[[ResolveInfo, Author, Mapping[str, Any]], Awaitable[Draft]]
+
+_DRAFT = Argument("draft", "Int!", "The draft's number.")
+
+
+def drafting_fields(model: Model, shape: Shape) -> list[StrawberryField]:
+    """What may be done to the drafts and comments of an entity."""
+    proposing = [_propose(model, shape)] if has_input(shape) else []
+    return [*proposing, _publish(shape), _reject(shape), _comment_on(shape)]
+
+
+def _propose(model: Model, shape: Shape) -> StrawberryField:
+    async def propose(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
+        if given.get("based_on") is not None and given.get("based_on_draft") is not None:
+            raise BadUserInput("give one of basedOn and basedOnDraft; got both")
+        return await info.context.editing.drafts.propose(
+            shape.entity,
+            stored_id(shape, given["id"]),
+            parse_change(model, shape.entity, given["patch"]),
+            author,
+            based_on=given.get("based_on"),
+            based_on_draft=given.get("based_on_draft"),
+        )
+
+    return _proposing(
+        f"propose{shape.name}",
+        shape,
+        "Propose a change: a draft, which becomes a version when it is published.",
+        propose,
+        ID,
+        Argument(
+            "basedOn",
+            "Int",
+            "The version to go on from; that which is there now where "
+            "neither this nor a draft is given.",
+        ),
+        Argument("basedOnDraft", "Int", "The draft to go on from."),
+        Argument("patch", f"{shape.name}Patch!", "What to change."),
+    )
+
+
+def _reject(shape: Shape) -> StrawberryField:
+    async def reject(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
+        key = stored_id(shape, given["id"])
+        return await info.context.editing.drafts.reject(shape.entity, key, given["draft"], author)
+
+    return _proposing(f"reject{shape.name}", shape, "Decide against a draft.", reject, ID, _DRAFT)
+
+
+def _comment_on(shape: Shape) -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo, id: str, **given: Any) -> Comment:
+        author = info.context.author_of(info, {"id": id, **given})
+        comment = await info.context.editing.comments.add(
+            shape.entity, stored_id(shape, id), author=author, **given
+        )
+        info.context.forget()
+        return comment
+
+    return Resolve(
+        f"commentOn{shape.name}",
+        "Comment!",
+        "Say something about a version or a draft, without making a version.",
+        resolve,
+        (
+            ID,
+            Argument("version", "Int", "The version that it is about."),
+            Argument("draft", "Int", "The draft that it is about."),
+            Argument("replyTo", "ID", "The comment that it answers; it is about the same."),
+            Argument("text", "String!", "What to say."),
+        ),
+    )
+
+
+def _publish(shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        key = stored_id(shape, given["id"])
+        return await info.context.editing.publishing.publish(
+            shape.entity, key, given["draft"], author
+        )
+
+    return writing_field(
+        f"publish{shape.name}",
+        shape,
+        "Make a draft the next version, and with it those that it goes on from. A conflict where "
+        "the same fields were changed since.",
+        write,
+        ID,
+        _DRAFT,
+    )
+
+
+def _proposing(
+    name: str, shape: Shape, description: str, propose: Propose, *arguments: Argument
+) -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo, **given: Any) -> Any:
+        author = info.context.author_of(info, given)
+        try:
+            return ProposalRecord(shape, await propose(info, author, given))
+        except WriteRefused as exc:
+            return RefusedRecord(shape, exc)
+        finally:
+            info.context.forget()
+
+    return Resolve(name, f"{shape.name}Proposal!", description, resolve, (*arguments, COMMENT))

@@ -1,0 +1,167 @@
+"""`Mutation`: every write that the API offers, for every entity of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from gql.context import ResolveInfo
+from gql.schema.applying import applying_fields
+from gql.schema.building import Types
+from gql.schema.drafting import drafting_fields
+from gql.schema.fields import Argument, Resolve
+from gql.schema.inputs import has_counters, has_input
+from gql.schema.nodes import stored_id
+from gql.schema.writing import EXPECTED, ID, document_argument, writing_field
+from gql.shapes import Shape
+from model.entities import Model
+from resolvers.alterations import Alteration
+from resolvers.contents import new_id, parse_change, parse_document
+from resolvers.outcomes import Author, Written
+from streams import tokens
+
+__all__ = ["define_mutation"]
+
+
+def define_mutation(types: Types, model: Model, shapes: Mapping[str, Shape]) -> None:
+    """Define the type Mutation."""
+    fields: list[StrawberryField] = []
+    for entity in model.entities:
+        shape = shapes[entity.name]
+        fields.append(_create(model, shape))
+        if has_input(shape):
+            fields += [_update(model, shape), _replace(model, shape)]
+        fields += [_delete(shape), _restore(shape)]
+        fields += drafting_fields(model, shape)
+        fields += applying_fields(model, shape)
+    types.add_object(
+        "Mutation",
+        [*fields, _save_cursor()],
+        "What can be written. Send `Idempotency-Key` with a request, or `idempotencyKey` among its "
+        "`extensions`, and it may be sent again without being done again.",
+    )
+
+
+def _create(model: Model, shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        entity, id_ = shape.entity, given.get("id")
+        key = new_id(entity, id_)
+        document = parse_document(model, entity, given.get("document") or {})
+        return await info.context.editing.writes.create(
+            entity, key, document, author, fresh=id_ is None
+        )
+
+    return writing_field(
+        f"create{shape.name}",
+        shape,
+        "Insert a document.",
+        write,
+        Argument("id", "ID", "Its id; one is made up where this is left out."),
+        *document_argument(shape),
+    )
+
+
+def _update(model: Model, shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        change = parse_change(model, shape.entity, given.get("patch"), given.get("increment"))
+        return await info.context.editing.writes.alter(
+            shape.entity,
+            stored_id(shape, given["id"]),
+            Alteration.update(change),
+            given.get("expected_version"),
+            author,
+        )
+
+    increment = Argument(
+        "increment", f"{shape.name}Increment", "What to add to numbers, atomically."
+    )
+    return writing_field(
+        f"update{shape.name}",
+        shape,
+        "Change some fields of a document.",
+        write,
+        ID,
+        EXPECTED,
+        Argument("patch", f"{shape.name}Patch", "What to change."),
+        *([increment] if has_counters(shape) else []),
+    )
+
+
+def _replace(model: Model, shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        document = parse_document(model, shape.entity, given["document"])
+        return await info.context.editing.writes.alter(
+            shape.entity,
+            stored_id(shape, given["id"]),
+            Alteration.replacement(shape.entity, document),
+            given.get("expected_version"),
+            author,
+        )
+
+    return writing_field(
+        f"replace{shape.name}",
+        shape,
+        "Give a document other content, whole. What the model does not name stays.",
+        write,
+        ID,
+        EXPECTED,
+        *document_argument(shape),
+    )
+
+
+def _delete(shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        key, expected = stored_id(shape, given["id"]), given.get("expected_version")
+        return await info.context.editing.writes.delete(shape.entity, key, expected, author)
+
+    return writing_field(
+        f"delete{shape.name}",
+        shape,
+        "Delete a document. Its history stays, and it can be restored.",
+        write,
+        ID,
+        EXPECTED,
+    )
+
+
+def _restore(shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        return await info.context.editing.restoring.restore(
+            shape.entity,
+            stored_id(shape, given["id"]),
+            given["version"],
+            given.get("expected_version"),
+            author,
+        )
+
+    return writing_field(
+        f"restore{shape.name}",
+        shape,
+        "Make a new version with the content of an old one; brings deleted documents back, too.",
+        write,
+        ID,
+        Argument("version", "Int!", "The old version's number."),
+        EXPECTED,
+    )
+
+
+def _save_cursor() -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo, name: str, token: str) -> str:
+        context = info.context
+        place = tokens.resumable(context.token_in(token))
+        await context.editing.cursors.save(context.owner, name, place)
+        return token
+
+    return Resolve(
+        "saveCursor",
+        "ResumeToken!",
+        "Keep a place in the stream on the server, under a name of the client's own; subscribe "
+        "with `cursor` to go on from there.",
+        resolve,
+        (
+            Argument("name", "String!", "The name."),
+            Argument("token", "ResumeToken!", "The place: that of the last event dealt with."),
+        ),
+    )

@@ -1,0 +1,104 @@
+"""What becomes of a document in one write, as the update pipeline that MongoDB runs: its new
+content, the count of its writes, and who made this one.
+
+Every write through the gateway counts the version field up and sets `_change`; of both, what was
+there before does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bson import ObjectId
+from bson.raw_bson import RawBSONDocument
+
+from model.entities import Entity
+from resolvers.contents import Change, Demand, replacing
+from resolvers.merging import Merge, field_of
+from resolvers.outcomes import Author
+from streams.documents import Document
+from streams.versions import CHANGE_FIELD
+from streams.writing import Pipeline
+
+__all__ = ["Alteration", "attribution", "fenced_pipeline"]
+
+Expressions = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """Args:
+    content: the new content, as an expression over the old document, given expressions of what
+        revstream sets itself.
+    operation: UPDATE or REPLACE, whatever the server makes of it in its log.
+    demands: what must hold of the document that is changed.
+    """
+
+    content: Callable[[Expressions], Any]
+    operation: str
+    demands: Sequence[Demand] = ()
+    restored_from: int | None = None
+    draft: int | None = None
+
+    @classmethod
+    def update(cls, change: Change) -> Alteration:
+        return cls(
+            content=lambda own: change.merge.expression(more={**change.added, **own}),
+            operation="UPDATE",
+            demands=change.demands,
+        )
+
+    @classmethod
+    def publication(cls, merge: Merge, draft: int) -> Alteration:
+        return cls(content=lambda own: merge.expression(more=own), operation="UPDATE", draft=draft)
+
+    @classmethod
+    def replacement(cls, entity: Entity, document: Document) -> Alteration:
+        merge = replacing(entity, document)
+        return cls(content=lambda own: merge.expression(more=own), operation="REPLACE")
+
+    @classmethod
+    def restoration(cls, content: RawBSONDocument, number: int) -> Alteration:
+        def restored(own: Expressions) -> Any:
+            # With the old document in reach of what is counted up.
+            more = Merge().expression(more=own)
+            computed = {name: field_of("$$new", name) for name in own}
+            pairs = [{"k": {"$literal": name}, "v": each} for name, each in computed.items()]
+            parts = [{"$literal": content}, {"$arrayToObject": [pairs]}]
+            return {"$let": {"vars": {"new": more}, "in": {"$mergeObjects": parts}}}
+
+        return cls(content=restored, operation="REPLACE", restored_from=number)
+
+    def pipeline(self, entity: Entity, change: Document, number: int | None) -> Pipeline:
+        """Args:
+        change: the `_change` of this write.
+        number: of the version that it makes, where that is known.
+        """
+        return [{"$replaceWith": self.content(_own(entity, change, number))}]
+
+
+def attribution(author: Author, **more: Any) -> Document:
+    """The `_change` of a write: its own id, who and why, and what else is known."""
+    said = {"by": author.by, "why": author.why, **more}
+    return {"id": str(ObjectId()), **{n: each for n, each in said.items() if each is not None}}
+
+
+def fenced_pipeline(entity: Entity, document: Document, change: Document) -> Pipeline:
+    """The document's state if its fencing token is above the one that is there, or none is."""
+    assert entity.fence is not None
+    stored = entity.fence.stored
+    fence = f"${stored}"
+    newer = replacing(entity, document).expression(more=_own(entity, change, None))
+    stale = {"$and": [{"$isNumber": fence}, {"$gte": [fence, {"$literal": document[stored]}]}]}
+    return [{"$replaceWith": {"$cond": [stale, "$$ROOT", newer]}}]
+
+
+def _own(entity: Entity, change: Document, number: int | None) -> Expressions:
+    own: dict[str, Any] = {CHANGE_FIELD: {"$literal": change}}
+    if entity.version is not None:
+        counted = field_of("$$old", entity.version)
+        counted_up = {"$add": [{"$cond": [{"$isNumber": counted}, counted, 0]}, 1]}
+        own[entity.version] = counted_up if number is None else {"$literal": number}
+    return own

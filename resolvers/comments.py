@@ -1,0 +1,198 @@
+"""What people say about versions and drafts, in threads, in `<collection>.comments`: no version is
+made of it, and it stays when the document is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from bson import ObjectId
+
+from model.entities import Entity
+from resolvers.drafts import Drafts
+from resolvers.errors import BadUserInput
+from resolvers.outcomes import Author
+from resolvers.repeats import Repeats
+from resolvers.values import json_value
+from streams import tokens
+from streams.archive import Archive
+from streams.documents import Document
+from streams.events import identity
+from streams.mongo import Mongo
+from streams.progress import Progress
+from streams.writing import Writing
+
+__all__ = ["Comment", "Comments", "Subject"]
+
+Subject = tuple[Any, str, int]
+"""What is commented on: a document's `_id`, "version" or "draft", and its number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comment:
+    id: str
+    version: int | None
+    draft: int | None
+    by: str | None
+    at: datetime
+    text: str
+    reply_to: str | None
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Comment:
+        reply_to = record["replyTo"]
+        return cls(
+            id=str(record["_id"]),
+            version=record["version"],
+            draft=record["draft"],
+            by=record["by"],
+            at=record["at"],
+            text=record["text"],
+            reply_to=None if reply_to is None else str(reply_to),
+        )
+
+
+class Comments:
+    """Of all entities.
+
+    Args:
+        archives: by collection.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archives: Mapping[str, Archive],
+        progress: Progress,
+        drafts: Drafts,
+        repeats: Repeats,
+    ) -> None:
+        self._mongo = mongo
+        self._archives = archives
+        self._progress = progress
+        self._drafts = drafts
+        self._repeats = repeats
+
+    async def prepare(self, entity: Entity) -> None:
+        await self._mongo.create_index(_name(entity), [("doc", 1), ("version", 1), ("draft", 1)])
+
+    async def of(self, entity: Entity, subjects: Sequence[Subject]) -> list[list[Comment]]:
+        """n subjects -> the comments on each, the oldest first. One read."""
+        if not subjects:
+            return []
+        query = {"$or": [{"doc": {"$eq": key}, kind: number} for key, kind, number in subjects]}
+        found = await self._mongo.find(_name(entity), query, sort=[("_id", 1)])
+        by_subject: dict[Any, list[Comment]] = {}
+        for record in found:
+            kind = "version" if record["draft"] is None else "draft"
+            subject = (identity(record["doc"]), kind, record[kind])
+            by_subject.setdefault(subject, []).append(Comment.from_record(record))
+        return [by_subject.get((identity(key), *which), []) for key, *which in subjects]
+
+    async def add(
+        self,
+        entity: Entity,
+        key: Any,
+        text: str,
+        author: Author,
+        *,
+        version: int | None = None,
+        draft: int | None = None,
+        reply_to: str | None = None,
+    ) -> Comment:
+        """Args:
+        version, draft: what it is about; one of them, or none for a reply, which is about the same
+            as what it answers.
+
+        Raises:
+            BadUserInput: there is no such version, draft or comment, or no text.
+        """
+
+        async def commenting() -> Comment:
+            about = await self._subject(entity, key, version, draft, reply_to)
+            if not text.strip():
+                raise BadUserInput("a comment without text says nothing", argument="text")
+            record: Document = {
+                "_id": ObjectId(),
+                "doc": key,
+                **about,
+                "by": author.by,
+                "at": datetime.now(UTC),
+                "text": text,
+            }
+
+            async def work(writing: Writing) -> None:
+                await writing.insert(_name(entity), record)
+
+            outcome = {"comment": record["_id"]}
+            await self._repeats.once(author, work, lambda _: outcome)
+            return await again(outcome)
+
+        async def again(outcome: Mapping[str, Any]) -> Comment:
+            found = await self._mongo.find(_name(entity), {"_id": outcome["comment"]}, limit=1)
+            return Comment.from_record(found[0])
+
+        return await self._repeats.first(author, commenting, again)
+
+    async def _subject(
+        self,
+        entity: Entity,
+        key: Any,
+        version: int | None,
+        draft: int | None,
+        reply_to: str | None,
+    ) -> Document:
+        """What the record says of what it is about."""
+        if reply_to is not None:
+            answered = await self._answered(entity, key, reply_to, version, draft)
+            about = {name: answered[name] for name in ("version", "draft")}
+            return {**about, "replyTo": answered["_id"]}
+        if (version is None) == (draft is None):
+            given = "neither" if version is None else "both"
+            raise BadUserInput(f"give one of version, draft and replyTo; got {given}")
+        await self._check_subject(entity, key, version, draft)
+        return {"version": version, "draft": draft, "replyTo": None}
+
+    async def _answered(
+        self, entity: Entity, key: Any, reply_to: str, version: int | None, draft: int | None
+    ) -> Document:
+        found = []
+        if ObjectId.is_valid(reply_to):
+            query = {"_id": ObjectId(reply_to), "doc": {"$eq": key}}
+            found = await self._mongo.find(_name(entity), query, limit=1)
+        if not found:
+            raise BadUserInput(
+                f"{entity.name} {json_value(key)} has no comment {reply_to!r}", argument="replyTo"
+            )
+        answered: Document = found[0]
+        for name, given in (("version", version), ("draft", draft)):
+            if given is not None and given != answered[name]:
+                raise BadUserInput(
+                    f"comment {reply_to} is about {name} {answered[name]}, not {given}",
+                    argument=name,
+                )
+        return answered
+
+    async def _check_subject(
+        self, entity: Entity, key: Any, version: int | None, draft: int | None
+    ) -> None:
+        what = f"{entity.name} {json_value(key)}"
+        if draft is not None:
+            if (await self._drafts.numbered(entity, [(key, draft)]))[0] is None:
+                raise BadUserInput(f"{what} has no draft {draft}", argument="draft")
+            return
+        name = self._archives[entity.collection].name
+        query = {"doc": {"$eq": key}, "v": version}
+        if await self._mongo.find(name, query, projection={"_id": 1}, limit=1):
+            return
+        # It may have been written a moment ago.
+        now = await self._mongo.operation_time()
+        await self._progress.wait(entity.collection, tokens.moment(now))
+        if not await self._mongo.find(name, query, projection={"_id": 1}, limit=1):
+            raise BadUserInput(f"{what} has no version {version}", argument="version")
+
+
+def _name(entity: Entity) -> str:
+    return f"{entity.collection}.comments"

@@ -1,0 +1,282 @@
+"""Changes that are proposed, and published once somebody approves: kept beside the collection, in
+`<collection>.drafts`.
+
+A draft says what it changes and what it is based on: a version, or another draft.
+Source: docs/decisions/0014-drafts.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from bson import ObjectId, Timestamp
+
+from model.entities import Entity
+from resolvers.contents import Change
+from resolvers.merging import applied
+from resolvers.outcomes import (
+    Author,
+    DocumentNotFound,
+    InvalidDocument,
+)
+from resolvers.repeats import Repeats
+from resolvers.standing import Standing, conflict, not_found
+from resolvers.values import json_value
+from resolvers.writes import ATTEMPTS, restless
+from streams.archive import Archive
+from streams.documents import Document
+from streams.errors import DuplicateKey
+from streams.events import identity
+from streams.mongo import Mongo
+from streams.writing import Writing
+
+__all__ = ["PROPOSED", "PUBLISHED", "REJECTED", "Draft", "Drafts", "decide", "decided"]
+
+PROPOSED, PUBLISHED, REJECTED = "PROPOSED", "PUBLISHED", "REJECTED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """`number`: of the document's drafts, from 1. `moment`: when it was proposed, in the stream's
+    terms. `base`, `full`: what it is based on, and what it makes of it. `decided_…`: who published
+    or rejected it, why and when.
+    """
+
+    document: Any
+    number: int
+    status: str
+    based_on: int
+    based_on_draft: int | None
+    by: str | None
+    why: str | None
+    at: datetime
+    moment: Timestamp
+    base: Document
+    full: Document
+    published_as: int | None
+    decided_by: str | None
+    decided_why: str | None
+    decided_at: datetime | None
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Draft:
+        decided = record.get("decided") or {}
+        return cls(
+            document=record["doc"],
+            number=record["number"],
+            status=record["status"],
+            based_on=record["basedOn"],
+            based_on_draft=record["basedOnDraft"],
+            by=record["by"],
+            why=record["why"],
+            at=record["at"],
+            moment=record["moment"],
+            base=record["base"],
+            full=record["full"],
+            published_as=record.get("publishedAs"),
+            decided_by=decided.get("by"),
+            decided_why=decided.get("why"),
+            decided_at=decided.get("at"),
+        )
+
+
+class Drafts:
+    """Of all entities.
+
+    Args:
+        archives: by collection.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archives: Mapping[str, Archive],
+        standing: Standing,
+        repeats: Repeats,
+    ) -> None:
+        self._mongo = mongo
+        self._archives = archives
+        self._standing = standing
+        self._repeats = repeats
+
+    async def prepare(self, entity: Entity) -> None:
+        await self._mongo.create_index(_name(entity), [("doc", 1), ("number", 1)], unique=True)
+
+    async def of(
+        self, entity: Entity, ids: Sequence[Any], *, status: str | None = None
+    ) -> list[list[Draft]]:
+        """n ids -> the drafts of each, the newest first. One read."""
+        query: Document = {"doc": {"$in": list(ids)}}
+        if status is not None:
+            query["status"] = status
+        found = await self._mongo.find(_name(entity), query, sort=[("number", -1)])
+        by_document: dict[Any, list[Draft]] = {}
+        for record in found:
+            by_document.setdefault(identity(record["doc"]), []).append(Draft.from_record(record))
+        return [by_document.get(identity(each), []) for each in ids]
+
+    async def numbered(
+        self, entity: Entity, wanted: Sequence[tuple[Any, int]]
+    ) -> list[Draft | None]:
+        """n (id, number) -> n drafts in the order asked, None where there is none. One read."""
+        query = {"$or": [{"doc": {"$eq": key}, "number": number} for key, number in wanted]}
+        found = await self._mongo.find(_name(entity), query) if wanted else []
+        drafts = {(identity(r["doc"]), r["number"]): Draft.from_record(r) for r in found}
+        return [drafts.get((identity(key), number)) for key, number in wanted]
+
+    async def propose(
+        self,
+        entity: Entity,
+        key: Any,
+        change: Change,
+        author: Author,
+        *,
+        based_on: int | None = None,
+        based_on_draft: int | None = None,
+    ) -> Draft:
+        """Args:
+        based_on, based_on_draft: one of them, or none: the version that is there now.
+
+        Raises:
+            DocumentNotFound: no such document, or draft to go on from.
+            VersionConflict: no such version to go on from.
+            InvalidDocument: it would not fit, or goes on from a draft that was rejected.
+        """
+
+        async def proposing() -> Draft:
+            moment = await self._mongo.operation_time()
+            based, base = await self._foundation(entity, key, based_on, based_on_draft)
+            full = applied(change.merge, base)
+            for demand in change.demands:
+                if not _has(full, demand.stored):
+                    raise InvalidDocument(demand.problem, path=demand.path)
+            record: Document = {
+                "doc": key,
+                "status": PROPOSED,
+                "basedOn": based,
+                "basedOnDraft": based_on_draft,
+                "by": author.by,
+                "why": author.why,
+                "at": datetime.now(UTC),
+                "moment": moment,
+                "base": base,
+                "full": full,
+            }
+            return await self._insert(entity, record, author)
+
+        return await self._once(entity, author, proposing)
+
+    async def reject(self, entity: Entity, key: Any, number: int, author: Author) -> Draft:
+        """Raises:
+        DocumentNotFound: no such draft.
+        InvalidDocument: it is decided already.
+        """
+
+        async def rejecting() -> Draft:
+            async def work(writing: Writing) -> None:
+                values = {"status": REJECTED}
+                if not await decide(writing, entity, key, number, author, values):
+                    raise decided(await self.one(entity, key, number))
+
+            await self._repeats.once(author, work, lambda _: {"doc": key, "number": number})
+            return await self.one(entity, key, number)
+
+        return await self._once(entity, author, rejecting)
+
+    async def _once(
+        self, entity: Entity, author: Author, operation: Callable[[], Awaitable[Draft]]
+    ) -> Draft:
+        async def again(outcome: Mapping[str, Any]) -> Draft:
+            return await self.one(entity, outcome["doc"], outcome["number"])
+
+        return await self._repeats.first(author, operation, again)
+
+    async def _foundation(
+        self, entity: Entity, key: Any, version: int | None, draft: int | None
+    ) -> tuple[int, Mapping[str, Any]]:
+        """What a new draft is based on: the number of a version, and the content."""
+        last = await self._standing.now(entity, key)
+        if last is None or last.full is None:
+            raise not_found(entity, key)
+        if draft is not None:
+            earlier = await self.one(entity, key, draft)
+            if earlier.status == REJECTED:
+                raise InvalidDocument(f"draft {draft} was rejected", path="basedOnDraft")
+            return earlier.published_as or earlier.based_on, earlier.full
+        if version is None or version == last.number:
+            return last.number, last.full
+        content = await self.content(entity, key, version)
+        if content is None:
+            raise conflict(entity, key, version, last.number)
+        return version, content
+
+    async def _insert(self, entity: Entity, record: Document, author: Author) -> Draft:
+        key = record["doc"]
+        for _ in range(ATTEMPTS):
+            newest = await self._mongo.find(
+                _name(entity),
+                {"doc": {"$eq": key}},
+                sort=[("number", -1)],
+                limit=1,
+                projection={"number": 1},
+            )
+            number = newest[0]["number"] + 1 if newest else 1
+            numbered = {"_id": ObjectId(), **record, "number": number}
+
+            async def work(writing: Writing, numbered: Document = numbered) -> None:
+                await writing.insert(_name(entity), numbered)
+
+            def outcome(_result: object, number: int = number) -> Document:
+                return {"doc": key, "number": number}
+
+            try:
+                await self._repeats.once(author, work, outcome)
+            except DuplicateKey:
+                continue  # somebody else's draft has taken the number
+            return await self.one(entity, key, number)
+        raise restless(entity, key)
+
+    async def one(self, entity: Entity, key: Any, number: int) -> Draft:
+        found = (await self.numbered(entity, [(key, number)]))[0]
+        if found is None:
+            raise DocumentNotFound(f"{entity.name} {json_value(key)} has no draft {number}")
+        return found
+
+    async def content(self, entity: Entity, key: Any, number: int) -> Document | None:
+        found = await self._mongo.find(
+            self._archives[entity.collection].name, {"doc": {"$eq": key}, "v": number}, limit=1
+        )
+        content: Document | None = found[0]["full"] if found else None
+        return content
+
+
+def _name(entity: Entity) -> str:
+    return f"{entity.collection}.drafts"
+
+
+async def decide(
+    writing: Writing, entity: Entity, key: Any, number: int, author: Author, values: Document
+) -> bool:
+    """False where it was decided before."""
+    decided = {"by": author.by, "why": author.why, "at": datetime.now(UTC)}
+    found = await writing.change(
+        _name(entity),
+        {"doc": {"$eq": key}, "number": number, "status": PROPOSED},
+        {"$set": {**values, "decided": decided}},
+    )
+    return found is not None
+
+
+def decided(draft: Draft) -> InvalidDocument:
+    what = "rejected" if draft.status == REJECTED else f"published as version {draft.published_as}"
+    return InvalidDocument(f"draft {draft.number} was {what} already", path="draft")
+
+
+def _has(document: Mapping[str, Any], stored: Sequence[str]) -> bool:
+    value: Any = document
+    for name in stored:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value is not None

@@ -1,0 +1,143 @@
+"""Events that arrive in any order, and more than once: the state with the highest fencing token
+stays, and one that is not above it changes nothing.
+
+Each event, and each batch, is one round trip: no read before it, no refusal to be mended after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from model.entities import Entity
+from resolvers.alterations import attribution, fenced_pipeline
+from resolvers.outcomes import AlreadyExists, Author, StaleWrite, Written
+from resolvers.own_writes import OwnWrites
+from resolvers.repeats import Repeats
+from resolvers.values import json_value, whole_number
+from resolvers.writes import ATTEMPTS, Writes, restless
+from streams.documents import Document
+from streams.events import identity
+from streams.mongo import Mongo
+from streams.versions import CHANGE_FIELD
+from streams.writing import Pipeline, Writing
+
+__all__ = ["Applied", "Fences"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What became of a batch: how many events are now their document's state, how many were stale,
+    and a cluster time by which all of it had happened."""
+
+    applied: int
+    stale: int
+    at: Timestamp
+
+
+class Fences:
+    def __init__(
+        self, mongo: Mongo, writes: Writes, own_writes: OwnWrites, repeats: Repeats
+    ) -> None:
+        self._mongo = mongo
+        self._writes = writes
+        self._own_writes = own_writes
+        self._repeats = repeats
+
+    async def apply(self, entity: Entity, key: Any, document: Document, author: Author) -> Written:
+        """Make it the document's state if its fencing token is above the one applied.
+
+        Raises:
+            StaleWrite: it is not; nothing was changed.
+            AlreadyExists: a value of a unique field.
+            InvalidDocument.
+        """
+        change = attribution(author, op="REPLACE")
+        pipeline = fenced_pipeline(entity, document, change)
+
+        async def work(writing: Writing) -> RawBSONDocument:
+            found = await writing.change(entity.collection, {"_id": key}, pipeline, upsert=True)
+            assert found is not None
+            applied_by = found.get(CHANGE_FIELD)
+            if not isinstance(applied_by, Mapping) or applied_by.get("id") != change["id"]:
+                raise _stale(entity, key, document, found)
+            return found
+
+        async def applying() -> Written:
+            for _ in range(ATTEMPTS):
+                try:
+                    return await self._writes.commit(entity, key, change, author, work, None)
+                except AlreadyExists as exc:
+                    # Another first insert was faster: now there is something to compare with.
+                    if exc.path != "id":
+                        raise
+            raise restless(entity, key)
+
+        return await self._writes.once(entity, author, applying)
+
+    async def apply_each(
+        self, entity: Entity, events: Sequence[tuple[Any, Document]], author: Author
+    ) -> Applied:
+        """Apply many, in no order, as one write; of several of one document the newest alone.
+
+        Raises:
+            DuplicateKey: another document has a value of a unique field; other events of the batch
+                may have been applied.
+        """
+        newest = _newest(entity, events)
+        change = attribution(author, op="REPLACE")
+        pending: list[tuple[Any, Pipeline]] = [
+            (key, fenced_pipeline(entity, document, change)) for key, document in newest
+        ]
+
+        async def work(writing: Writing) -> int:
+            changed = 0
+            waiting = pending
+            while waiting:
+                result = await writing.change_each(entity.collection, waiting)
+                changed += result.changed
+                waiting = [waiting[place] for place in result.again]
+            return changed
+
+        async def applying() -> Applied:
+            changed, at = await self._repeats.once(author, work, lambda n: {"applied": n})
+            for key, _ in newest:
+                self._own_writes.note(entity.collection, key, at)
+            if not changed:
+                # Nothing was written, and nothing has a time of its own.
+                at = await self._mongo.operation_time()
+            return Applied(applied=changed, stale=len(events) - changed, at=at)
+
+        async def again(outcome: Mapping[str, Any]) -> Applied:
+            changed = outcome["applied"]
+            at = await self._mongo.operation_time()
+            return Applied(applied=changed, stale=len(events) - changed, at=at)
+
+        return await self._repeats.first(author, applying, again)
+
+
+def _newest(entity: Entity, events: Sequence[tuple[Any, Document]]) -> list[tuple[Any, Document]]:
+    assert entity.fence is not None
+    fence = entity.fence.stored
+    found: dict[Any, tuple[Any, Document]] = {}
+    for key, document in events:
+        held = found.get(identity(key))
+        if held is None or held[1][fence] < document[fence]:
+            found[identity(key)] = (key, document)
+    return list(found.values())
+
+
+def _stale(entity: Entity, key: Any, document: Document, found: Mapping[str, Any]) -> StaleWrite:
+    assert entity.fence is not None
+    given = int(document[entity.fence.stored])
+    held = whole_number(found[entity.fence.stored])
+    return StaleWrite(
+        f"{entity.name} {json_value(key)}: {given} is not above "
+        f"{json_value(found[entity.fence.stored])}, which is applied already",
+        fence=given,
+        applied=given if held is None else held,
+    )

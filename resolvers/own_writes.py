@@ -1,0 +1,58 @@
+"""What this process has written and the recorder may not have come to yet: reads of history that
+could miss it wait, within a bound."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bson import Timestamp
+
+from streams import tokens
+from streams.events import identity
+from streams.progress import Progress
+
+__all__ = ["OwnWrites"]
+
+
+class OwnWrites:
+    """Of all collections, the last write to each document.
+
+    Args:
+        most: documents remembered per collection; of those forgotten only the latest write is.
+    """
+
+    def __init__(self, progress: Progress, *, most: int = 10_000) -> None:
+        self._progress = progress
+        self._most = most
+        self._latest: dict[str, str] = {}
+        self._by_document: dict[str, OrderedDict[Any, str]] = {}
+        self._forgotten: dict[str, str] = {}
+
+    def note(self, collection: str, key: Any, at: Timestamp) -> None:
+        """A write was acknowledged."""
+        token = tokens.moment(at)
+        self._latest[collection] = max(token, self._latest.get(collection, ""))
+        written = self._by_document.setdefault(collection, OrderedDict())
+        written[identity(key)] = token
+        written.move_to_end(identity(key))
+        while len(written) > self._most:
+            _, forgotten = written.popitem(last=False)
+            self._forgotten[collection] = max(forgotten, self._forgotten.get(collection, ""))
+
+    async def recorded(self, collection: str, keys: Iterable[Any] | None = None) -> None:
+        """Return once the archive has all of them: to these documents, or to any.
+
+        Raises:
+            ArchiveBehind: not within the bound.
+        """
+        if keys is None:
+            token = self._latest.get(collection, "")
+        else:
+            written: Mapping[Any, str] = self._by_document.get(collection, {})
+            of_these = (written.get(identity(each), "") for each in keys)
+            token = max(of_these, default="")
+            token = max(token, self._forgotten.get(collection, ""))
+        if token:
+            await self._progress.wait(collection, token)

@@ -1,0 +1,129 @@
+"""Publish a draft: make what it changes the document's next version.
+
+What it changes, and what those drafts change that it goes on from, is applied to the document as it
+is now, in one write that is compared with it. Where others have changed the same fields since, it
+is a conflict. The drafts are marked in the same transaction: a draft is published once.
+Source: docs/decisions/0014-drafts.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from model.entities import Entity
+from resolvers.alterations import Alteration
+from resolvers.drafts import PROPOSED, PUBLISHED, REJECTED, Draft, Drafts, decide, decided
+from resolvers.merging import REMOVED, merge_of_paths
+from resolvers.outcomes import Author, InvalidDocument, VersionConflict, Written
+from resolvers.standing import Standing, conflict, not_found
+from resolvers.writes import ATTEMPTS, Beside, Writes, restless
+from streams.differences import Difference, Kind, differences
+from streams.versions import CHANGE_FIELD
+from streams.writing import Writing
+
+__all__ = ["Publishing"]
+
+
+class _Decided(Exception):
+    """Another one has published or rejected it meanwhile."""
+
+
+class Publishing:
+    def __init__(self, drafts: Drafts, standing: Standing, writes: Writes) -> None:
+        self._drafts = drafts
+        self._standing = standing
+        self._writes = writes
+
+    async def publish(self, entity: Entity, key: Any, number: int, author: Author) -> Written:
+        """Make of a draft, and of those that it goes on from, the document's next version.
+
+        Raises:
+            DocumentNotFound: no such document, or draft.
+            VersionConflict: others have changed the same fields since.
+            InvalidDocument: it is decided already, or goes on from a draft that was rejected.
+            AlreadyExists: a value of a unique field.
+        """
+
+        async def publishing() -> Written:
+            for _ in range(ATTEMPTS):
+                chain = await self._chain(entity, key, number)
+                last = await self._standing.now(entity, key)
+                if last is None or last.full is None:
+                    raise not_found(entity, key)
+                base, content = await self._joint(entity, key, chain[0])
+                wanted = list(_changes(entity, chain[0].base, chain[-1].full))
+                if last.number != base:
+                    moved = _changes(entity, content, last.full)
+                    if _overlap(wanted, list(moved)):
+                        raise conflict(entity, key, base, last.number)
+                merge = merge_of_paths(
+                    [(e.path, REMOVED if e.kind is Kind.REMOVED else e.after) for e in wanted]
+                )
+                try:
+                    return await self._writes.alter(
+                        entity,
+                        key,
+                        Alteration.publication(merge, number),
+                        last.number,
+                        author,
+                        beside=self._marking(entity, chain, author),
+                    )
+                except (VersionConflict, _Decided):
+                    # Somebody was faster; perhaps it can be published all the same.
+                    continue
+            raise restless(entity, key)
+
+        return await self._writes.once(entity, author, publishing)
+
+    async def _chain(self, entity: Entity, key: Any, number: int) -> list[Draft]:
+        """The draft, last, and before it those that it goes on from and that are published with
+        it."""
+        drafts = {each.number: each for each in (await self._drafts.of(entity, [key]))[0]}
+        chain = [drafts.get(number) or await self._drafts.one(entity, key, number)]
+        if chain[0].status != PROPOSED:
+            raise decided(chain[0])
+        while (earlier := chain[0].based_on_draft) is not None:
+            if drafts[earlier].status == REJECTED:
+                raise InvalidDocument(
+                    f"draft {number} goes on from draft {earlier}, which was rejected",
+                    path="draft",
+                )
+            if drafts[earlier].status == PUBLISHED:
+                break
+            chain.insert(0, drafts[earlier])
+        return chain
+
+    async def _joint(self, entity: Entity, key: Any, first: Draft) -> tuple[int, Mapping[str, Any]]:
+        """The version that a chain goes on from, and its content."""
+        number = first.based_on
+        if first.based_on_draft is not None:
+            earlier = await self._drafts.one(entity, key, first.based_on_draft)
+            number = earlier.published_as or number
+        content = await self._drafts.content(entity, key, number)
+        return number, first.base if content is None else content
+
+    def _marking(self, entity: Entity, chain: Sequence[Draft], author: Author) -> Beside:
+        async def mark(writing: Writing, version: int) -> None:
+            for each in chain:
+                published = {"status": PUBLISHED, "publishedAs": version}
+                if not await decide(writing, entity, each.document, each.number, author, published):
+                    raise _Decided
+
+        return mark
+
+
+def _changes(
+    entity: Entity, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[Difference]:
+    hidden = ("_id", entity.version, CHANGE_FIELD)
+    return (each for each in differences(before, after) if each.path[0] not in hidden)
+
+
+def _overlap(one: Sequence[Difference], other: Sequence[Difference]) -> bool:
+    """Whether a field changed on both sides: the same, or one around or inside of it."""
+    return any(
+        a.path[: len(b.path)] == b.path or b.path[: len(a.path)] == a.path
+        for a in one
+        for b in other
+    )

@@ -1,0 +1,297 @@
+"""The end of a process, asked for or not: what it gives back, what it tells those who are attached,
+and who goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+
+from tests.support.eventually import eventually, wait_until
+from tests.support.gateway import GraphQLFailed, RunningGateway, running_gateway
+
+Shop = Database[dict[str, Any]]
+
+MODEL = """
+type Thing @collection(name: "things") { id: ID! n: Int }
+type Other @collection(name: "others") { id: ID! n: Int }
+"""
+CHANGES = """
+subscription Changes($after: ResumeToken) {
+  thingChanges(after: $after) { kind documentId version resumeToken }
+}
+"""
+HISTORY = "{ things { nodes { id n history(first: 5) { nodes { version operation } } } } }"
+# A wait that a busy machine does not exceed; what is waited for takes a second or two.
+GENEROUS_S = 30.0
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "schema.graphql"
+    path.write_text(MODEL)
+    return path
+
+
+@pytest.fixture
+def database(client: MongoClient[dict[str, Any]], database_name: str) -> Shop:
+    return client[database_name]
+
+
+def holders(database: Shop) -> list[str | None]:
+    """Who holds the leases of the two recorders; None for one that is free."""
+    return [each.get("holder") for each in database["revstream.leases"].find().sort("_id")]
+
+
+def held_by(database: Shop, gateway: RunningGateway) -> bool:
+    """Whether that process holds both."""
+    found = holders(database)
+    return len(found) == 2 and all(f":{gateway.process.pid}:" in (each or "") for each in found)
+
+
+def archived(database: Shop) -> list[tuple[str, int]]:
+    """Document and version of each record, in the order of the stream."""
+    return [(each["doc"], each["v"]) for each in database["things.versions"].find().sort("_id")]
+
+
+def checkpointed(database: Shop, count: int) -> bool:
+    """Whether so many versions are archived, and the checkpoint covers them."""
+    last = database["things.versions"].find_one(sort=[("_id", -1)])
+    checkpoint = database["revstream.checkpoints"].find_one({"_id": "recorder:things"})
+    if last is None or checkpoint is None or len(archived(database)) != count:
+        return False
+    return bool(checkpoint["token"] >= last["_id"])
+
+
+class Writer:
+    """Writes things one after the other, in a thread, until told to stop; `written` is what the
+    archive must hold."""
+
+    def __init__(self, database: Shop) -> None:
+        self.written: list[tuple[str, int]] = []
+        self._database = database
+        self._stop = threading.Event()
+
+    def write(self) -> None:
+        number = len(self.written)
+        key, version = f"t{number % 7}", number // 7 + 1
+        self._database.things.update_one({"_id": key}, {"$set": {"n": number}}, upsert=True)
+        self.written.append((key, version))
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """For as long as the context lasts, some hundred times a second."""
+
+        def write() -> None:
+            while not self._stop.wait(0.005):
+                self.write()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+
+
+def assert_quiet(gateway: RunningGateway) -> None:
+    """Nothing in its log that somebody would have to look into."""
+    gateway.close()
+    said = "".join(gateway.lines)
+    assert " error " not in said.lower(), said
+    assert "Traceback" not in said, said
+
+
+@pytest.mark.parametrize("command", ["serve", "record"])
+def test_sigterm_gives_the_leases_back_with_the_last_write_in_the_checkpoint(
+    mongo_uri: str, database: Shop, model: Path, command: str
+) -> None:
+    """Exit code 0, nobody holds a lease, and the next one need not read anything again."""
+    writer = Writer(database)
+    with running_gateway(mongo_uri, database.name, model, command=command) as gateway:
+        wait_until(lambda: held_by(database, gateway), within_s=GENEROUS_S)
+        for _ in range(20):
+            writer.write()
+        wait_until(lambda: checkpointed(database, 20), within_s=GENEROUS_S)
+        assert gateway.stop() == 0
+    assert holders(database) == [None, None]
+    assert checkpointed(database, 20)
+    assert archived(database) == writer.written
+    assert_quiet(gateway)
+
+
+async def test_a_subscriber_is_told_to_resume_and_loses_nothing_at_another_process(
+    mongo_uri: str, database: Shop, model: Path
+) -> None:
+    """It is ended with UNAVAILABLE, not with a broken connection; its last token goes on."""
+    received: list[tuple[str, int]] = []
+    token: str
+
+    async def follow(gateway: RunningGateway, most: float) -> None:
+        nonlocal token
+        async with contextlib.aclosing(gateway.subscribe(CHANGES, after=token)) as events:
+            async for data in events:
+                change = data["thingChanges"]
+                token = change["resumeToken"]
+                if change["kind"] == "CHANGE":
+                    received.append((change["documentId"], change["version"]))
+                if len(received) >= most:
+                    return
+
+    with (
+        running_gateway(mongo_uri, database.name, model, "--lease-s", "2") as first,
+        running_gateway(mongo_uri, database.name, model, "--lease-s", "2") as second,
+    ):
+        token = first.query("{ resumeToken }")["resumeToken"]
+        writer = Writer(database)
+        with writer.writing():
+            following = asyncio.create_task(follow(first, most=float("inf")))
+            await eventually(lambda: len(received) > 20, within_s=GENEROUS_S)
+            assert await asyncio.to_thread(first.stop) == 0
+            with pytest.raises(GraphQLFailed) as caught:
+                await following
+            [error] = caught.value.args
+            seen = len(received)
+            await eventually(lambda: len(writer.written) > seen + 20, within_s=GENEROUS_S)
+        async with asyncio.timeout(GENEROUS_S):
+            await follow(second, most=len(writer.written))
+    assert error["extensions"]["code"] == "UNAVAILABLE"
+    assert "shutting down; subscribe again after the last token" in error["message"]
+    assert received == writer.written
+    assert_quiet(first)
+
+
+@pytest.mark.parametrize("end", [RunningGateway.stop, RunningGateway.kill])
+def test_another_process_takes_over_and_the_archive_is_whole(
+    mongo_uri: str, database: Shop, model: Path, end: Callable[[RunningGateway], object]
+) -> None:
+    """One of two records; once it is told to stop, or is killed, the other one does. Each version
+    is there once, in order."""
+    start = (mongo_uri, database.name, model, "--lease-s", "2")
+    writer = Writer(database)
+    with running_gateway(*start) as first:
+        wait_until(lambda: held_by(database, first), within_s=GENEROUS_S)
+        with running_gateway(*start) as second:
+            with writer.writing():
+                wait_until(lambda: len(archived(database)) > 50, within_s=GENEROUS_S)
+                assert held_by(database, first)
+                end(first)
+                wait_until(lambda: held_by(database, second), within_s=GENEROUS_S)
+                count = len(writer.written)
+                wait_until(lambda: len(archived(database)) > count + 50, within_s=GENEROUS_S)
+            wait_until(lambda: checkpointed(database, len(writer.written)), within_s=GENEROUS_S)
+    assert archived(database) == writer.written
+    assert [each["fencingToken"] for each in database["revstream.leases"].find()] == [2, 2]
+
+
+def test_history_recorded_by_one_process_is_served_by_another(
+    mongo_uri: str, database: Shop, model: Path
+) -> None:
+    """`record` holds the leases, `serve --no-record` never asks for them and has what it writes."""
+    with (
+        running_gateway(mongo_uri, database.name, model, command="record") as recorder,
+        running_gateway(mongo_uri, database.name, model, "--no-record") as server,
+    ):
+        wait_until(lambda: held_by(database, recorder), within_s=GENEROUS_S)
+        database.things.insert_one({"_id": "a", "n": 1})
+        database.things.update_one({"_id": "a"}, {"$set": {"n": 2}})
+        [thing] = server.query(HISTORY)["things"]["nodes"]
+        assert thing["n"] == 2
+        assert [(each["version"], each["operation"]) for each in thing["history"]["nodes"]] == [
+            (2, "UPDATE"),
+            (1, "INSERT"),
+        ]
+        assert not any("lease" in line for line in server.lines)
+        assert held_by(database, recorder)
+        assert recorder.address == ""
+
+
+def test_a_background_task_that_dies_ends_the_process_with_an_error(
+    mongo_uri: str, database: Shop, model: Path
+) -> None:
+    """A checkpoint that makes no sense kills a recorder; nothing goes on half alive, and the other
+    lease is given back."""
+    damaged = {"_id": "recorder:things", "token": 5, "start": "", "fencingToken": 0}
+    baseline = {"done": True, "started": False, "after": None, "documents": 0}
+    database["revstream.checkpoints"].insert_one({**damaged, "baseline": baseline, "savedAt": None})
+    with running_gateway(mongo_uri, database.name, model) as gateway:
+        assert gateway.process.wait(timeout=GENEROUS_S) == 1
+        gateway.close()
+    [line] = [each for each in gateway.lines if "background task died" in each]
+    assert "task=recorder:things" in line
+    assert "reason=TypeError" in line
+    assert gateway.lines[-1].startswith("revstream: ")
+    assert set(holders(database)) == {None}
+
+
+def asked_in_vain(gateway: RunningGateway) -> HTTPConnection:
+    """A connection on which history is asked for that nobody records: the answer waits."""
+    token = gateway.query("{ resumeToken }")["resumeToken"]
+    connection = HTTPConnection(gateway.address.removeprefix("http://"), timeout=GENEROUS_S)
+    query = f'{{ thingsAsOf(asOf: {{ token: "{token}" }}) {{ nodes {{ id }} }} }}'
+    headers = {"content-type": "application/json"}
+    connection.request("POST", "/graphql", json.dumps({"query": query}), headers)
+    # Who comes later is served later: once this is answered, the other request is under way.
+    assert httpx.get(f"{gateway.address}/livez").json() == {"live": True}
+    return connection
+
+
+def test_requests_under_way_are_answered_before_the_end(
+    mongo_uri: str, database: Shop, model: Path
+) -> None:
+    """Those that take no longer than the bound."""
+    options = ("--no-record", "--archive-wait-s", "1", "--shutdown-s", "20")
+    with running_gateway(mongo_uri, database.name, model, *options) as gateway:
+        asked = [asked_in_vain(gateway) for _ in range(3)]
+        assert gateway.stop() == 0
+    for connection in asked:
+        with contextlib.closing(connection):
+            answer = json.load(connection.getresponse())
+        assert answer["errors"][0]["extensions"]["code"] == "ARCHIVE_BEHIND"
+    assert_quiet(gateway)
+
+
+def test_requests_that_take_too_long_are_given_up_quietly(
+    mongo_uri: str, database: Shop, model: Path
+) -> None:
+    """They hold up the end no longer than the bound, and are no fault: the log says how many."""
+    options = ("--no-record", "--archive-wait-s", "600", "--shutdown-s", "1")
+    with running_gateway(mongo_uri, database.name, model, *options) as gateway:
+        asked = [asked_in_vain(gateway) for _ in range(3)]
+        assert gateway.stop() == 0
+    for connection in asked:
+        with contextlib.closing(connection):
+            assert connection.getresponse().status == 500
+    assert_quiet(gateway)
+    [line] = [each for each in gateway.lines if "warning" in each]
+    assert "Cancel 3 running task(s)" in line
+
+
+def test_a_second_signal_waits_for_nothing(mongo_uri: str, database: Shop, model: Path) -> None:
+    """For people at a terminal; the leases are given back all the same."""
+    options = ("--archive-wait-s", "600", "--shutdown-s", "600")
+    with running_gateway(mongo_uri, database.name, model, *options) as gateway:
+        wait_until(lambda: held_by(database, gateway), within_s=GENEROUS_S)
+        connection = HTTPConnection(gateway.address.removeprefix("http://"))
+        with contextlib.closing(connection):
+            # Its body never comes.
+            connection.putrequest("POST", "/graphql")
+            connection.putheader("content-length", "9")
+            connection.endheaders()
+            assert httpx.get(f"{gateway.address}/livez").json() == {"live": True}
+            gateway.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: any("stopping" in line for line in gateway.lines))
+            assert gateway.stop() == 0
+    assert holders(database) == [None, None]
