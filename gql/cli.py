@@ -9,17 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import click
+import orjson
 
 from gql.demo import demo_settings, play
 from gql.logs import configure_logging
 from gql.mongod import EmbeddedError
+from gql.progress import shown_progress
 from gql.schema import build_schema, print_sdl
 from gql.serving import Failed, run, serve
 from gql.settings import Settings, check_environment, options
+from gql.verifying import lines_of, report_of, verify
 from model.entities import Model
 from model.errors import ModelErrors
 from model.reading import read_model
 from streams.errors import GatewayError
+from streams.verification import Verified
 
 __all__ = ["main"]
 
@@ -44,9 +48,8 @@ def _run() -> int:
     """The exit code."""
     try:
         check_environment(os.environ)
-        cli.main(standalone_mode=False)
-    except click.exceptions.Exit as exc:
-        return exc.exit_code
+        # What a command exits with; otherwise what it returns, which is nothing.
+        return cli.main(standalone_mode=False) or 0
     except (click.Abort, KeyboardInterrupt):
         return 130
     except click.ClickException as exc:
@@ -58,7 +61,6 @@ def _run() -> int:
     except (GatewayError, EmbeddedError, Failed) as exc:
         click.echo(f"revstream: {exc}", err=True)
         return 1
-    return 0
 
 
 @click.group(context_settings={"max_content_width": 120})
@@ -96,6 +98,37 @@ def demo_command(rate: float, **given: Any) -> None:
     settings = demo_settings(_settings(given))
     model = _model(settings.schema)
     run(lambda: serve(settings, model, http=True, ready=lambda *to: play(*to, rate=rate)))
+
+
+@cli.command("verify")
+@options(
+    "schema", "mongodb_uri", "database", "driver", "connect_s", "read_limit_s", "log_level",
+    "log_json",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for programs.")
+def verify_command(as_json: bool, **given: Any) -> None:
+    """Check the archives: their versions against one another, and the last against the present.
+
+    Exits 1 where something is wrong.
+    """
+    settings = _settings(given)
+    model = _model(settings.schema)
+    if settings.mongodb_uri is None:
+        raise click.UsageError("no MongoDB given: --mongodb-uri URI")
+    uri, database = settings.mongodb_uri, settings.database_name()
+    found: dict[str, Verified] = {}
+
+    async def check() -> None:
+        async with shown_progress() as report:
+            found.update(await verify(settings, model, uri, database, report))
+
+    run(check)
+    if as_json:
+        click.echo(orjson.dumps(report_of(found), option=orjson.OPT_INDENT_2).decode())
+    else:
+        click.echo("\n".join(lines_of(found)))
+    if any(each.findings for each in found.values()):
+        raise click.exceptions.Exit(1)
 
 
 @cli.command("schema")

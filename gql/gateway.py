@@ -48,7 +48,7 @@ from streams.server import (
 )
 from streams.source import Source, SourceOptions
 
-__all__ = ["Gateway", "open_gateway"]
+__all__ = ["Gateway", "listener_name", "open_gateway"]
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ async def _assemble(settings: Settings, model: Model, mongo: Mongo, report: Repo
     )
     hub = Hub(collections, position=position, options=hub_options)
     checkpoints = Checkpoints(mongo)
-    progress = Progress(checkpoints, hub, listener=_listener_name, limit_s=settings.archive_wait_s)
+    progress = Progress(checkpoints, hub, listener=listener_name, limit_s=settings.archive_wait_s)
     leases = Leases(
         mongo,
         _holder(),
@@ -209,14 +209,14 @@ async def _assemble(settings: Settings, model: Model, mongo: Mongo, report: Repo
             ),
             checkpoints,
             progress,
-            name=_listener_name(entity.collection),
+            name=listener_name(entity.collection),
             version_field=entity.version,
         )
         for entity in model.entities
         if settings.record
     )
     listeners = tuple(Listener(each.name, leases, each.run) for each in recorders)
-    names = [(_listener_name(name), name) for name in collections]
+    names = [(listener_name(name), name) for name in collections]
     own_writes = OwnWrites(progress)
     log.info(
         "connected",
@@ -289,7 +289,7 @@ def _reason(failure: BaseException) -> str:
     return failure.message if isinstance(failure, GatewayError) else type(failure).__name__
 
 
-def _listener_name(collection: str) -> str:
+def listener_name(collection: str) -> str:
     return f"recorder:{collection}"
 
 

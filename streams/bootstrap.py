@@ -25,7 +25,7 @@ from streams.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
 from streams.mongo import Mongo
 from streams.server import remedy
 
-__all__ = ["Chunk", "oldest_start", "read_chunk"]
+__all__ = ["Chunk", "oldest_start", "read_chunk", "read_documents"]
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ async def read_chunk(mongo: Mongo, collection: str, baseline: Baseline, *, size:
     while True:
         wall, at = await mongo.clock()
         try:
-            documents, end = await _documents(mongo, collection, after, size=size, at=at)
+            documents, end = await read_documents(mongo, collection, after, size=size, at=at)
         except DatabaseError as exc:
             attempts -= 1
             # Somebody has created the collection, or an index, since the clock was read.
@@ -86,7 +86,7 @@ async def read_chunk(mongo: Mongo, collection: str, baseline: Baseline, *, size:
             return Chunk(at, wall, after, documents, end)
 
 
-async def _documents(
+async def read_documents(
     mongo: Mongo, collection: str, after: tuple[Any] | None, *, size: int, at: Timestamp
 ) -> tuple[list[RawBSONDocument], bool]:
     """In `_id` order, ids of all types in one; and whether no others follow."""

@@ -194,6 +194,10 @@ class Mongo:
         found = await self.aggregate(collection, [{"$match": query}, {"$count": "n"}], at=at)
         return int(found[0]["n"]) if found else 0
 
+    async def estimated_count(self, collection: str) -> int:
+        """From the collection's figures, without looking at it."""
+        return int((await self.command({"count": collection}))["n"])
+
     async def pages(
         self,
         collection: str,

@@ -167,7 +167,7 @@ def make_version(
         "prev": None if last is None else last.token,
         "by": change.get("by"),
         "why": change.get("why"),
-        "changed": _changed(last.full if last is not None else None, full, version_field),
+        "changed": changed_paths(last.full if last is not None else None, full, version_field),
     }
     for name in ("restoredFrom", "draft"):
         if change.get(name) is not None:
@@ -249,7 +249,7 @@ def without_change(document: RawBSONDocument) -> RawBSONDocument:
     return RawBSONDocument(bson.encode(fields, codec_options=DECODED), RAW)
 
 
-def _changed(
+def changed_paths(
     before: RawBSONDocument | None,
     after: RawBSONDocument | None,
     version_field: str | None,

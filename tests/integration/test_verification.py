@@ -1,0 +1,204 @@
+"""What `verify` finds: nothing in an archive that the recorder made, and each kind of damage that
+is planted in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from bson import Timestamp
+from pymongo import MongoClient
+from pymongo.collection import Collection
+
+from streams import tokens
+from streams.archive import Archive
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.errors import DatabaseError
+from streams.mongo import Mongo
+from streams.verification import Verification, Verified
+from tests.support.streams import Recording
+
+Client = MongoClient[dict[str, Any]]
+Records = Collection[dict[str, Any]]
+ODD_IDS = [1, True, 2.5, "a", "$a", {"a": 1}, b"x", None]
+
+
+async def recorded(mongo: Mongo, client: Client) -> Records:
+    """An archive of documents with ids of all types, changed, deleted and inserted again."""
+    recording = Recording(mongo)
+    await recording.begin()
+    things = client[mongo.name].things
+    for n, key in enumerate(ODD_IDS):
+        things.insert_one({"_id": key, "n": n, "in": {"a": 1, "b": [1, 2]}})
+    for n in range(4):
+        things.update_many({}, {"$set": {"in.a": n + 2, f"f{n}": 1.5}})
+    things.update_one({"_id": "a"}, {"$set": {"version": 40}})
+    with client.start_session() as session, session.start_transaction():
+        things.delete_one({"_id": 1}, session=session)
+        things.insert_one({"_id": 1, "again": True}, session=session)
+    things.delete_one({"_id": "$a"})
+    await recording.record()
+    return client[mongo.name][recording.archive.name]
+
+
+async def verified(mongo: Mongo, *, checkpoint: Checkpoint | None = None) -> Verified:
+    stored = checkpoint or await Checkpoints(mongo).load("recorder:things")
+    archive = Archive(mongo, "things")
+    return await Verification(mongo, archive, stored, version_field="version").run()
+
+
+def told(found: Verified) -> list[tuple[str, Any, int | None]]:
+    return [(each.kind, each.document, each.version) for each in found.findings]
+
+
+async def test_nothing_is_wrong_with_what_the_recorder_made(mongo: Mongo, client: Client) -> None:
+    """Numbers of writers that count, transactions, deletions and ids of all types included."""
+    records = await recorded(mongo, client)
+    found = await verified(mongo)
+    assert told(found) == []
+    assert found.documents == len(ODD_IDS)
+    assert found.versions == records.count_documents({})
+
+
+async def test_documents_are_checked_in_more_than_one_part(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the bounds between them."""
+    monkeypatch.setattr("streams.verification._CHUNK", 2)
+    await recorded(mongo, client)
+    seen: list[int] = []
+    stored = await Checkpoints(mongo).load("recorder:things")
+    verification = Verification(mongo, Archive(mongo, "things"), stored, version_field="version")
+    found = await verification.run(seen.append)
+    assert told(found) == []
+    assert found.documents == len(ODD_IDS)
+    assert seen == sorted(seen)
+    assert len(seen) > 3
+
+
+Damage = Callable[[Records], object]
+
+DAMAGES: dict[str, tuple[Damage, set[tuple[str, Any, int | None]]]] = {
+    "a version in the middle": (
+        lambda records: records.delete_one({"doc": "a", "v": 3}),
+        {("MISSING", "a", 4)},
+    ),
+    "the first version": (
+        lambda records: records.delete_one({"doc": "a", "v": 1}),
+        {("MISSING", "a", 2)},
+    ),
+    "the last version": (
+        lambda records: records.delete_one({"doc": "a", "v": 40}),
+        {("MISSING", "a", 5), ("PRESENT", "a", 5)},
+    ),
+    "the body of a version": (
+        lambda records: records.update_one({"doc": "a", "v": 3}, {"$set": {"full.n": 77}}),
+        {("CONTENT", "a", 3), ("CONTENT", "a", 4)},
+    ),
+    "the type of a value": (
+        lambda records: records.update_one({"doc": "a", "v": 3}, {"$set": {"full.n": 3.0}}),
+        {("CONTENT", "a", 3), ("CONTENT", "a", 4)},
+    ),
+    "the body of the last version": (
+        lambda records: records.update_one({"doc": "a", "v": 40}, {"$set": {"full.in.a": 77}}),
+        {("CONTENT", "a", 40), ("PRESENT", "a", 40)},
+    ),
+    "an overlap": (
+        lambda records: records.update_one(
+            {"doc": "a", "v": 3}, [{"$set": {"until": Timestamp(2**31, 1)}}]
+        ),
+        {("INTERVAL", "a", 3)},
+    ),
+    "a hole": (
+        lambda records: records.update_one({"doc": "a", "v": 3}, {"$set": {"until": None}}),
+        {("INTERVAL", "a", 3)},
+    ),
+    "a count": (
+        lambda records: records.update_one({"doc": "a", "v": 5}, {"$set": {"v": 6}}),
+        {("NUMBER", "a", 6)},
+    ),
+    "all versions of a document": (
+        lambda records: records.delete_many({"doc": 2.5}),
+        {("MISSING", 2.5, None)},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+async def test_damage_is_found_and_named(mongo: Mongo, client: Client, what: str) -> None:
+    """The document and the version, and nothing else."""
+    records = await recorded(mongo, client)
+    damage, expected = DAMAGES[what]
+    damage(records)
+    assert set(told(await verified(mongo))) == expected
+
+
+async def test_a_document_that_changed_unseen_is_found(mongo: Mongo, client: Client) -> None:
+    """One that is gone, one that is back, one that is another: nobody recorded it."""
+    await recorded(mongo, client)
+    things = client[mongo.name].things
+    things.delete_one({"_id": "a"})
+    things.insert_one({"_id": "$a"})
+    things.update_one({"_id": b"x"}, {"$set": {"n": 77}})
+    now = tokens.moment(await mongo.operation_time())
+    unseen = Checkpoint(now, now, Baseline(done=True))
+    found = await verified(mongo, checkpoint=unseen)
+    assert {(each.kind, each.document) for each in found.findings} == {
+        ("PRESENT", "a"),
+        ("PRESENT", "$a"),
+        ("PRESENT", b"x"),
+    }
+
+
+async def test_what_the_recorder_has_not_come_to_is_no_damage(mongo: Mongo, client: Client) -> None:
+    """The present is read as of the place that it has reached."""
+    await recorded(mongo, client)
+    client[mongo.name].things.update_many({}, {"$set": {"later": True}})
+    assert told(await verified(mongo)) == []
+
+
+async def test_a_recorder_that_stands_within_a_transaction_is_no_damage(
+    mongo: Mongo, client: Client
+) -> None:
+    """What the same transaction did to other documents is recorded next."""
+    records = await recorded(mongo, client)
+    things = client[mongo.name].things
+    with client.start_session() as session, session.start_transaction():
+        things.update_one({"_id": "a"}, {"$set": {"n": 1}}, session=session)
+        things.insert_one({"_id": "new"}, session=session)
+        things.delete_one({"_id": b"x"}, session=session)
+        things.update_one({"_id": None}, {"$set": {"n": 2}}, session=session)
+    recording = Recording(mongo)
+    await recording.record(fencing_token=2)
+    first = records.find_one({"doc": "a", "full.n": 1})
+    assert first is not None
+    for record in list(records.find({"_id": {"$gt": first["_id"]}})):
+        records.delete_one({"_id": record["_id"]})
+        # As it was before that version.
+        gone = {"$set": {"until": None, "untilWall": None, "span": None}}
+        records.update_one({"_id": record["prev"]}, gone)
+    within = Checkpoint(first["_id"], first["_id"], Baseline(done=True))
+    assert told(await verified(mongo, checkpoint=within)) == []
+
+
+async def test_a_recorder_that_is_far_behind_is_told(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The versions are checked all the same."""
+    records = await recorded(mongo, client)
+    records.delete_one({"doc": "a", "v": 3})
+
+    async def too_old(*_: Any, **__: Any) -> Any:
+        raise DatabaseError("MongoDB refused: the snapshot is gone", number=239)
+
+    monkeypatch.setattr("streams.verification.read_documents", too_old)
+    found = await verified(mongo)
+    assert told(found) == [("BEHIND", None, None), ("MISSING", "a", 4)]
+
+
+async def test_an_archive_that_no_recorder_made_is_told(mongo: Mongo) -> None:
+    """There is nothing to check."""
+    found = await verified(mongo)
+    assert [each.kind for each in found.findings] == ["BEHIND"]
+    assert found.versions == 0

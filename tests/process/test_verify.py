@@ -1,0 +1,70 @@
+"""`revstream verify` as a program: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+
+from tests.support.eventually import wait_until
+from tests.support.gateway import ROOT, run_command, running_gateway
+
+Client = MongoClient[dict[str, Any]]
+
+
+@pytest.fixture
+def database(mongo_uri: str, client: Client) -> Any:
+    """A database with a few products, recorded and at rest."""
+    name = f"verify_{uuid4().hex[:8]}"
+    with running_gateway(mongo_uri, name, ROOT / "schema.graphql"):
+        suppliers = client[name].suppliers
+        suppliers.insert_many([{"name": f"n{n}"} for n in range(3)])
+        suppliers.update_many({}, {"$set": {"country": "DE"}})
+        archive = client[name]["suppliers.versions"]
+        wait_until(lambda: archive.count_documents({}) == 6)
+    yield client[name]
+    client.drop_database(name)
+
+
+def arguments(uri: str, name: str) -> tuple[str, ...]:
+    schema = str(Path(ROOT / "schema.graphql"))
+    return ("verify", "--mongodb-uri", uri, "--database", name, "--schema", schema)
+
+
+def test_an_archive_without_damage_is_said_to_be_right(mongo_uri: str, database: Any) -> None:
+    """Exit code 0, and a line for each collection."""
+    ended = run_command(*arguments(mongo_uri, database.name))
+    assert ended.returncode == 0, ended.stderr
+    assert "suppliers: 3 documents, 6 versions, 0 of them behind a gap, nothing wrong" in (
+        ended.stdout.splitlines()
+    )
+
+
+def test_damage_is_told_to_people_and_to_programs(mongo_uri: str, database: Any) -> None:
+    """Exit code 1; `--json` has every finding with its kind."""
+    archive = database["suppliers.versions"]
+    damaged = archive.find_one({"v": 2})
+    archive.update_one({"_id": damaged["_id"]}, {"$set": {"full.country": "FR"}})
+    ended = run_command(*arguments(mongo_uri, database.name))
+    assert ended.returncode == 1, ended.stdout
+    assert f"suppliers/{damaged['doc']} version 2: " in ended.stdout
+    assert "suppliers: 3 documents, 6 versions, 0 of them behind a gap, 1 problem\n" in ended.stdout
+    ended = run_command(*arguments(mongo_uri, database.name), "--json")
+    assert ended.returncode == 1, ended.stdout
+    told = json.loads(ended.stdout)["suppliers"]
+    assert told["versions"] == 6
+    assert [(each["kind"], each["documentId"], each["version"]) for each in told["findings"]] == [
+        ("PRESENT", str(damaged["doc"]), 2)
+    ]
+
+
+def test_a_database_that_cannot_be_reached_is_told_in_a_sentence() -> None:
+    """As of the other commands."""
+    ended = run_command(*arguments("mongodb://127.0.0.1:1/", "shop"), "--connect-s", "0.5")
+    assert ended.returncode == 1, ended.stdout
+    assert ended.stderr.startswith("revstream: MongoDB cannot be reached")
+    assert "Traceback" not in ended.stderr
