@@ -5,27 +5,34 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import orjson
 
 from gql.demo import demo_settings, play
+from gql.diagnosing import examine
+from gql.diagnosing import lines_of as examine_lines
+from gql.diagnosing import report_of as examine_report
 from gql.logs import configure_logging
 from gql.mongod import EmbeddedError
-from gql.progress import shown_progress
+from gql.progress import Report, shown_progress
 from gql.schema import build_schema, print_sdl
 from gql.serving import Failed, run, serve
 from gql.settings import Settings, check_environment, options
-from gql.verifying import lines_of, report_of, verify
+from gql.verifying import lines_of as verify_lines
+from gql.verifying import report_of as verify_report
+from gql.verifying import verify
 from model.entities import Model
 from model.errors import ModelErrors
 from model.reading import read_model
 from streams.errors import GatewayError
-from streams.verification import Verified
 
 __all__ = ["main"]
+
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -100,34 +107,38 @@ def demo_command(rate: float, **given: Any) -> None:
     run(lambda: serve(settings, model, http=True, ready=lambda *to: play(*to, rate=rate)))
 
 
-@cli.command("verify")
-@options(
+_CHECKING = (
     "schema", "mongodb_uri", "database", "driver", "connect_s", "read_limit_s", "log_level",
     "log_json",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for programs.")
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+@cli.command("verify")
+@options(*_CHECKING, defaults={"log_level": "warning"})
+@_AS_JSON
 def verify_command(as_json: bool, **given: Any) -> None:
     """Check the archives: their versions against one another, and the last against the present.
 
     Exits 1 where something is wrong.
     """
-    settings = _settings(given)
-    model = _model(settings.schema)
-    if settings.mongodb_uri is None:
-        raise click.UsageError("no MongoDB given: --mongodb-uri URI")
-    uri, database = settings.mongodb_uri, settings.database_name()
-    found: dict[str, Verified] = {}
-
-    async def check() -> None:
-        async with shown_progress() as report:
-            found.update(await verify(settings, model, uri, database, report))
-
-    run(check)
-    if as_json:
-        click.echo(orjson.dumps(report_of(found), option=orjson.OPT_INDENT_2).decode())
-    else:
-        click.echo("\n".join(lines_of(found)))
+    found = _checked(given, verify)
+    _tell(verify_report(found) if as_json else verify_lines(found))
     if any(each.findings for each in found.values()):
+        raise click.exceptions.Exit(1)
+
+
+@cli.command("doctor")
+@options(*_CHECKING, defaults={"log_level": "error"})
+@_AS_JSON
+def doctor_command(as_json: bool, **given: Any) -> None:
+    """Examine the deployment, and say how to mend what is wrong.
+
+    Exits 1 where there is a warning or an error.
+    """
+    found = _checked(given, examine)
+    _tell(examine_report(found) if as_json else examine_lines(found))
+    if any(each.level in ("warning", "error") for each in found):
         raise click.exceptions.Exit(1)
 
 
@@ -136,6 +147,34 @@ def verify_command(as_json: bool, **given: Any) -> None:
 def schema_command(**given: Any) -> None:
     """Print the API's SDL, for code generators."""
     click.echo(print_sdl(build_schema(_model(_settings(given, log=False).schema))))
+
+
+Check = Callable[[Settings, Model, str, str, Report], Awaitable[T]]
+
+
+def _checked(given: dict[str, Any], check: Check[T]) -> T:
+    """What a check of the database that was named has found."""
+    settings = _settings(given)
+    model = _model(settings.schema)
+    if settings.mongodb_uri is None:
+        raise click.UsageError("no MongoDB given: --mongodb-uri URI")
+    uri, database = settings.mongodb_uri, settings.database_name()
+    found: list[T] = []
+
+    async def checking() -> None:
+        async with shown_progress() as report:
+            found.append(await check(settings, model, uri, database, report))
+
+    run(checking)
+    return found[0]
+
+
+def _tell(found: Any) -> None:
+    """Lines for people, or anything else as JSON."""
+    if isinstance(found, list) and all(isinstance(each, str) for each in found):
+        click.echo("\n".join(found))
+    else:
+        click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
 
 
 def _settings(given: dict[str, Any], *, log: bool = True) -> Settings:

@@ -36,7 +36,7 @@ from streams.hub import Hub, HubOptions, follow
 from streams.indexes import create_indexes
 from streams.lease import LeaseOptions, Leases
 from streams.listener import Listener
-from streams.mongo import Mongo, MongoOptions
+from streams.mongo import Mongo
 from streams.progress import Progress
 from streams.recorder import Recorder
 from streams.server import (
@@ -132,12 +132,7 @@ async def open_gateway(
         Unavailable: MongoDB cannot be reached.
         Unsuitable: a standalone, too old, or not permitted.
     """
-    mongo_options = MongoOptions(
-        driver=settings.driver,
-        read_limit_s=settings.read_limit_s,
-        server_selection_s=settings.connect_s,
-    )
-    async with Mongo.connect(uri, database, options=mongo_options) as mongo:
+    async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
         gateway = await _assemble(settings, model, mongo, report)
         watched = [
             asyncio.create_task(_watched(name, work(), gateway, on_fatal), name=name)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-__all__ = ["shown_progress"]
+__all__ = ["Report", "shown_progress"]
 
 log = logging.getLogger(__name__)
 

@@ -17,6 +17,8 @@ import click
 from pymongo.errors import PyMongoError
 from pymongo.uri_parser import parse_uri
 
+from streams.mongo import MongoOptions
+
 __all__ = ["PREFIX", "Settings", "check_environment", "options"]
 
 PREFIX = "REVSTREAM_"
@@ -96,6 +98,13 @@ class Settings:
                 f"none of them one of {' '.join(sorted(_NOT_IN_NAMES - {' '}))} or a space"
             )
         return name
+
+    def mongo_options(self) -> MongoOptions:
+        return MongoOptions(
+            driver=self.driver,
+            read_limit_s=self.read_limit_s,
+            server_selection_s=self.connect_s,
+        )
 
     def __repr__(self) -> str:
         shown = ", ".join(

@@ -11,7 +11,7 @@ from model.entities import Model
 from resolvers.values import json_value
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
-from streams.mongo import Mongo, MongoOptions
+from streams.mongo import Mongo
 from streams.server import inspect_server
 from streams.verification import Verification, Verified
 
@@ -28,13 +28,8 @@ async def verify(
     Raises:
         Unavailable, Unsuitable: MongoDB cannot be reached, or cannot serve.
     """
-    options = MongoOptions(
-        driver=settings.driver,
-        read_limit_s=settings.read_limit_s,
-        server_selection_s=settings.connect_s,
-    )
     found = {}
-    async with Mongo.connect(uri, database, options=options) as mongo:
+    async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
         await inspect_server(mongo)
         names = {each.collection: listener_name(each.collection) for each in model.entities}
         checkpoints = await Checkpoints(mongo).load_all(list(names.values()))

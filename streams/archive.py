@@ -23,7 +23,7 @@ from streams.mongo import Mongo
 from streams.tokens import cluster_time
 from streams.versions import Last
 
-__all__ = ["DOCUMENTS", "INTERVALS", "Archive", "Until", "closing", "span"]
+__all__ = ["DOCUMENTS", "INDEXES", "INTERVALS", "Archive", "Until", "closing", "span"]
 
 Until = tuple[str, Timestamp, Any]
 
@@ -33,7 +33,7 @@ _FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
 INTERVALS = "intervals"
 DOCUMENTS = "documents"
 
-_INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
+INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     ([("doc", 1), ("v", -1)], {"unique": True}),
     # a document as of a moment; several versions of one transaction have the same `at`
     ([("doc", 1), ("at", -1), ("v", -1)], {}),
@@ -54,7 +54,7 @@ class Archive:
 
     async def prepare(self) -> None:
         """Create the indexes; an archive that has them is left alone."""
-        for keys, options in _INDEXES:
+        for keys, options in INDEXES:
             await self._mongo.create_index(self.name, keys, **options)
 
     async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:

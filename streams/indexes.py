@@ -10,7 +10,7 @@ from model.entities import Index, Model
 from streams.errors import DatabaseError, DuplicateKey, Unsuitable
 from streams.mongo import Mongo
 
-__all__ = ["IndexRefused", "create_indexes"]
+__all__ = ["IndexRefused", "create_indexes", "wanted_indexes"]
 
 Report = Callable[[str, int, int], None]
 
@@ -32,10 +32,9 @@ async def create_indexes(mongo: Mongo, model: Model, report: Report) -> list[Ind
     Returns: those that were refused (a unique one over data that is not, or one of another kind on
         the same fields).
     """
-    wanted = [(entity.collection, index) for entity in model.entities for index in entity.indexes]
-    wanted += [each for each in _back_references(model) if each not in wanted]
+    wanted = wanted_indexes(model)
     refused = []
-    for done, (collection, index) in enumerate(wanted):
+    for done, (collection, keys, index) in enumerate(wanted):
         report(f"index {collection}({', '.join(index.fields)})", done, len(wanted))
         # As reads compare; the collection may be made otherwise.
         options: dict[str, Any] = {"collation": {"locale": "simple"}}
@@ -45,16 +44,27 @@ async def create_indexes(mongo: Mongo, model: Model, report: Report) -> list[Ind
             # Documents without the field do not count as equal.
             options["sparse"] = True
         try:
-            keys = [(name, 1) for name in index.fields]
-            if not index.unique and "_id" not in index.fields:
-                # Pages are sorted by these fields and then by _id; without it here they would be
-                # sorted in memory.
-                keys.append(("_id", 1))
             await mongo.create_index(collection, keys, **options)
         except (DatabaseError, DuplicateKey, Unsuitable) as exc:
             refused.append(IndexRefused(collection, index.fields, exc.message))
     report("indexes", len(wanted), len(wanted))
     return refused
+
+
+def wanted_indexes(model: Model) -> list[tuple[str, list[tuple[str, int]], Index]]:
+    """Those that a model asks for or needs: collection, keys, and the model's index."""
+    wanted = [(entity.collection, index) for entity in model.entities for index in entity.indexes]
+    wanted += [each for each in _back_references(model) if each not in wanted]
+    return [(collection, _keys(index), index) for collection, index in wanted]
+
+
+def _keys(index: Index) -> list[tuple[str, int]]:
+    keys = [(name, 1) for name in index.fields]
+    if not index.unique and "_id" not in index.fields:
+        # Pages are sorted by these fields and then by _id; without it here they would be sorted in
+        # memory.
+        keys.append(("_id", 1))
+    return keys
 
 
 def _back_references(model: Model) -> list[tuple[str, Index]]:

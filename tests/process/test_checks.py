@@ -1,4 +1,4 @@
-"""`revstream verify` as a program: what it prints, and how it ends."""
+"""`revstream verify` and `revstream doctor` as programs: what they print, and how they end."""
 
 from __future__ import annotations
 
@@ -68,3 +68,26 @@ def test_a_database_that_cannot_be_reached_is_told_in_a_sentence() -> None:
     assert ended.returncode == 1, ended.stdout
     assert ended.stderr.startswith("revstream: MongoDB cannot be reached")
     assert "Traceback" not in ended.stderr
+
+
+def test_the_doctor_finds_nothing_where_revstream_serves(
+    mongo_uri: str, client: Client, tmp_path: Path
+) -> None:
+    """And an error, with what to do, where nobody records; for programs as JSON."""
+    model = tmp_path / "schema.graphql"
+    model.write_text('type Thing @collection(name: "things") { id: ID! name: String @unique }')
+    name = f"doctor_{uuid4().hex[:8]}"
+    asked = ("doctor", "--mongodb-uri", mongo_uri, "--database", name, "--schema", str(model))
+    with running_gateway(mongo_uri, name, model):
+        leases = client[name]["revstream.leases"]
+        wait_until(lambda: leases.count_documents({"holder": {"$ne": None}}) == 1)
+        wait_until(lambda: client[name]["revstream.checkpoints"].count_documents({}) == 1)
+        ended = run_command(*asked)
+        assert ended.returncode == 0, ended.stdout
+        assert "WARNING" not in ended.stdout
+    ended = run_command(*asked, "--json")
+    assert ended.returncode == 1
+    wrong = [each for each in json.loads(ended.stdout) if each["level"] == "error"]
+    assert [each["subject"] for each in wrong] == ["recorders"]
+    assert "revstream record" in wrong[0]["mend"]
+    client.drop_database(name)

@@ -1,0 +1,61 @@
+"""`revstream doctor`: examine a deployment, and say how to mend what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from gql.gateway import listener_name
+from gql.settings import Settings
+from model.entities import Model
+from streams.checkpoints import Checkpoints
+from streams.diagnosis import Diagnosis, Finding
+from streams.errors import Unsuitable
+from streams.lease import Leases
+from streams.mongo import Mongo
+
+__all__ = ["examine", "lines_of", "report_of"]
+
+Report = Callable[[str, int, int], None]
+
+_MARKS = {"ok": "ok     ", "note": "note   ", "warning": "WARNING", "error": "ERROR  "}
+
+
+async def examine(
+    settings: Settings, model: Model, uri: str, database: str, report: Report
+) -> list[Finding]:
+    """Everything that was found, well or not.
+
+    Raises:
+        Unavailable: MongoDB cannot be reached.
+    """
+    async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
+        names = {each.collection: listener_name(each.collection) for each in model.entities}
+        try:
+            checkpoints = await Checkpoints(mongo).load_all(list(names.values()))
+            holders = await Leases(mongo, "").holders(list(names.values()))
+        except Unsuitable as exc:
+            return [Finding(level="error", subject="server", says=exc.message)]
+        diagnosis = Diagnosis(
+            mongo,
+            model,
+            {name: checkpoints[each] for name, each in names.items() if each in checkpoints},
+            {name: holders[each] for name, each in names.items() if each in holders},
+        )
+        return await diagnosis.run(lambda subject: report(f"examine {subject}", 0, 0))
+
+
+def lines_of(found: Sequence[Finding]) -> list[str]:
+    """For people."""
+    lines = []
+    for each in found:
+        lines.append(f"{_MARKS[each.level]} {each.subject}: {each.says}")
+        if each.mend is not None:
+            lines.append(f"        mend: {each.mend}")
+    return lines
+
+
+def report_of(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    """For programs."""
+    return [asdict(each) for each in found]

@@ -1,0 +1,151 @@
+"""What `doctor` finds, and that what it says mends it does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from bson import Timestamp
+from pymongo import MongoClient
+
+from model.reading import read_model
+from streams import tokens
+from streams.archive import Archive
+from streams.checkpoints import Baseline, Checkpoint
+from streams.diagnosis import Diagnosis, Finding
+from streams.errors import DatabaseError, Unsuitable
+from streams.indexes import create_indexes
+from streams.lease import Holder
+from streams.mongo import Mongo
+from streams.server import enable_images
+
+Client = MongoClient[dict[str, Any]]
+MODEL = read_model(
+    """
+    type Thing @collection(name: "things") @index(fields: ["size"]) {
+      id: ID!
+      name: String @unique
+      size: Int
+    }
+    """
+)
+HELD = Holder("somebody", 3, True)
+
+
+async def healthy(mongo: Mongo) -> Checkpoint:
+    """All that a start does, and a recorder that has come to now."""
+    await enable_images(mongo, ["things"])
+    await create_indexes(mongo, MODEL, lambda *_: None)
+    await Archive(mongo, "things").prepare()
+    now = tokens.moment(await mongo.operation_time())
+    return Checkpoint(now, now, Baseline(done=True))
+
+
+async def examined(
+    mongo: Mongo, checkpoint: Checkpoint | None, holder: Holder | None = HELD
+) -> dict[str, list[Finding]]:
+    """By subject, what is not well."""
+    checkpoints = {} if checkpoint is None else {"things": checkpoint}
+    holders = {} if holder is None else {"things": holder}
+    found: dict[str, list[Finding]] = {}
+    for each in await Diagnosis(mongo, MODEL, checkpoints, holders).run():
+        if each.level in ("warning", "error"):
+            found.setdefault(each.subject, []).append(each)
+    return found
+
+
+async def test_a_healthy_deployment_has_nothing_to_mend(mongo: Mongo) -> None:
+    """A single member and an old server are notes."""
+    assert await examined(mongo, await healthy(mongo)) == {}
+
+
+async def test_before_the_first_start_it_says_what_to_start(mongo: Mongo) -> None:
+    """No history, no index, and the collection is not there yet."""
+    found = await examined(mongo, None, None)
+    assert set(found) == {"indexes", "recorders"}
+    assert "none has ever run for things" in found["recorders"][0].says
+    assert "{size: 1, _id: 1}, {name: 1}" in found["indexes"][0].says
+
+
+async def test_a_lack_of_images_is_mended_by_the_command(mongo: Mongo, client: Client) -> None:
+    """As somebody would run it in mongosh."""
+    checkpoint = await healthy(mongo)
+    images = {"enabled": False}
+    client[mongo.name].command({"collMod": "things", "changeStreamPreAndPostImages": images})
+    (finding,) = (await examined(mongo, checkpoint))["images"]
+    assert finding.mend is not None
+    assert 'collMod: "things"' in finding.mend
+    images = {"enabled": True}
+    client[mongo.name].command({"collMod": "things", "changeStreamPreAndPostImages": images})
+    assert await examined(mongo, checkpoint) == {}
+
+
+async def test_an_index_that_is_gone_is_named(mongo: Mongo, client: Client) -> None:
+    """Those of the archive, too."""
+    checkpoint = await healthy(mongo)
+    client[mongo.name].things.drop_index("name_1")
+    client[mongo.name]["things.versions"].drop_index("doc_1_v_-1")
+    found = {each.says for each in (await examined(mongo, checkpoint))["indexes"]}
+    assert found == {
+        "things has none on {name: 1}",
+        "things.versions has none on {doc: 1, v: -1}",
+    }
+
+
+@pytest.mark.parametrize("holder", [None, Holder("gone", 3, False)])
+async def test_a_collection_that_nobody_records_is_an_error(
+    mongo: Mongo, holder: Holder | None
+) -> None:
+    """Whether nobody holds the lease, or it has run out."""
+    (finding,) = (await examined(mongo, await healthy(mongo), holder))["recorders"]
+    assert finding.level == "error"
+    assert "nobody records" in finding.says
+
+
+async def test_a_full_oplog_that_a_recorder_is_far_back_in_is_an_error(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is lost, and with the command that enlarges it."""
+    checkpoint = await healthy(mongo)
+    now = await mongo.operation_time()
+    command = mongo.command
+
+    async def full(asked: dict[str, Any], **options: Any) -> Any:
+        if "collStats" in asked:
+            return {"size": 1000 * 2**20, "maxSize": 1024 * 2**20}
+        return await command(asked, **options)
+
+    async def ten_hours_back(*_: Any, **__: Any) -> Any:
+        return {"ts": Timestamp(now.time - 36_000, 1)}
+
+    monkeypatch.setattr(mongo, "command", full)
+    monkeypatch.setattr(mongo, "oldest", ten_hours_back)
+    (finding,) = (await examined(mongo, checkpoint))["oplog"]
+    assert finding.level == "warning"
+    late = tokens.moment(Timestamp(now.time - 30_000, 1))
+    (finding,) = (await examined(mongo, replace(checkpoint, token=late)))["oplog"]
+    assert finding.level == "error"
+    assert finding.mend is not None
+    assert "replSetResizeOplog: 1, size: Double(2048)" in finding.mend
+
+
+async def test_what_may_not_be_looked_at_is_said_and_the_rest_goes_on(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One refusal hides nothing else."""
+    checkpoint = await healthy(mongo)
+
+    async def forbidden(*_: Any, **__: Any) -> Any:
+        raise Unsuitable("MongoDB does not permit this: not authorized on local")
+
+    monkeypatch.setattr(mongo, "oldest", forbidden)
+    monkeypatch.setattr(mongo, "clock", _refused)
+    found = await examined(mongo, checkpoint)
+    # How far back a recorder stands is told by the clock, too.
+    assert set(found) == {"oplog", "clock", "recorders"}
+    assert "history begins at the first start" in found["oplog"][0].says
+
+
+async def _refused(*_: Any, **__: Any) -> Any:
+    raise DatabaseError("MongoDB refused: no")
