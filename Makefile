@@ -34,5 +34,5 @@ setup:
 
 # All that the targets above have made; the demo's data stays.
 clean:
-	rm -rf .venv gql/static web/node_modules web/dist dist build .build
+	rm -rf .venv gql/static web/node_modules web/dist tests/clients/node_modules dist build .build
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from benchmarks import as_of, latency, memory, reads, recorder
+from benchmarks import as_of, fences, latency, memory, reads, recorder, writes
 from benchmarks.machine import describe
 from benchmarks.stage import Scale, Stage, open_stage
 
@@ -15,6 +15,8 @@ _BENCHMARKS: dict[str, Callable[[Stage], None]] = {
     "recorder": recorder.run,
     "latency": latency.run,
     "reads": reads.run,
+    "writes": writes.run,
+    "fences": fences.run,
     "as-of": as_of.run,
     "memory": memory.run,
 }

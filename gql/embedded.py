@@ -174,6 +174,8 @@ async def _start(
         "--oplogSize", str(oplog_mb),
         "--wiredTigerCacheSizeGB", str(cache_gb),
         "--setParameter", "diagnosticDataCollectionEnabled=false",
+        # Of a process that was killed within a transaction; nobody here has longer ones.
+        "--setParameter", "transactionLifetimeLimitSeconds=10",
     )
     # fmt: on
     with suppress(FileNotFoundError):

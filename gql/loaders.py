@@ -57,6 +57,8 @@ class Loaders:
         self._history = history
         self._moments = moments
         self._proposals = proposals
+        # Before anything is read: a number may not be of a version newer than the content.
+        self._seen = current.seen()
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
 
     async def document(self, entity: Entity, id_: Any, fields: Fields) -> Document | None:
@@ -71,7 +73,7 @@ class Loaders:
         """The version number of a current document, read with its version field."""
 
         async def load(documents: list[Document]) -> Sequence[int]:
-            return await self._current.numbers(entity, documents)
+            return await self._current.numbers(entity, documents, self._seen[entity.collection])
 
         return await self._load(("number", entity.name), document, load, _id_of)
 

@@ -10,6 +10,7 @@ Source: PROTOCOL.md of enisdenjo/graphql-ws and of apollographql/subscriptions-t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from graphql import GraphQLError
@@ -32,12 +33,21 @@ _MALFORMED = 4400
 _REASON_BYTES = 123
 
 
+# Of the operation that a message starts: Strawberry's handlers do not hand them on.
+_extensions: ContextVar[Mapping[str, Any] | None] = ContextVar("extensions", default=None)
+
+
 class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
     """`graphql-transport-ws`, the protocol of today."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.schema = _Operations(self.schema)  # type: ignore[assignment]
 
     async def handle_message(self, message: Message) -> None:
         malformed = _malformed(message, starts="subscribe", ends="complete")
         if malformed is None:
+            _extensions.set(_extensions_of(message))
             await super().handle_message(message)
         else:
             await self.handle_invalid_message(malformed)
@@ -64,12 +74,12 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Strawberry takes nothing but subscriptions here, which the protocol does not say.
-        self.schema = _AnyOperation(self.schema)  # type: ignore[assignment]
+        self.schema = _Operations(self.schema)  # type: ignore[assignment]
 
     async def handle_message(self, message: OperationMessage) -> None:
         malformed = _malformed(message, starts="start", ends="stop")
         if malformed is None:
+            _extensions.set(_extensions_of(message))
             await super().handle_message(message)
         else:
             await self.websocket.close(code=_MALFORMED, reason=_reason(malformed))
@@ -83,11 +93,27 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
         await self.send_message({"id": message["id"], "type": "error", "payload": full.formatted})
 
 
-class _AnyOperation:
-    """A schema whose `subscribe`, all that Strawberry's handler calls, runs any operation."""
+class _Operations:
+    """A schema as Strawberry's handlers call it, with the extensions of the operation.
+
+    `subscribe`, all that the legacy one calls, takes nothing but subscriptions in Strawberry, which
+    the protocol does not say.
+    """
 
     def __init__(self, schema: Any) -> None:
-        self.subscribe = schema.stream
+        self._schema = schema
+
+    async def stream(self, query: str, **given: Any) -> Any:
+        # Set where the message was handled; the operation's task has a copy of that context.
+        return await self._schema.stream(query, operation_extensions=_extensions.get(), **given)
+
+    subscribe = stream
+
+
+def _extensions_of(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    payload = message.get("payload")
+    extensions = payload.get("extensions") if isinstance(payload, Mapping) else None
+    return extensions if isinstance(extensions, Mapping) else None
 
 
 def _malformed(message: object, *, starts: str, ends: str) -> str | None:

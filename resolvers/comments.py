@@ -127,7 +127,7 @@ class Comments:
                 await writing.insert(_name(entity), record)
 
             outcome = {"comment": record["_id"]}
-            await self._repeats.once(author, work, lambda _: outcome)
+            await self._repeats.once(author, work, outcome)
             return await again(outcome)
 
         async def again(outcome: Mapping[str, Any]) -> Comment:

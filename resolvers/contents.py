@@ -38,6 +38,10 @@ __all__ = [
 MOST_NESTED = 15
 """How deep a patch of a JSON field may be nested: each takes nine of MongoDB's 200 levels."""
 
+MOST_LEVELS = 180
+"""How deep a merge may be as an expression: the command around it, and what every write sets, take
+some of the 200, too."""
+
 MOST_BYTES = 16 * 1024 * 1024
 
 
@@ -221,6 +225,8 @@ def _patch(
             entries[field.stored] = _json(value, place)
         else:
             entries[field.stored] = _value(model, field, value, place)
+        if not stored:
+            _check_depth(Merge({field.stored: entries[field.stored]}), place)
     return Merge(entries)
 
 
@@ -276,6 +282,22 @@ def _addable(entity: Entity, field: Field, value: Any) -> Demand:
         problem=f"{entity.name}.{field.name} {problem}, with {shown} added",
         query={"$expr": {"$and": parts}},
     )
+
+
+def _check_depth(merge: Merge, place: str) -> None:
+    if _depth(merge.expression()) > MOST_LEVELS:
+        raise InvalidDocument(
+            f"{place}: a patch nested that deep cannot be merged; replace the document instead",
+            path=place,
+        )
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, list):
+        return 0
+    return 1 + max(map(_depth, value), default=0)
 
 
 def _check_size(entity: Entity, document: Document) -> None:

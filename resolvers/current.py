@@ -150,12 +150,22 @@ class Current:
 
         return await self._read(read, token)
 
-    async def numbers(self, entity: Entity, documents: Sequence[Document]) -> list[int]:
+    def seen(self) -> dict[str, str]:
+        """By collection, a place that documents read from now on are not behind: for `numbers`."""
+        return {name: self._own_writes.seen(name) for name in self._archives}
+
+    async def numbers(self, entity: Entity, documents: Sequence[Document], seen: str) -> list[int]:
         """n documents, read with their version field -> their version numbers. One lookup.
 
         The number that a document carries, or the last archived one where that is higher (its
         writers do not count); 0 where it carries none and the recorder has not come to it yet.
+        Never that of a version newer than the document is: who writes what he has read, expecting
+        that version, would overwrite it.
+
+        Args:
+            seen: of `seen`, from before the documents were read.
         """
+        at = tokens.cluster_time(seen)
         archive = self._archives.get(entity.collection)
         # Without a recorder the present is served all the same.
         with suppress(ArchiveBehind):
@@ -164,7 +174,9 @@ class Current:
             []
             if archive is None
             else await archive.newest(
-                [{"key": each["_id"]} for each in documents], limit=1, projection={"v": 1}
+                [{"key": each["_id"], "at": at} for each in documents],
+                limit=1,
+                projection={"v": 1},
             )
         )
         archived = {record["wanted"]: int(record["v"]) for record in found}

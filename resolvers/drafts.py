@@ -181,7 +181,7 @@ class Drafts:
                 if not await decide(writing, entity, key, number, author, values):
                     raise decided(await self.one(entity, key, number))
 
-            await self._repeats.once(author, work, lambda _: {"doc": key, "number": number})
+            await self._repeats.once(author, work, {"doc": key, "number": number})
             return await self.one(entity, key, number)
 
         return await self._once(entity, author, rejecting)
@@ -229,11 +229,8 @@ class Drafts:
             async def work(writing: Writing, numbered: Document = numbered) -> None:
                 await writing.insert(_name(entity), numbered)
 
-            def outcome(_result: object, number: int = number) -> Document:
-                return {"doc": key, "number": number}
-
             try:
-                await self._repeats.once(author, work, outcome)
+                await self._repeats.once(author, work, {"doc": key, "number": number})
             except DuplicateKey:
                 continue  # somebody else's draft has taken the number
             return await self.one(entity, key, number)

@@ -15,12 +15,14 @@ from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity
 from resolvers.alterations import attribution, fenced_pipeline
+from resolvers.errors import BadUserInput
 from resolvers.outcomes import AlreadyExists, Author, StaleWrite, Written
 from resolvers.own_writes import OwnWrites
 from resolvers.repeats import Repeats
 from resolvers.values import json_value, whole_number
-from resolvers.writes import ATTEMPTS, Writes, restless
+from resolvers.writes import ATTEMPTS, Writes
 from streams.documents import Document
+from streams.errors import DuplicateKey
 from streams.events import identity
 from streams.mongo import Mongo
 from streams.versions import CHANGE_FIELD
@@ -68,14 +70,15 @@ class Fences:
             return found
 
         async def applying() -> Written:
-            for _ in range(ATTEMPTS):
+            for attempt in range(1, ATTEMPTS + 1):
                 try:
                     return await self._writes.commit(entity, key, change, author, work, None)
                 except AlreadyExists as exc:
                     # Another first insert was faster: now there is something to compare with.
-                    if exc.path != "id":
+                    # Unless the collection's collation takes two ids for the same.
+                    if exc.path != "id" or attempt == ATTEMPTS:
                         raise
-            raise restless(entity, key)
+            raise AssertionError("the last attempt returns or raises")
 
         return await self._writes.once(entity, author, applying)
 
@@ -85,7 +88,7 @@ class Fences:
         """Apply many, in no order, as one write; of several of one document the newest alone.
 
         Raises:
-            DuplicateKey: another document has a value of a unique field; other events of the batch
+            BadUserInput: another document has a value of a unique field; other events of the batch
                 may have been applied.
         """
         newest = _newest(entity, events)
@@ -97,19 +100,32 @@ class Fences:
         async def work(writing: Writing) -> int:
             changed = 0
             waiting = pending
-            while waiting:
+            for _ in range(ATTEMPTS):
                 result = await writing.change_each(entity.collection, waiting)
                 changed += result.changed
                 waiting = [waiting[place] for place in result.again]
-            return changed
+                if not waiting:
+                    return changed
+            ids = ", ".join(str(json_value(key)) for key, _ in waiting[:5])
+            raise BadUserInput(
+                f"events: the collection {entity.collection!r} takes these ids for those of other "
+                f"documents, by its collation: {ids}; others of the batch were applied",
+                argument="events",
+            )
 
         async def applying() -> Applied:
-            changed, at = await self._repeats.once(author, work, lambda n: {"applied": n})
+            try:
+                changed, at = await self._repeats.once(author, work, lambda n: {"applied": n})
+            except DuplicateKey as exc:
+                raise BadUserInput(
+                    f"events: {self._writes.exists(entity, exc).message}; others of the batch may "
+                    "have been applied, and it is safe to send them again",
+                    argument="events",
+                ) from exc
             for key, _ in newest:
                 self._own_writes.note(entity.collection, key, at)
-            if not changed:
-                # Nothing was written, and nothing has a time of its own.
-                at = await self._mongo.operation_time()
+            # Where nothing was written, too: the reply says what the server has come to, which is
+            # not behind what made these events stale.
             return Applied(applied=changed, stale=len(events) - changed, at=at)
 
         async def again(outcome: Mapping[str, Any]) -> Applied:

@@ -41,6 +41,10 @@ class OwnWrites:
             _, forgotten = written.popitem(last=False)
             self._forgotten[collection] = max(forgotten, self._forgotten.get(collection, ""))
 
+    def seen(self, collection: str) -> str:
+        """A place in the stream that no read of the collection, begun from now on, is behind."""
+        return max(self._latest.get(collection, ""), self._progress.seen(collection))
+
     async def recorded(self, collection: str, keys: Iterable[Any] | None = None) -> None:
         """Return once the archive has all of them: to these documents, or to any.
 

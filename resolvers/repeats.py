@@ -101,7 +101,7 @@ class Repeats:
         self,
         author: Author,
         work: Callable[[Writing], Awaitable[T]],
-        outcome: Callable[[T], Mapping[str, Any]],
+        outcome: Mapping[str, Any] | Callable[[T], Mapping[str, Any]],
         *,
         transaction: bool = False,
     ) -> tuple[T, Timestamp]:
@@ -109,7 +109,7 @@ class Repeats:
         repeated.
 
         Args:
-            outcome: of what `work` returned, what is stored.
+            outcome: what is stored; where that depends on what `work` returns, made of it.
 
         Raises:
             Repeated: it was made meanwhile, by the same request on another way.
@@ -118,17 +118,18 @@ class Repeats:
             return await write(self._mongo, work, transaction=transaction)
         key, fingerprint = author.repeat, author.fingerprint
 
+        async def store(writing: Writing, outcome: Mapping[str, Any]) -> None:
+            line = {"_id": key, "fingerprint": fingerprint, "outcome": outcome}
+            await writing.insert(COLLECTION, {**line, "at": datetime.now(UTC)})
+
         async def both(writing: Writing) -> T:
+            if isinstance(outcome, Mapping):
+                # First, so that the document is held for as short as can be: of a gateway that is
+                # killed in between, until the server gives the transaction up.
+                await store(writing, outcome)
+                return await work(writing)
             result = await work(writing)
-            await writing.insert(
-                COLLECTION,
-                {
-                    "_id": key,
-                    "fingerprint": fingerprint,
-                    "outcome": outcome(result),
-                    "at": datetime.now(UTC),
-                },
-            )
+            await store(writing, outcome(result))
             return result
 
         try:

@@ -79,6 +79,10 @@ class Restoring:
         name = self._archives[entity.collection].name
         query = {"doc": {"$eq": key}, "v": number}
         found = await self._mongo.find(name, query, limit=1, raw=True)
+        if not found:
+            # Another process may have written it a moment ago: come to what there is now.
+            await self._standing.now(entity, key)
+            found = await self._mongo.find(name, query, limit=1, raw=True)
         content: RawBSONDocument | None = found[0].get("full") if found else None
         if content is None:
             problem = "is a deletion" if found else "is not there"

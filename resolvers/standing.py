@@ -64,7 +64,7 @@ class Standing:
             last = await self._last(entity, key)
             if last is not None and last.number == expected and last.full is not None:
                 return last
-            if last is not None and last.number > expected:
+            if last is not None and last.number > expected and last.full is not None:
                 raise conflict(entity, key, expected, last.number)
         # Behind, or changed: what the archive says once it has come to what there is now.
         last = await self.now(entity, key)

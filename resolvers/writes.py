@@ -236,14 +236,11 @@ class Writes:
         transaction: bool = False,
     ) -> Written:
         """Make one write of one document; refusals of the server become outcomes."""
-
-        def outcome(_result: object) -> Document:
-            return {"doc": key, "change": change["id"]}
-
+        outcome = {"doc": key, "change": change["id"]}
         try:
             document, at = await self._repeats.once(author, work, outcome, transaction=transaction)
         except DuplicateKey as exc:
-            raise self._exists(entity, exc) from exc
+            raise self.exists(entity, exc) from exc
         except DatabaseError as exc:
             if exc.number in _TOO_LARGE:
                 problem = "would exceed the 16 MB of a document"
@@ -256,6 +253,14 @@ class Writes:
         written = Written(key=key, at=at, change=change["id"], document=document, number=number)
         self._standing.note(entity, written)
         return written
+
+    def exists(self, entity: Entity, exc: DuplicateKey) -> AlreadyExists:
+        """What a unique index has refused."""
+        if exc.fields == ("_id",):
+            return AlreadyExists(f"a {entity.name} with this id is there already", path="id")
+        paths = changed_fields(entity, self._model, exc.fields) or [", ".join(exc.fields)]
+        named = " and ".join(paths)
+        return AlreadyExists(f"another {entity.name} has this {named} already", path=paths[0])
 
     async def _compared(
         self,
@@ -287,7 +292,9 @@ class Writes:
             except _Missed:
                 if not await self._there(entity, {"_id": key}):
                     raise not_found(entity, key) from None
-                if explain is not None:
+                # What is asked of the document is asked of the version expected: first see whether
+                # that is what is there.
+                if explain is not None and (expected is None or count > 0):
                     await explain()
         raise restless(entity, key)
 
@@ -320,13 +327,6 @@ class Writes:
             document=record.get("full"),
             number=int(record["v"]),
         )
-
-    def _exists(self, entity: Entity, exc: DuplicateKey) -> AlreadyExists:
-        if exc.fields == ("_id",):
-            return AlreadyExists(f"a {entity.name} with this id is there already", path="id")
-        paths = changed_fields(entity, self._model, exc.fields) or [", ".join(exc.fields)]
-        named = " and ".join(paths)
-        return AlreadyExists(f"another {entity.name} has this {named} already", path=paths[0])
 
 
 def restless(entity: Entity, key: Any) -> Unavailable:

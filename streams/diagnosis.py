@@ -31,6 +31,7 @@ Report = Callable[[str], None]
 _SHORT_WINDOW_H = 24.0
 _SKEW_S = 1.0
 _IMAGES_LEAST_S = 3600
+_LONGEST_TRANSACTION_S = 10
 # From these on events over 16 MB are split by the server: 6.0.9, and 7.0.
 _SPLITS_LARGE = (6, 0, 9)
 
@@ -104,6 +105,17 @@ class Diagnosis:
                 "a document of more than 5 to 8 MB may stop the recorder",
                 mend="upgrade to MongoDB 6.0.9 or newer",
             )
+        lifetime_s = await self._parameter("transactionLifetimeLimitSeconds")
+        if lifetime_s is not None and lifetime_s > _LONGEST_TRANSACTION_S:
+            yield Finding(
+                level="note",
+                subject="server",
+                says=f"transactions live for {lifetime_s} s: where a gateway is killed within a "
+                "mutation that has an idempotency key, its document cannot be written to for so "
+                "long",
+                mend="db.adminCommand({setParameter: 1, transactionLifetimeLimitSeconds: "
+                f"{_LONGEST_TRANSACTION_S}}}), and in mongod's configuration",
+            )
         if server.sharded:
             return
         hello = await self._mongo.command({"hello": 1}, database="admin")
@@ -116,6 +128,13 @@ class Diagnosis:
                 "when the primary is gone, so is everything",
                 mend='add members: rs.add("host:27017") in mongosh, three in all',
             )
+
+    async def _parameter(self, name: str) -> int | None:
+        try:
+            reply = await self._mongo.command({"getParameter": 1, name: 1}, database="admin")
+        except GatewayError:
+            return None  # it is not ours to read
+        return int(reply[name])
 
     async def _stream(self) -> AsyncIterator[Finding]:
         await check_stream(self._mongo)

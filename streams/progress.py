@@ -103,6 +103,11 @@ class Progress:
                 return
             await asyncio.sleep(min(self._poll_s, remaining))
 
+    def seen(self, collection: str) -> str:
+        """A place that the collection is known to have come to, without asking; never behind what
+        is known to be archived."""
+        return max(self._hub.position, self._known.get(collection, ""))
+
     def lag_s(self, collection: str) -> float:
         """The age of the oldest change, seen by this process, that is not known to be archived; 0
         where there is none."""

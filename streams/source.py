@@ -3,8 +3,8 @@
 Guarantees: every event after the starting token once, in order, across cursor deaths, elections and
 outages; the position never goes back. Cancelling is safe at any await: what was not handed over is
 read again.
-Does not guarantee: images (the server may not have them), or an end to an outage; retries go on
-until cancelled.
+Does not guarantee: images (the server may not have them, and an event that would exceed 16 MB with
+them comes without), or an end to an outage; retries go on until cancelled.
 Source: docs/decisions/0005-resume-by-time.md.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +24,7 @@ from streams import tokens
 from streams.errors import DatabaseError, GatewayError, HistoryLost, Unavailable
 from streams.events import Batch, decode_event
 from streams.mongo import Mongo
+from streams.refusals import TOO_LARGE
 
 __all__ = ["Source", "SourceOptions"]
 
@@ -33,6 +34,9 @@ log = logging.getLogger(__name__)
 _TURN = 200
 
 _NEVER = Timestamp(0, 0)
+
+# Events read without images, where large ones keep coming.
+_LONGEST_STAY = 4095
 
 _HISTORY_LOST = {
     286,  # ChangeStreamHistoryLost
@@ -105,14 +109,20 @@ class Source:
         position = after
         start = tokens.cluster_time(after)
         attempt = 0
+        care = _Care(before_images=self._before_images)
         while True:
             try:
-                async with aclosing(self._opened(position, start)) as opened:
+                async with aclosing(self._opened(position, start, care)) as opened:
                     async for batch in opened:
                         attempt = 0
                         self.connected = True
                         position = batch.position
                         yield batch
+                        if care.passed(len(batch.events)):
+                            break
+                if care.changed:
+                    start = tokens.cluster_time(position)
+                    continue
                 # The server ended the stream after an invalidate; at its own time it would only end
                 # again.
                 last = tokens.cluster_time(position)
@@ -120,6 +130,9 @@ class Source:
                 position = max(position, tokens.moment(last))
                 continue
             except GatewayError as exc:
+                if getattr(exc, "number", None) == TOO_LARGE and care.take(position):
+                    start = tokens.cluster_time(position)
+                    continue
                 self.connected = False
                 _check_resumable(exc, position)
                 reason = exc.message
@@ -140,12 +153,14 @@ class Source:
             )
             await asyncio.sleep(delay)
 
-    async def _opened(self, position: str, start: Timestamp) -> AsyncGenerator[Batch]:
+    async def _opened(self, position: str, start: Timestamp, care: _Care) -> AsyncGenerator[Batch]:
         """One cursor's life; ends where the server closes it."""
-        options = self._options
         last_event = ""
+        care.changed = False
         async with self._mongo.change_batches(
-            self._pipeline(start), size=options.batch_events, wait_ms=options.wait_ms
+            self._pipeline(start, care.images),
+            size=self._options.batch_events,
+            wait_ms=self._options.wait_ms,
         ) as replies:
             async for reply in replies:
                 events = []
@@ -187,16 +202,14 @@ class Source:
             return token
         return tokens.moment(time)
 
-    def _pipeline(self, start: Timestamp) -> list[dict[str, Any]]:
+    def _pipeline(self, start: Timestamp, images: Mapping[str, str]) -> list[dict[str, Any]]:
         stage: dict[str, Any] = {
             # By time and not by token: a token whose event the $match leaves out (another model
             # wrote it) could not be resumed from (280 on 6.0.5), and a high-water mark, an
             # invalidate or a moment need no other way.
             "startAtOperationTime": start,
-            "fullDocument": "whenAvailable",
+            **images,
         }
-        if self._before_images:
-            stage["fullDocumentBeforeChange"] = "whenAvailable"
         return [
             {"$changeStream": stage},
             {
@@ -209,6 +222,57 @@ class Source:
                 }
             },
         ]
+
+
+class _Care:
+    """Which images are asked for: fewer after an event that would exceed 16 MB with them.
+
+    The server gives up a whole round trip on such an event. Read again with fewer images it fits,
+    and so do those around it, which may lack theirs without harm: what is missing is made from
+    deltas. Then all are asked for again; where that was too early, later the next time.
+    """
+
+    def __init__(self, *, before_images: bool) -> None:
+        after = {"fullDocument": "whenAvailable"}
+        before = {"fullDocumentBeforeChange": "whenAvailable"}
+        self._levels = [{**after, **before}, after, {}] if before_images else [after, {}]
+        self._level = 0
+        self._stay = 0
+        self._seen = 0
+        self.changed = False
+
+    @property
+    def images(self) -> Mapping[str, str]:
+        return self._levels[self._level]
+
+    def take(self, position: str) -> bool:
+        """More of it; False where there is no more to take: the event is too large by itself."""
+        if self._level == len(self._levels) - 1:
+            return False
+        if self._level == 0:
+            self._stay = min(2 * self._stay + 1, _LONGEST_STAY)
+            log.warning(
+                "an event exceeds 16 MB with its images: read without",
+                extra={
+                    "after": f"{tokens.cluster_time(position).as_datetime():%F %T}Z",
+                    "events": self._stay,
+                },
+            )
+        self._level += 1
+        self._seen = 0
+        return True
+
+    def passed(self, events: int) -> bool:
+        """Whether all may be asked for again."""
+        self._seen += events
+        if self._level == 0:
+            if self._seen > _LONGEST_STAY:
+                self._stay = 0
+            return False
+        if self._seen < self._stay:
+            return False
+        self._level, self._seen, self.changed = 0, 0, True
+        return True
 
 
 def _check_resumable(exc: GatewayError, position: str) -> None:

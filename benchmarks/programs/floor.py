@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
+import pymongo
 import uvicorn
 import uvloop
 from motor.motor_asyncio import AsyncIOMotorClient
@@ -33,6 +35,12 @@ async def main(uri: str, database: str) -> None:
         found = await collection.find_one({"_id": int(request.path_params["id"])}, _FIELDS)
         return _json({"product": found})
 
+    async def change(request: Request) -> Response:
+        found = await update(
+            collection, int(request.path_params["id"]), orjson.loads(await request.body())
+        )
+        return _json({"product": found})
+
     async def products(request: Request) -> Response:
         first = int(request.query_params["first"])
         found = await collection.find({}, _FIELDS).sort("_id", 1).limit(first).to_list(None)
@@ -44,7 +52,8 @@ async def main(uri: str, database: str) -> None:
 
     app = Starlette(
         routes=[
-            Route("/product/{id}", product),
+            Route("/product/{id}", product, methods=["GET"]),
+            Route("/product/{id}", change, methods=["POST"]),
             Route("/products", products),
             WebSocketRoute("/listen", listen),
         ]
@@ -63,6 +72,16 @@ async def main(uri: str, database: str) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=2048) as listening:
         say("serving", address=f"http://127.0.0.1:{listening.getsockname()[1]}")
         await uvicorn.Server(config).serve(sockets=[listening])
+
+
+async def update(collection: Any, number: int, values: Mapping[str, Any]) -> Any:
+    """Set these fields of a document, and count its version."""
+    return await collection.find_one_and_update(
+        {"_id": number},
+        {"$set": values, "$inc": {"version": 1}},
+        projection=_FIELDS,
+        return_document=pymongo.ReturnDocument.AFTER,
+    )
 
 
 def _json(data: object) -> Response:

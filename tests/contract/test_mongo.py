@@ -239,7 +239,9 @@ async def test_a_wrong_password_is_unsuitable(options: MongoOptions, mongo_uri: 
     uri = mongo_uri.replace("mongodb://", "mongodb://alice:topsecret@")
     limits = MongoOptions(driver=options.driver, server_selection_s=2)
     async with Mongo.connect(uri, "shop", options=limits) as mongo:
-        with pytest.raises(Unsuitable, match="does not know this user with this password") as caught:
+        with pytest.raises(
+            Unsuitable, match="does not know this user with this password"
+        ) as caught:
             await mongo.operation_time()
     assert "topsecret" not in caught.value.message
 

@@ -358,3 +358,31 @@ async def test_images_come_where_the_server_keeps_them(mongo: Mongo, client: Cli
     assert images(found, "things") == [(None, one), (None, two), (None, None)]
     updates = [each.update for each in found if each.operation == "update"]
     assert [dict(each["updatedFields"]) for each in updates if each is not None] == [{"n": 2}] * 2
+
+
+@pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+async def test_an_event_that_exceeds_16_mb_with_its_images_comes_without_them(
+    mongo: Mongo, client: Client
+) -> None:
+    """Nothing is lost or twice, and later all is as ever."""
+    things = client[mongo.name].things
+    client[mongo.name].create_collection("things", changeStreamPreAndPostImages={"enabled": True})
+    begin = await now(mongo)
+    things.insert_one({"_id": 1, "text": "x" * 8_500_000, "n": 0})
+    things.insert_many([{"_id": n} for n in range(2, 20)])
+    things.update_one({"_id": 1}, {"$set": {"n": 1}})
+    things.insert_one({"_id": 20})
+    things.update_one({"_id": 1}, {"$set": {"text": "y" * 8_500_000}})
+    things.insert_one({"_id": 21})
+    things.update_one({"_id": 3}, {"$set": {"n": 3}})
+    found = await read(source_of(mongo, before_images=True), begin, await now(mongo))
+    assert told(found) == [
+        ("insert", "things", 1),
+        *(("insert", "things", n) for n in range(2, 20)),
+        ("update", "things", 1),
+        ("insert", "things", 20),
+        ("update", "things", 1),
+        ("insert", "things", 21),
+        ("update", "things", 3),
+    ]
+    assert 1 in [each.key for each in found if each.after is None]

@@ -1,15 +1,19 @@
-"""The test's database through each driver, and a count of the commands sent to it."""
+"""The test's database through each driver, a count of the commands sent to it, and a whole gateway
+over a shop."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from pymongo import monitoring
+import pytest_asyncio
+from pymongo import MongoClient, monitoring
 
 from streams.mongo import Mongo, MongoOptions
+from tests.support.editing import Shop, open_shop
 
 
 class Commands(monitoring.CommandListener):
@@ -71,3 +75,13 @@ async def counted(
     monkeypatch.setattr(streams.mongo, "AsyncIOMotorClient", listened_to)
     async with Mongo.connect(mongo_uri, database_name) as connected:
         yield connected
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shop(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> AsyncIterator[Shop]:
+    """A gateway for all tests of a module, which run on its loop:
+    `pytestmark = pytest.mark.asyncio(loop_scope="module")`."""
+    name = f"editing_{uuid4().hex[:8]}"
+    async with open_shop(client, mongo_uri, name) as opened:
+        yield opened
+    client.drop_database(name)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from bson.decimal128 import Decimal128
 from bson.objectid import ObjectId
+from bson.timestamp import Timestamp
 from pymongo import MongoClient
 
 from resolvers.current import Current
@@ -26,6 +27,8 @@ Client = MongoClient[dict[str, Any]]
 
 
 NAME = frozenset({"name"})
+# Documents of these tests are not written to while they are read.
+NOW = tokens.time_prefix(Timestamp(2**32 - 1, 0))
 
 
 def where(said: Mapping[str, Any]) -> Condition:
@@ -229,9 +232,9 @@ async def test_numbers_are_the_documents_or_the_archives_whichever_is_higher(
         product(1, version=True),
         product(1, version=2**40),
     ]
-    numbers = await current(mongo).numbers(PRODUCT, documents)
+    numbers = await current(mongo).numbers(PRODUCT, documents, NOW)
     assert numbers == [3, 9, 0, 7, 3, 4, 3, 3]
-    assert await current(mongo).numbers(PRODUCT, []) == []
+    assert await current(mongo).numbers(PRODUCT, [], NOW) == []
 
 
 async def test_a_cursor_of_another_list_is_refused(mongo: Mongo) -> None:
@@ -261,7 +264,7 @@ async def test_the_number_of_commands_does_not_depend_on_how_many_are_asked_abou
     for some in (ids[:1], ids):
         with commands.counting() as started:
             documents = await reading.by_ids(PRODUCT, some, NAME)
-            await reading.numbers(PRODUCT, [each for each in documents if each])
+            await reading.numbers(PRODUCT, [each for each in documents if each], NOW)
             await reading.pages_by_parent(
                 PRODUCT,
                 "supplier",

@@ -255,3 +255,21 @@ async def test_a_collection_made_again_goes_on_without_images(mongo: Mongo, clie
     records: list[Document] = await Recording(mongo).record()
     assert [each["full"] and each["full"]["a"]["b"] for each in records] == [1, None, 2, 3]
     assert not any(gap for _, _, gap in told(records))
+
+
+async def test_a_document_whose_events_exceed_16_mb_has_its_whole_history(
+    mongo: Mongo, client: Client
+) -> None:
+    """Its images are left out of such an event, and the version is made from the delta."""
+    await enable_images(mongo, ["things"])
+    recording = Recording(mongo)
+    await recording.begin()
+    things = client[mongo.name].things
+    states = [{"_id": 1, "text": "x" * 8_500_000, "n": 0}]
+    things.insert_one(states[0])
+    for change in ({"n": 1}, {"text": "y" * 8_500_000}, {"n": 2}, {"text": "z" * 8_500_000}):
+        things.update_one({"_id": 1}, {"$set": change})
+        states.append({**states[-1], **change})
+    records = await recording.record()
+    assert [record["full"] for record in records] == states
+    assert not any(record.get("gap") for record in records)

@@ -6,6 +6,7 @@ not asked for is missing here, too.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,7 @@ from streams import tokens
 from streams.documents import Document
 from streams.events import identity
 from streams.versions import Version
+from tests.support.edits import MemoryEditing
 
 Matches = Callable[[Version], bool]
 
@@ -48,6 +50,7 @@ class Memory:
     requests: list[ChangeRequest] = field(default_factory=list)
     calls: list[tuple[str, str, int, frozenset[str] | None]] = field(default_factory=list)
     failure: Exception | None = None
+    editing: MemoryEditing = field(default_factory=MemoryEditing)
 
     def write(self, collection: str, document: Document | None, *, id_: Any = None) -> Version:
         """Insert or change a document, or delete it, given None; a second after the last write."""
@@ -88,7 +91,7 @@ class Memory:
             moments=moments,  # type: ignore[arg-type]
             live=MemoryChanges(self),  # type: ignore[arg-type]
             status=MemoryStatus(),  # type: ignore[arg-type]
-            editing=MemoryEditing(),  # type: ignore[arg-type]
+            editing=self.editing,  # type: ignore[arg-type]
             deployment=DEPLOYMENT,
         )
 
@@ -148,7 +151,10 @@ class MemoryCurrent:
             for p in parents
         ]
 
-    async def numbers(self, entity: Entity, documents: Sequence[Document]) -> list[int]:
+    def seen(self) -> dict[str, str]:
+        return defaultdict(str)
+
+    async def numbers(self, entity: Entity, documents: Sequence[Document], seen: str) -> list[int]:
         self._memory.called("numbers", entity, len(documents), None)
         versions = self._memory.versions.get(entity.collection, ())
         last = {identity(each.document): each.number for each in versions}
@@ -299,19 +305,6 @@ class MemoryChanges:
             yield each
         if self._memory.failure is not None:
             raise self._memory.failure
-
-
-class MemoryEditing:
-    """Nothing is proposed, and nobody has said anything."""
-
-    def __init__(self) -> None:
-        self.drafts = self.comments = self
-
-    async def of(self, entity: Entity, wanted: Sequence[Any], **_: Any) -> list[list[Any]]:
-        return [[] for _ in wanted]
-
-    async def numbered(self, entity: Entity, wanted: Sequence[Any]) -> list[None]:
-        return [None for _ in wanted]
 
 
 class MemoryStatus:

@@ -276,3 +276,20 @@ async def test_others_have_their_turn_while_a_large_batch_is_decoded() -> None:
         assert len((await anext(batches)).events) == 1000
     task.cancel()
     assert turns >= 5
+
+
+async def test_an_event_that_is_too_large_by_itself_is_raised() -> None:
+    """After it was asked for without images: there is nothing left to leave out."""
+    asked: list[bool] = []
+
+    class TooLarge(Script):
+        @asynccontextmanager
+        async def change_batches(
+            self, pipeline: Sequence[Mapping[str, Any]], *, size: int, wait_ms: int
+        ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+            asked.append("fullDocument" in pipeline[0]["$changeStream"])
+            raise DatabaseError("the script ends: BSONObj size is invalid", number=10334)
+            yield
+
+    await read(TooLarge(), moment(1))
+    assert asked == [True, False]

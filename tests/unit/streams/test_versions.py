@@ -119,6 +119,70 @@ def test_a_deletion_is_not_attributed() -> None:
     assert attributed("delete", None, ALICE) == {}
 
 
+def test_an_attributed_delete_is_attributed_by_what_its_transaction_noted() -> None:
+    """As the document would say under `_change`; what it carried before says nothing of it."""
+    one = event(operation="delete")
+    change = {"id": 2, "by": "bob", "why": "broken", "op": "REPLACE"}
+    assert attribution(one, None, ALICE, change) == {"by": "bob", "why": "broken"}
+    assert attribution(one, None, ALICE, raw(change)) == {"by": "bob", "why": "broken"}
+    # The very same `_change`, as where a document is deleted by a repeated mutation.
+    assert attribution(one, None, change, change) == {"by": "bob", "why": "broken"}
+    assert attribution(one, None, ALICE, {"id": 2}) == {}
+
+
+def test_what_was_noted_of_a_delete_says_nothing_of_other_writes() -> None:
+    """Only a delete leaves no document that could say so."""
+    one = event(operation="insert", after={"_id": 1})
+    assert attribution(one, {"_id": 1}, None, ALICE) == {}
+
+
+@pytest.mark.parametrize(
+    ("operation", "said", "shown"),
+    [
+        # The server logs an update as a replacement, or the other way round, where that is shorter.
+        ("replace", "UPDATE", "UPDATE"),
+        ("update", "REPLACE", "REPLACE"),
+        ("update", "UPDATE", "UPDATE"),
+        # Any program may write anything.
+        ("update", "DELETE", "UPDATE"),
+        ("update", "INSERT", "UPDATE"),
+        ("replace", "replace", "REPLACE"),
+        ("replace", 5, "REPLACE"),
+        ("replace", None, "REPLACE"),
+        # What began, and what ended, is what the stream says.
+        ("insert", "UPDATE", "INSERT"),
+        ("insert", "REPLACE", "INSERT"),
+    ],
+)
+def test_the_writer_says_whether_it_updated_or_replaced(
+    operation: str, said: Any, shown: str
+) -> None:
+    """What was meant, only the writer knows."""
+    change = {"id": 5, "by": "ann", "op": said}
+    update = {"updatedFields": {"_change": change}} if operation == "update" else None
+    record, _ = made(
+        {"_id": 1, "_change": change},
+        as_event=operation,
+        operation=operation.upper(),
+        update=update,
+    )
+    assert (record["op"], record["by"]) == (shown, "ann")
+
+
+def test_an_operation_that_is_only_carried_along_is_not_believed() -> None:
+    """It was another write's."""
+    change = {"id": 5, "op": "REPLACE"}
+    _, last = made({"_id": 1, "_change": change})
+    record, _ = made(
+        {"_id": 1, "n": 1, "_change": change},
+        last,
+        as_event="update",
+        operation="UPDATE",
+        update={"updatedFields": {"n": 1}},
+    )
+    assert record["op"] == "UPDATE"
+
+
 def test_what_other_programs_write_into_change_is_made_fit_to_show() -> None:
     """Names are text, numbers whole; anything else is left out and breaks no reader."""
     user = ObjectId()
@@ -199,6 +263,19 @@ def test_change_is_moved_from_the_document_into_the_record() -> None:
     record, _ = made({"_id": 1, "_change": change, "a": 2}, last, as_event="replace")
     assert (record["by"], record["why"], record["changed"]) == (None, None, ["a"])
     assert "restoredFrom" not in record
+
+
+def test_a_deletion_keeps_what_was_noted_of_it() -> None:
+    """Found again by its id when the mutation is repeated; an insert after it stands alone."""
+    change = {"id": 9, "by": "bob", "why": "broken"}
+    _, first = made({"_id": 1, "_change": ALICE})
+    record, gone = made(None, first, as_event="delete", operation="DELETE", deletion=change)
+    assert (record["op"], record["by"], record["why"]) == ("DELETE", "bob", "broken")
+    assert (record["change"], gone.change) == (change, change)
+    record, _ = made({"_id": 1, "_change": change}, gone)
+    assert (record["by"], dict(record["change"])) == ("bob", change)
+    record, _ = made(None, first, as_event="delete", operation="DELETE")
+    assert (record["by"], "change" in record) == (None, False)
 
 
 @pytest.mark.parametrize("change", [None, "text", 5, []])

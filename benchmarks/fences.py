@@ -1,0 +1,235 @@
+"""How many events a second are applied that come in order, reversed and shuffled, one by one and in
+batches; beside them the classic way.
+
+Classic: an update that matches only what is older, as an upsert. Where the document is newer it
+matches nothing, the insert is refused as a duplicate, and the update is tried again without upsert,
+for it may have been another's first insert that was in the way. Of a batch of those, refusals are
+ignored: what two first inserts do to one another is lost. Both ways set the same fields and count
+the version, through one Motor client, from the gateway's core; ours says who wrote, too, and gives
+back the document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pymongo
+import uvloop
+from bson import Int64
+from motor.motor_asyncio import AsyncIOMotorClient
+from pymongo import monitoring
+from pymongo.errors import BulkWriteError, DuplicateKeyError
+
+from benchmarks.figures import Table, medians
+from benchmarks.processes import pinned
+from benchmarks.stage import Stage
+from model.reading import read_model
+from resolvers.fences import Fences
+from resolvers.outcomes import Author, StaleWrite
+from resolvers.own_writes import OwnWrites
+from resolvers.repeats import Repeats
+from resolvers.standing import Standing
+from resolvers.writes import Writes
+from streams import tokens
+from streams.archive import Archive
+from streams.checkpoints import Checkpoints
+from streams.hub import Hub
+from streams.mongo import Mongo, MongoOptions
+from streams.progress import Progress
+
+__all__ = ["run"]
+
+_MODEL = read_model(
+    'type Reading @collection(name: "readings") { id: ID! sequence: Long! @fence value: Float! }'
+)
+_READING = _MODEL.entities[0]
+_EACH = 30
+"""Events of one id: of 30,000, a batch of 1,000 in order has each id once."""
+_WRITERS = 8
+_BATCH = 1000
+_SINGLE_SHARE = 10
+"""Of so many events in batches one is applied by itself: in about the same time."""
+
+Event = tuple[str, dict[str, Any]]
+Apply = Callable[[Sequence[Event]], Awaitable[None]]
+Order = Callable[[list[Event]], list[Event]]
+
+_ORDERS: dict[str, Order] = {
+    "in order": lambda events: events,
+    "reversed": lambda events: events[::-1],
+    "shuffled": lambda events: random.Random(1).sample(events, len(events)),
+}
+
+
+class _Commands(monitoring.CommandListener):
+    """How many were sent."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        self.counts[event.command_name] += 1
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        pass
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        pass
+
+
+def run(stage: Stage) -> None:
+    batched = stage.scale.updates
+    single = batched // _SINGLE_SHARE
+    table = Table(
+        f"Out-of-order events: {batched:,} in batches of {min(_BATCH, batched // _WRITERS):,} and "
+        f"{single:,} one by one, {_EACH} for each id, {_WRITERS} at once",
+        "how",
+        "events/s",
+        "round trips a call",
+        "client's CPU, µs each",
+        "mongod's CPU, µs each",
+    )
+    rows: dict[str, list[list[float]]] = {}
+    losses: Counter[str] = Counter()
+    with pinned(stage.gateway_cores), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        for _ in stage.rounds("events"):
+            for ways, count, size in ((_SINGLE, single, 1), (_BATCHED, batched, _BATCH)):
+                for order in _ORDERS:
+                    for name, way in ways.items():
+                        *row, lost = runner.run(_measure(stage, way, order, count, size))
+                        rows.setdefault(f"{name}, {order}", []).append(row)
+                        losses[f"{name}, {order}"] += int(lost)
+    for name, measured in rows.items():
+        table.add(name, *medians(measured))
+    for name, lost in losses.items():
+        if lost:
+            table.note(f"{name}: {lost:,} documents were not their newest event in the end.")
+    table.print()
+
+
+async def _measure(
+    stage: Stage,
+    way: Callable[[Mongo], Awaitable[Apply]],
+    order: str,
+    count: int,
+    size: int,
+) -> list[float]:
+    """Events a second, commands per call, and microseconds of CPU per event, ours and mongod's;
+    and how many documents are not their newest event."""
+    ids = count // _EACH
+    events = _ORDERS[order](
+        [
+            (f"r{id_}", {"sequence": Int64(n), "value": n / 2})
+            for n in range(1, _EACH + 1)
+            for id_ in range(ids)
+        ]
+    )
+    size = min(size, max(1, count // _WRITERS))
+    commands = _Commands()
+    with stage.database() as database:
+        client: Any = AsyncIOMotorClient(
+            stage.uri, tz_aware=True, w="majority", event_listeners=[commands]
+        )
+        apply = await way(Mongo(client, database.name, MongoOptions()))
+        # Opens the connections.
+        first = {"sequence": Int64(0), "value": 0.0}
+        await asyncio.gather(*(apply([("first", first)]) for _ in range(_WRITERS)))
+        calls = [events[start : start + size] for start in range(0, len(events), size)]
+        # All take from one list: the order is that of the events.
+        batches = iter(calls)
+
+        async def write(mine: Iterator[Sequence[Event]]) -> None:
+            for batch in mine:
+                await apply(batch)
+
+        commands.counts.clear()
+        started, cpu_s, mongod_s = time.perf_counter(), time.process_time(), stage.mongod_cpu_s()
+        await asyncio.gather(*(write(batches) for _ in range(_WRITERS)))
+        took_s = time.perf_counter() - started
+        cpu_s, mongod_s = time.process_time() - cpu_s, stage.mongod_cpu_s() - mongod_s
+        sent = commands.counts.total()
+        client.close()
+        newest = database[_READING.collection].count_documents({"sequence": _EACH})
+    return [
+        len(events) / took_s,
+        sent / len(calls),
+        cpu_s / len(events) * 1e6,
+        mongod_s / len(events) * 1e6,
+        ids - newest,
+    ]
+
+
+async def _ours(mongo: Mongo) -> Fences:
+    """As a gateway makes it."""
+    archives = {_READING.collection: Archive(mongo, _READING.collection)}
+    now = tokens.moment(await mongo.operation_time())
+    hub = Hub([_READING.collection], position=now)
+    progress = Progress(Checkpoints(mongo), hub, listener=str)
+    own_writes, repeats = OwnWrites(progress), Repeats(mongo)
+    standing = Standing(mongo, archives, progress)
+    writes = Writes(mongo, _MODEL, archives, progress, own_writes, standing, repeats)
+    return Fences(mongo, writes, own_writes, repeats)
+
+
+async def _ours_single(mongo: Mongo) -> Apply:
+    fences = await _ours(mongo)
+
+    async def apply(events: Sequence[Event]) -> None:
+        for key, document in events:
+            with suppress(StaleWrite):
+                await fences.apply(_READING, key, document, Author())
+
+    return apply
+
+
+async def _ours_batched(mongo: Mongo) -> Apply:
+    fences = await _ours(mongo)
+
+    async def apply(events: Sequence[Event]) -> None:
+        await fences.apply_each(_READING, events, Author())
+
+    return apply
+
+
+async def _classic_single(mongo: Mongo) -> Apply:
+    collection = mongo.raw(_READING.collection)
+
+    async def apply(events: Sequence[Event]) -> None:
+        for event in events:
+            query, change = _classic(event)
+            try:
+                await collection.update_one(query, change, upsert=True)
+            except DuplicateKeyError:
+                await collection.update_one(query, change)
+
+    return apply
+
+
+async def _classic_batched(mongo: Mongo) -> Apply:
+    collection = mongo.raw(_READING.collection)
+
+    async def apply(events: Sequence[Event]) -> None:
+        updates = [pymongo.UpdateOne(*_classic(each), upsert=True) for each in events]
+        try:
+            await collection.bulk_write(updates, ordered=False)
+        except BulkWriteError as exc:
+            if any(each["code"] != 11000 for each in exc.details["writeErrors"]):
+                raise
+
+    return apply
+
+
+def _classic(event: Event) -> tuple[dict[str, Any], dict[str, Any]]:
+    key, document = event
+    query = {"_id": key, "sequence": {"$lt": document["sequence"]}}
+    return query, {"$set": document, "$inc": {"version": 1}}
+
+
+_SINGLE = {"applyReading": _ours_single, "conditional upsert": _classic_single}
+_BATCHED = {"applyReadings": _ours_batched, "conditional upserts, bulk": _classic_batched}

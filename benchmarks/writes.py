@@ -1,0 +1,167 @@
+"""`updateProduct` requests a second and their latency, beside the same update by a bare route and
+by the driver alone.
+
+Bare ones set the same two fields and count the version, in a database that nobody records. The
+gateway's figures contain its recorder, which archives meanwhile on the same core; one row is of a
+gateway that leaves this to others.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from pymongo.database import Database
+
+from benchmarks.figures import Table, medians
+from benchmarks.http_load import CONNECTIONS, Request, client_name, load
+from benchmarks.processes import Died, Process
+from benchmarks.products import COLLECTION, product
+from benchmarks.stage import Document, Stage, await_versions
+
+__all__ = ["run"]
+
+_DOCUMENTS = 1000
+# Of requests that name a version each can be made once: more than are made in a measurement.
+_MOST_PER_S = 4000
+
+_UPDATE = """
+mutation ($id: ID!, $expected: Int, $stock: Int!, $price: Float!) {
+  updateProduct(id: $id, expectedVersion: $expected, patch: {stock: $stock, price: $price}) {
+    __typename ... on ProductWritten { %s product { id sku name price stock } }
+  }
+}
+"""
+
+Row = tuple[float, float, float, float]
+Make = Callable[[Database[Document], float], Sequence[Request]]
+
+
+def run(stage: Stage) -> None:
+    table = Table(
+        f"Writes: {_DOCUMENTS:,} documents of 2.5 KB, {CONNECTIONS} connections, {client_name()}",
+        "write",
+        "requests/s",
+        "p50 ms",
+        "p99 ms",
+        "server's CPU, µs each",
+    )
+    conflicts = 0
+    with ExitStack() as opened:
+
+        def filled() -> Database[Document]:
+            database = opened.enter_context(stage.database())
+            database[COLLECTION].insert_many([product(n) for n in range(_DOCUMENTS)])
+            return database
+
+        recorded, unrecorded, bare = filled(), filled(), filled()
+        gateway = opened.enter_context(stage.gateway(recorded))
+        writer = opened.enter_context(stage.gateway(unrecorded, "--no-record"))
+        program = opened.enter_context(
+            stage.program("floor", stage.uri, bare.name, beside_load=False)
+        )
+        floor = program, str(program.hear("serving")["address"])
+        writes: list[tuple[str, Database[Document], tuple[Process, str], Make]] = [
+            ("updateProduct", recorded, gateway, _plain),
+            ("updateProduct, with `version`", recorded, gateway, _numbered),
+            ("updateProduct, with expectedVersion", recorded, gateway, _compared),
+            ("updateProduct, --no-record", unrecorded, writer, _plain),
+            ("bare route", bare, floor, _bare),
+        ]
+        await_versions(recorded, _DOCUMENTS)
+        rows: dict[str, list[Row]] = {}
+        for name, database, server, make in writes:
+            rows[name] = []
+            _measure(stage, database, server, make, stage.scale.requests_s / 3)
+            _settle(recorded)
+        for _ in stage.rounds("writes"):
+            for name, database, server, make in writes:
+                row, missed = _measure(stage, database, server, make, stage.scale.requests_s)
+                rows[name].append(row)
+                conflicts += missed
+                _settle(recorded)
+            rows.setdefault("find_one_and_update, driver alone", []).append(_driven(stage, bare))
+    for name, measured in rows.items():
+        table.add(name, *medians(measured))
+    if conflicts:
+        table.note(f"{conflicts:,} of the requests with expectedVersion met another version.")
+    table.print()
+
+
+def _measure(
+    stage: Stage,
+    database: Database[Document],
+    server: tuple[Process, str],
+    make: Make,
+    seconds: float,
+) -> tuple[Row, int]:
+    """And how many requests have written nothing."""
+    process, address = server
+    requests, before = make(database, seconds), _written(database)
+    cpu_s = process.cpu_s()
+    done = load(stage, address, requests, seconds)
+    cpu_s = process.cpu_s() - cpu_s
+    # Those under way at the end are made and not counted.
+    missed = max(0, done.requests - (_written(database) - before))
+    if missed == done.requests:
+        raise Died(f"nothing was written by {requests[0]}")
+    return (done.per_second, done.p50_ms, done.p99_ms, cpu_s / done.requests * 1e6), missed
+
+
+def _driven(stage: Stage, database: Database[Document]) -> Row:
+    """In a process on the gateway's core, as many at once as there are connections."""
+    arguments = (stage.uri, database.name, _DOCUMENTS, CONNECTIONS, stage.scale.requests_s)
+    with stage.program("driver", *arguments, beside_load=False) as driver:
+        said = driver.hear("result", timeout_s=stage.scale.requests_s + 60)
+    return said["per_second"], said["p50_ms"], said["p99_ms"], said["cpu_us"]
+
+
+def _written(database: Database[Document]) -> int:
+    """How many writes the documents have counted."""
+    [found] = database[COLLECTION].aggregate([{"$group": {"_id": 0, "n": {"$sum": "$version"}}}])
+    return int(found["n"])
+
+
+def _settle(database: Database[Document]) -> None:
+    """What was written is archived, and burdens nobody who comes after."""
+    await_versions(database, _written(database))
+
+
+def _plain(_database: Database[Document], _seconds: float) -> list[Request]:
+    return [_update("", id=n) for n in _drawn()]
+
+
+def _numbered(_database: Database[Document], _seconds: float) -> list[Request]:
+    return [_update("version", id=n) for n in _drawn()]
+
+
+def _compared(database: Database[Document], seconds: float) -> list[Request]:
+    """Each document in its turn, at the version that the turn before has left: so many documents
+    that its last write is answered by then."""
+    versions = {each["_id"]: each["version"] for each in database[COLLECTION].find({}, ["version"])}
+    turns = max(2, round(seconds) * _MOST_PER_S // _DOCUMENTS)
+    return [
+        _update("", id=n, expected=version + turn)
+        for turn in range(turns)
+        for n, version in versions.items()
+    ]
+
+
+def _bare(_database: Database[Document], _seconds: float) -> list[Request]:
+    return [Request(f"/product/{n}", json.dumps({"stock": n, "price": n / 100})) for n in _drawn()]
+
+
+def _drawn() -> list[int]:
+    dice = random.Random(1)
+    return [dice.randrange(_DOCUMENTS) for _ in range(500)]
+
+
+def _update(more: str, *, id: int, **variables: Any) -> Request:
+    body = {
+        "query": _UPDATE % more,
+        "variables": {"id": str(id), "stock": id, "price": id / 100, **variables},
+    }
+    return Request("/graphql", json.dumps(body))

@@ -1,0 +1,235 @@
+"""A merge does the same in MongoDB and in Python, and what RFC 7396 says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from bson import CodecOptions
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pymongo import MongoClient, ReturnDocument
+from pymongo.collection import Collection
+
+from model.reading import read_model
+from resolvers.alterations import Alteration, attribution
+from resolvers.contents import MOST_NESTED, parse_change
+from resolvers.merging import REMOVED, Merge, applied
+from resolvers.outcomes import Author, InvalidDocument
+from streams.documents import DECODED
+from tests.support.history import same
+
+Things = Collection[dict[str, Any]]
+
+# Few enough that patches meet what is there.
+NAMES = (
+    "a",
+    "b",
+    "$a",
+    "$literal",
+    "$ref",
+    "$id",
+    "a.b",
+    "a.",
+    ".",
+    "",
+    "é🙂",
+    "0",
+    "10",
+    "k",
+    "v",
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(("", "text", "$a", "$$ROOT", "$$REMOVE", "a\0b"))
+)
+
+
+def objects(below: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from(NAMES), below, max_size=5)
+
+
+JSON = st.recursive(
+    SCALARS, lambda below: st.lists(below, max_size=3) | objects(below), max_leaves=12
+)
+# Half of what is drawn is an object, or next to nothing would be merged.
+OBJECTS = objects(JSON | objects(JSON))
+
+# The collection is emptied by each example itself.
+SERVER = settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture
+def things(client: MongoClient[dict[str, Any]], database_name: str) -> Things:
+    options: CodecOptions[dict[str, Any]] = DECODED
+    return client.get_database(database_name, codec_options=options)["things"]
+
+
+def textbook(target: Any, patch: Any) -> Any:
+    """RFC 7396, section 2, word for word; shares nothing with the code under test."""
+    if not isinstance(patch, dict):
+        return patch
+    if not isinstance(target, dict):
+        target = {}
+    target = dict(target)
+    for name, value in patch.items():
+        if value is None:
+            if name in target:
+                del target[name]
+        else:
+            target[name] = textbook(target.get(name), value)
+    return target
+
+
+def merge_of(patch: Mapping[str, Any]) -> Merge:
+    return Merge({name: _entry(value) for name, value in patch.items()})
+
+
+def _entry(value: Any) -> Any:
+    if value is None:
+        return REMOVED
+    return merge_of(value) if isinstance(value, dict) else value
+
+
+def by_server(things: Things, target: Any, merge: Merge) -> Any:
+    """What is left of a document's field; `target` is its value before, ... where it had none."""
+    things.replace_one({"_id": 1}, {} if target is ... else {"json": target}, upsert=True)
+    found = things.find_one_and_update(
+        {"_id": 1},
+        [{"$replaceWith": Merge({"json": merge}).expression()}],
+        return_document=ReturnDocument.AFTER,
+    )
+    assert found is not None
+    assert set(found) == {"_id", "json"}
+    return _plain(found["json"])
+
+
+@SERVER
+@given(target=OBJECTS, patch=OBJECTS)
+def test_a_merge_is_the_same_in_mongodb_and_in_python(
+    things: Things, target: dict[str, Any], patch: dict[str, Any]
+) -> None:
+    """Whatever the names are, and at every depth; and it is what the RFC says."""
+    expected = textbook(target, patch)
+    merge = merge_of(patch)
+    assert same(applied(merge, target), expected)
+    assert same(by_server(things, target, merge), expected)
+
+
+@SERVER
+@given(target=SCALARS | st.lists(JSON, max_size=3) | st.just(...), patch=OBJECTS)
+def test_a_merge_over_what_is_no_object_begins_with_an_empty_one(
+    things: Things, target: Any, patch: dict[str, Any]
+) -> None:
+    """Over a scalar, a list, and a field that is missing."""
+    expected = textbook(None, patch)
+    merge = merge_of(patch)
+    assert same(applied(merge, None if target is ... else target), expected)
+    assert same(by_server(things, target, merge), expected)
+
+
+@SERVER
+@given(target=OBJECTS, patches=st.lists(OBJECTS, min_size=2, max_size=4))
+def test_patches_one_after_the_other_are_the_same_in_both(
+    things: Things, target: dict[str, Any], patches: list[dict[str, Any]]
+) -> None:
+    """What one has left is what the next one meets, as the chain of drafts is merged in Python."""
+    here, there = target, target
+    for patch in patches:
+        here = applied(merge_of(patch), here)
+        there = by_server(things, there, merge_of(patch))
+        assert same(here, there)
+
+
+DEEP = read_model("""
+type Thing @collection(name: "things") { id: ID! attributes: JSON part: Part }
+type Part { name: String inner: Part attributes: JSON }
+""")
+
+
+LIST: Any = 1
+for _ in range(60):
+    LIST = [LIST]
+
+
+def nested(place: str, levels: int, leaf: Any) -> dict[str, Any]:
+    """A patch of a JSON field at this place, nested so deep."""
+    for name in reversed((*place.split("."), *"a" * levels)):
+        leaf = {name: leaf}
+    return dict(leaf)
+
+
+@pytest.mark.parametrize("leaf", [1, None])
+@pytest.mark.parametrize(
+    ("place", "levels"),
+    [
+        ("attributes", MOST_NESTED),
+        ("part.attributes", MOST_NESTED),
+        ("part.inner.inner.inner.inner.attributes", MOST_NESTED),
+        ("part" + 15 * ".inner" + ".attributes", 1),
+    ],
+)
+def test_mongodb_runs_the_deepest_patch_that_is_accepted(
+    things: Things, place: str, levels: int, leaf: Any
+) -> None:
+    """Its expression, with all that a write adds, stays within what the server takes."""
+    patch = nested(place, levels, leaf)
+    assert same(patched(things, patch), textbook({}, patch))
+
+
+def test_mongodb_runs_a_deep_patch_whose_value_is_deep(things: Things) -> None:
+    """Both count."""
+    patch = nested("attributes", MOST_NESTED - 1, LIST)
+    assert same(patched(things, patch), patch)
+
+
+@pytest.mark.parametrize(
+    ("place", "levels", "leaf"),
+    [
+        ("attributes", MOST_NESTED + 1, 1),
+        ("attributes", MOST_NESTED + 1, None),
+        ("attributes", MOST_NESTED, LIST),
+        ("part.attributes", MOST_NESTED - 1, LIST),
+        ("part" + 8 * ".inner" + ".attributes", MOST_NESTED, 1),
+        ("part" + 40 * ".inner" + ".name", 0, "x"),
+    ],
+)
+def test_a_patch_that_is_too_deep_for_mongodb_is_refused_before(
+    place: str, levels: int, leaf: Any
+) -> None:
+    """Not by an error of the server, which would tell the client nothing."""
+    with pytest.raises(InvalidDocument) as refused:
+        parse_change(DEEP, DEEP.entities[0], nested(place, levels, leaf))
+    assert refused.value.path in (place, place.split(".")[0])
+
+
+def patched(things: Things, patch: Mapping[str, Any]) -> Any:
+    """What a document with nothing in it becomes, in the fields that the patch names."""
+    entity = DEEP.entities[0]
+    alteration = Alteration.update(parse_change(DEEP, entity, patch))
+    things.insert_one({"_id": 1})
+    found = things.find_one_and_update(
+        {"_id": 1},
+        alteration.pipeline(entity, attribution(Author(by="ann")), None),
+        return_document=ReturnDocument.AFTER,
+    )
+    assert found is not None
+    return _plain({name: found[name] for name in patch})
+
+
+def _plain(value: Any) -> Any:
+    """What the driver takes for a reference is an object with those names."""
+    if hasattr(value, "as_doc"):
+        value = dict(value.as_doc())
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    # 64 bits are a type of their own to the driver.
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value

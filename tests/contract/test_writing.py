@@ -1,0 +1,264 @@
+"""Writes and the cluster time at which they happened, on both drivers: the time is that of the
+change event, or nothing that is made of it means what it says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from bson import Int64, Timestamp
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
+from pymongo.change_stream import DatabaseChangeStream
+
+from streams.errors import DatabaseError, DuplicateKey
+from streams.mongo import Mongo
+from streams.writing import EachChanged, Writing, write
+from tests.support.eventually import eventually
+
+Client = MongoClient[dict[str, Any]]
+Work = Callable[[Writing], Awaitable[Any]]
+
+COUNT = [
+    {"$replaceWith": {"$mergeObjects": ["$$ROOT", {"n": {"$add": [{"$ifNull": ["$n", 0]}, 1]}}]}}
+]
+
+
+@contextmanager
+def watched(client: Client, mongo: Mongo) -> Iterator[DatabaseChangeStream[Any]]:
+    """What happens in the test's database from here on, as the driver itself shows it."""
+    client[mongo.name]["things"].insert_many([{"_id": n} for n in range(3)])
+    with client[mongo.name].watch() as stream:
+        yield stream
+
+
+def times(stream: DatabaseChangeStream[Any], count: int) -> dict[Any, Timestamp]:
+    """Of so many events, by the document's id."""
+    found = [next(stream) for _ in range(count)]
+    return {each["documentKey"]["_id"]: each["clusterTime"] for each in found}
+
+
+async def insert(writing: Writing) -> None:
+    await writing.insert("things", {"_id": "new"})
+
+
+async def change(writing: Writing) -> None:
+    assert await writing.change("things", {"_id": 1}, {"$set": {"a": 1}}) is not None
+
+
+async def compute(writing: Writing) -> None:
+    assert await writing.change("things", {"_id": 1}, COUNT) is not None
+
+
+async def upsert(writing: Writing) -> None:
+    assert await writing.change("things", {"_id": "new"}, COUNT, upsert=True) is not None
+
+
+async def remove(writing: Writing) -> None:
+    assert await writing.remove("things", {"_id": 1}) is not None
+
+
+async def several(writing: Writing) -> None:
+    await writing.insert("things", {"_id": "new"})
+    assert await writing.remove("things", {"_id": 0}) is not None
+    assert await writing.change("others", {"_id": 1}, COUNT, upsert=True) is not None
+
+
+@pytest.mark.parametrize("transaction", [False, True], ids=["alone", "transaction"])
+@pytest.mark.parametrize("work", [insert, change, compute, upsert, remove])
+async def test_a_write_tells_the_time_of_its_change_event(
+    mongo: Mongo, client: Client, work: Work, transaction: bool
+) -> None:
+    """Alone and in a transaction."""
+    with watched(client, mongo) as stream:
+        _, at = await write(mongo, work, transaction=transaction)
+        [event] = times(stream, 1).values()
+    assert at == event
+
+
+async def test_a_write_of_many_tells_the_time_of_the_last_one(mongo: Mongo, client: Client) -> None:
+    """Each has an event and a time of its own; whoever goes on behind the last has them all."""
+    keys = [0, 1, *(f"new-{n}" for n in range(50))]
+    with watched(client, mongo) as stream:
+        result, at = await write(
+            mongo, lambda writing: writing.change_each("things", [(key, COUNT) for key in keys])
+        )
+        found = times(stream, len(keys))
+    assert result == EachChanged(len(keys), ())
+    assert set(found) == set(keys)
+    assert at == max(found.values())
+
+
+async def test_a_transaction_tells_its_one_time(mongo: Mongo, client: Client) -> None:
+    """That of the commit: all of its events have it."""
+    with watched(client, mongo) as stream:
+        _, at = await write(mongo, several, transaction=True)
+        assert [next(stream)["clusterTime"] for _ in range(3)] == [at] * 3
+
+
+@pytest.mark.parametrize("transaction", [False, True], ids=["alone", "transaction"])
+async def test_thirty_at_once_tell_each_its_own_time(
+    mongo: Mongo, client: Client, transaction: bool
+) -> None:
+    """Not that of whatever the server has written meanwhile."""
+
+    def work(key: str) -> Work:
+        return lambda writing: writing.change("things", {"_id": key}, COUNT, upsert=True)
+
+    keys = [f"key-{n}" for n in range(30)]
+    with watched(client, mongo) as stream:
+        told = await asyncio.gather(
+            *(write(mongo, work(key), transaction=transaction) for key in keys)
+        )
+        found = times(stream, len(keys))
+    assert {key: at for key, (_, at) in zip(keys, told, strict=True)} == found
+    assert len(set(found.values())) == 30
+
+
+async def test_documents_come_back_raw_and_as_the_write_left_them(mongo: Mongo) -> None:
+    """With bytes of their own; None where nothing matched. A removed one as it was."""
+
+    async def work(writing: Writing) -> list[Any]:
+        return [
+            await writing.change("things", {"_id": 1, "n": 1}, COUNT),
+            await writing.change("things", {"_id": 1}, COUNT, upsert=True),
+            await writing.change("things", {"_id": 1}, {"$inc": {"n": Int64(1)}}),
+            await writing.remove("things", {"_id": 1}),
+            await writing.remove("things", {"_id": 1}),
+        ]
+
+    (missed, made, changed, removed, gone), _ = await write(mongo, work)
+    assert (missed, gone) == (None, None)
+    assert [each["n"] for each in (made, changed, removed)] == [1, 2, 2]
+    for each in (made, changed, removed):
+        assert isinstance(each, RawBSONDocument)
+        assert isinstance(each.raw, bytes)
+
+
+@pytest.mark.parametrize("transaction", [False, True], ids=["alone", "transaction"])
+@pytest.mark.parametrize(
+    ("fields", "document"),
+    [
+        (("_id",), {"_id": 1}),
+        (("sku",), {"sku": "a"}),
+        (("size.w", "colour"), {"size": {"w": 1}, "colour": "red"}),
+    ],
+)
+async def test_a_duplicate_key_says_of_which_fields(
+    mongo: Mongo, client: Client, fields: tuple[str, ...], document: Any, transaction: bool
+) -> None:
+    """Of an insert and of a change; dotted, as they are stored."""
+    things = client[mongo.name]["things"]
+    if fields != ("_id",):
+        things.create_index([(each, 1) for each in fields], unique=True)
+    things.insert_many([{"_id": 1, **document}, {"_id": 2}])
+
+    async def inserting(writing: Writing) -> None:
+        await writing.insert("things", {"_id": 3, **document})
+
+    with pytest.raises(DuplicateKey) as inserted:
+        await write(mongo, inserting, transaction=transaction)
+    assert inserted.value.fields == fields
+    if fields == ("_id",):
+        return
+
+    async def changing(writing: Writing) -> None:
+        await writing.change("things", {"_id": 2}, {"$set": document})
+
+    with pytest.raises(DuplicateKey) as changed:
+        await write(mongo, changing, transaction=transaction)
+    assert changed.value.fields == fields
+
+
+async def test_a_first_insert_that_met_another_is_to_be_tried_again(
+    mongo: Mongo, client: Client
+) -> None:
+    """By its place; the others of the same command were made. Here it is the collection's own
+    collation that makes two ids one, as a race does."""
+    ci = {"locale": "en", "strength": 2}
+    things = client[mongo.name].create_collection("things", collation=ci)
+    things.insert_one({"_id": "A"})
+    changes = [(key, COUNT) for key in ("x", "a", "y")]
+    result, _ = await write(mongo, lambda writing: writing.change_each("things", changes))
+    assert result == EachChanged(2, [1])
+    assert things.count_documents({}) == 3
+
+
+async def test_first_inserts_at_once_lose_none(mongo: Mongo, client: Client) -> None:
+    """Eight writers meet at each of forty ids: what is to be tried again is all that is missing."""
+    keys = [f"key-{n}" for n in range(40)]
+
+    async def each_once(writing: Writing) -> int:
+        changed, waiting = 0, [(key, COUNT) for key in keys]
+        while waiting:
+            result = await writing.change_each("things", waiting)
+            changed += result.changed
+            waiting = [waiting[place] for place in result.again]
+        return changed
+
+    async def writer() -> int:
+        changed, _ = await write(mongo, each_once)
+        return changed
+
+    assert await asyncio.gather(*(writer() for _ in range(8))) == [40] * 8
+    found = client[mongo.name]["things"].find()
+    assert {each["_id"]: each["n"] for each in found} == dict.fromkeys(keys, 8)
+
+
+async def test_a_write_of_many_that_is_refused_otherwise_is_an_error(
+    mongo: Mongo, client: Client
+) -> None:
+    """Another unique field is not a race: it would be met again and again."""
+    client[mongo.name]["things"].create_index("sku", unique=True)
+    same = [{"$replaceWith": {"$mergeObjects": ["$$ROOT", {"sku": "a"}]}}]
+    with pytest.raises(DuplicateKey) as refused:
+        await write(mongo, lambda w: w.change_each("things", [(1, same), (2, same)]))
+    assert refused.value.fields == ("sku",)
+    broken = [{"$replaceWith": {"$toInt": "x"}}]
+    with pytest.raises(DatabaseError):
+        await write(mongo, lambda w: w.change_each("things", [(1, broken)]))
+
+
+async def test_what_is_raised_undoes_a_transaction(mongo: Mongo, client: Client) -> None:
+    """All of it, and it is raised as it was."""
+
+    class Thought(Exception):
+        pass
+
+    async def work(writing: Writing) -> None:
+        await several(writing)
+        raise Thought
+
+    client[mongo.name]["things"].insert_one({"_id": 0})
+    with pytest.raises(Thought):
+        await write(mongo, work, transaction=True)
+    assert [each["_id"] for each in client[mongo.name]["things"].find()] == [0]
+    assert client[mongo.name]["others"].count_documents({}) == 0
+
+
+async def test_a_transaction_that_met_another_one_is_run_again(
+    mongo: Mongo, client: Client
+) -> None:
+    """Until the other one has ended; its result is that of the run that was committed."""
+    things = client[mongo.name]["things"]
+    things.insert_one({"_id": 1, "n": 0})
+    runs = []
+
+    async def work(writing: Writing) -> int:
+        runs.append(writing.at)
+        changed = await writing.change("things", {"_id": 1}, COUNT)
+        assert changed is not None
+        return int(changed["n"])
+
+    with client.start_session() as session:
+        session.start_transaction()
+        things.update_one({"_id": 1}, {"$inc": {"n": 10}}, session=session)
+        writing = asyncio.create_task(write(mongo, work, transaction=True))
+        await eventually(lambda: len(runs) > 1)
+        session.commit_transaction()
+    result, _ = await writing
+    assert result == 11
+    assert things.find_one() == {"_id": 1, "n": 11}

@@ -1,0 +1,102 @@
+"""Comments: threads on versions and drafts, which make no version and stay when the document is
+deleted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.editing import Failed, Row, Shop, tell
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_a_comment_on_a_version_is_shown_with_it(shop: Shop) -> None:
+    """And with no other; no version is made of it."""
+    id_ = await shop.made()
+    await shop.mutate("updateProduct", id=id_, patch={"name": "x"})
+    made = await shop.mutate("commentOnProduct", author="dan", id=id_, version=1, text="why?")
+    assert (made["version"], made["draft"], made["author"]) == (1, None, "dan")
+    assert tell(await shop.history(id_), "version", "comments") == [
+        (1, [{"text": "why?"}]),
+        (2, []),
+    ]
+
+
+async def test_a_comment_on_a_draft_is_shown_with_it(shop: Shop) -> None:
+    """Version 1 and draft 1 are two things."""
+    id_ = await shop.made()
+    await shop.mutate("proposeProduct", id=id_, patch={"name": "x"})
+    await shop.mutate("commentOnProduct", id=id_, draft=1, text="hm")
+    (draft,) = await shop.drafts(id_)
+    assert draft["comments"] == [{"text": "hm", "author": "ann"}]
+    assert tell(await shop.history(id_), "comments") == [[]]
+
+
+async def test_a_reply_belongs_to_what_it_answers(shop: Shop) -> None:
+    """A thread is in the order in which it was written."""
+    id_ = await shop.made()
+    first = await shop.mutate("commentOnProduct", id=id_, version=1, text="why?")
+    second = await shop.mutate("commentOnProduct", id=id_, replyTo=first["id"], text="because")
+    assert (second["replyTo"], second["version"]) == (first["id"], 1)
+    third = await shop.mutate("commentOnProduct", id=id_, replyTo=second["id"], text="ah")
+    assert third["replyTo"] == second["id"]
+    assert tell(await shop.history(id_), "comments") == [
+        [{"text": "why?"}, {"text": "because"}, {"text": "ah"}]
+    ]
+
+
+async def test_a_deleted_document_is_commented_on(shop: Shop) -> None:
+    """Its versions too, the deletion among them; what was said before is still there."""
+    id_ = await shop.made()
+    await shop.mutate("commentOnProduct", id=id_, version=1, text="before")
+    await shop.mutate("deleteProduct", id=id_)
+    await shop.mutate("commentOnProduct", id=id_, version=1, text="after")
+    await shop.mutate("commentOnProduct", id=id_, version=2, text="a pity")
+    assert tell(await shop.history(id_), "operation", "comments") == [
+        ("INSERT", [{"text": "before"}, {"text": "after"}]),
+        ("DELETE", [{"text": "a pity"}]),
+    ]
+
+
+async def test_a_version_that_another_program_wrote_a_moment_ago_can_be_commented_on(
+    shop: Shop,
+) -> None:
+    """The recorder is waited for."""
+    id_ = await shop.made()
+    shop.database["products"].update_one({"_id": id_}, {"$set": {"stock": 1}})
+    made = await shop.mutate("commentOnProduct", id=id_, version=2, text="fast")
+    assert made["version"] == 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"text": "about nothing"},
+        {"text": "about both", "version": 1, "draft": 1},
+        {"text": "about none", "version": 7},
+        {"text": "about none", "draft": 7},
+        {"text": "to nobody", "replyTo": "0" * 24},
+        {"text": "to nobody", "replyTo": "nonsense"},
+        {"text": " \n", "version": 1},
+    ],
+)
+async def test_a_comment_that_is_about_nothing_or_says_nothing_is_refused(
+    shop: Shop, given: Row
+) -> None:
+    """As bad input: there is nothing to go on from."""
+    id_ = await shop.made()
+    await shop.mutate("proposeProduct", id=id_, patch={"name": "x"})
+    with pytest.raises(Failed) as caught:
+        await shop.mutate("commentOnProduct", id=id_, **given)
+    assert caught.value.code == "BAD_USER_INPUT"
+
+
+async def test_a_reply_to_another_documents_comment_is_refused(shop: Shop) -> None:
+    """Nor is one about another version than the comment that it answers."""
+    id_, other = await shop.made(), await shop.made()
+    await shop.mutate("updateProduct", id=id_, patch={"name": "x"})
+    first = await shop.mutate("commentOnProduct", id=id_, version=1, text="why?")
+    for wrong in ({"id": other}, {"id": id_, "version": 2}):
+        with pytest.raises(Failed) as caught:
+            await shop.mutate("commentOnProduct", replyTo=first["id"], text="x", **wrong)
+        assert caught.value.code == "BAD_USER_INPUT"

@@ -1,0 +1,188 @@
+"""`expectedVersion`: what is overwritten is that version's content and nothing newer, whoever has
+written in between, at no further round trip in the good case."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from pymongo import MongoClient, monitoring
+
+import streams.mongo
+from tests.integration.conftest import Commands
+from tests.support.editing import Shop, open_shop, tell, without
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Client = MongoClient[dict[str, Any]]
+
+
+class Sent(Commands):
+    """Those to the collection of products: recorders and leases send some all the time."""
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        if event.command.get(event.command_name) == "products":
+            super().started(event)
+
+
+@pytest.fixture(scope="module")
+def sent() -> Sent:
+    """Shared with the gateway below."""
+    return Sent()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shop(mongo_uri: str, client: Client, sent: Sent) -> AsyncIterator[Shop]:
+    """One whose commands are counted."""
+    make: Any = streams.mongo.AsyncIOMotorClient
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            streams.mongo,
+            "AsyncIOMotorClient",
+            lambda *args, **more: make(*args, event_listeners=[sent], **more),
+        )
+        name = f"swaps_{uuid4().hex[:8]}"
+        async with open_shop(client, mongo_uri, name) as opened:
+            yield opened
+    client.drop_database(name)
+
+
+async def test_a_conflict_says_what_was_expected_and_what_is_there(shop: Shop) -> None:
+    """With the document as it is now, under its own identity."""
+    id_ = await shop.made()
+    await shop.mutate("updateProduct", id=id_, patch={"name": "Torch"})
+    result = await shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"name": "x"})
+    assert (result["expectedVersion"], result["actualVersion"]) == (1, 2)
+    assert without(result["current"], "nodeId") == await shop.present(id_)
+    assert result["current"]["name"] == "Torch"
+
+
+@pytest.mark.parametrize("entity", ["Product", "Sample"])
+@pytest.mark.parametrize("mutation", ["update", "replace", "delete", "restore"])
+async def test_a_write_that_did_not_count_is_not_overwritten(
+    shop: Shop, entity: str, mutation: str
+) -> None:
+    """The document's own number does not tell of it; where there is none, nothing else could."""
+    id_ = await shop.made(entity)
+    collection = shop.database[f"{entity.lower()}s"]
+    collection.update_one({"_id": id_}, {"$set": {"name": "plain"}})
+    given: dict[str, Any] = {
+        "update": {"patch": {"stock": 1}},
+        "replace": {"document": {**(await document(shop, id_, entity)), "stock": 1}},
+        "delete": {},
+        "restore": {"version": 1},
+    }[mutation]
+    result = await shop.mutate(f"{mutation}{entity}", id=id_, expectedVersion=1, **given)
+    assert (result["__typename"], result["actualVersion"]) == ("VersionConflict", 2)
+    assert (collection.find_one({"_id": id_}) or {})["name"] == "plain"
+    result = await shop.mutate(f"{mutation}{entity}", id=id_, expectedVersion=2, **given)
+    assert (result["__typename"], result["version"]) == (f"{entity}Written", 3)
+
+
+async def test_a_write_that_counted_is_not_overwritten(shop: Shop) -> None:
+    """And the next one goes on from its number."""
+    id_ = await shop.made()
+    plain = {"$set": {"name": "plain"}, "$inc": {"version": 1}}
+    shop.database["products"].update_one({"_id": id_}, plain)
+    result = await shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"stock": 1})
+    assert (result["__typename"], result["actualVersion"]) == ("VersionConflict", 2)
+    result = await shop.mutate("updateProduct", id=id_, expectedVersion=2, patch={"stock": 1})
+    assert (result["version"], result["product"]["name"]) == (3, "plain")
+
+
+async def test_a_stale_write_that_would_not_fit_either_is_a_conflict(shop: Shop) -> None:
+    """What it asks of the document, it asks of the version expected."""
+    id_ = await shop.made()
+    await shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"stock": 6})
+    shop.database["products"].update_one({"_id": id_}, {"$set": {"name": "plain"}})
+    patch = {"dimensions": {"width": 1}}
+    result = await shop.mutate("updateProduct", id=id_, expectedVersion=2, patch=patch)
+    assert (result["__typename"], result["actualVersion"]) == ("VersionConflict", 3)
+    result = await shop.mutate("updateProduct", id=id_, expectedVersion=3, patch=patch)
+    assert (result["__typename"], result["path"]) == ("InvalidDocument", "dimensions.height")
+
+
+async def test_a_state_that_came_back_is_told_from_the_one_before(shop: Shop) -> None:
+    """Equal content is not the same version: there and back again by the gateway is a conflict."""
+    id_ = await shop.made("Sample")
+    for name in ("other", "Lamp"):
+        await shop.mutate("updateSample", id=id_, patch={"name": name})
+    result = await shop.mutate("updateSample", id=id_, expectedVersion=1, patch={"stock": 1})
+    assert (result["__typename"], result["actualVersion"]) == ("VersionConflict", 3)
+
+
+@pytest.mark.parametrize("entity", ["Product", "Sample"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"stock": 5, "tags": [], "price": 1, "name": "n", "sku": "order"},
+        {"legacy": {"b": 1, "a": {"$x": 1.0}}, "sku": "more", "stock": 1.0, "": {"a.b": None}},
+        {"sku": "empty", "legacy": float("nan"), "list": [[{"z": 1, "a": 2}]]},
+    ],
+    ids=["another order", "unmodelled fields", "odd values"],
+)
+async def test_documents_of_other_programs_are_compared_as_they_are(
+    shop: Shop, entity: str, content: dict[str, Any]
+) -> None:
+    """Whatever the order of their fields, and whatever else is in them."""
+    id_ = shop.fresh_id()
+    collection = shop.database[f"{entity.lower()}s"]
+    collection.insert_one({"_id": id_, **content})
+    collection.update_one({"_id": id_}, {"$set": {"added_last": 1}, "$unset": {"tags": 1}})
+    text = f"""
+      mutation($id: ID!, $number: Int) {{
+        result: update{entity}(id: $id, expectedVersion: $number, patch: {{name: "compared"}}) {{
+          __typename ... on VersionConflict {{ actualVersion }} }} }}
+    """
+    conflict = (await shop.ask(text, id=id_, number=1))["result"]
+    assert conflict == {"__typename": "VersionConflict", "actualVersion": 2}
+    written = (await shop.ask(text, id=id_, number=2))["result"]
+    assert written == {"__typename": f"{entity}Written"}
+
+
+async def test_of_many_who_expect_the_same_version_one_writes(shop: Shop) -> None:
+    """The others are told of the conflict."""
+    id_ = await shop.made()
+    results = await asyncio.gather(
+        *(
+            shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"name": f"n{n}"})
+            for n in range(8)
+        )
+    )
+    kinds = sorted(each["__typename"] for each in results)
+    assert kinds == ["ProductWritten", *["VersionConflict"] * 7]
+    assert tell(await shop.history(id_), "version") == [1, 2]
+
+
+async def test_an_update_is_one_command(shop: Shop, sent: Sent) -> None:
+    """Without a version expected: no read before it, none after."""
+    id_ = await shop.made()
+    await shop.recorded()
+    text = 'mutation($id: ID!) { updateProduct(id: $id, patch: {name: "x"}) { __typename } }'
+    with sent.counting() as names:
+        await shop.ask(text, id=id_)
+    assert names == ["findAndModify"]
+
+
+async def test_an_update_that_is_compared_with_an_own_write_is_one_command(
+    shop: Shop, sent: Sent
+) -> None:
+    """What this process wrote last it knows; the answer has the version and the whole document."""
+    id_ = await shop.made()
+    await shop.mutate("updateProduct", id=id_, expectedVersion=1, patch={"name": "first"})
+    with sent.counting() as names:
+        result = await shop.mutate(
+            "updateProduct", id=id_, expectedVersion=2, patch={"name": "second"}
+        )
+    assert (result["version"], result["product"]["name"]) == (3, "second")
+    assert names == ["findAndModify"]
+
+
+async def document(shop: Shop, id_: str, entity: str) -> dict[str, Any]:
+    found = await shop.present(id_, entity)
+    assert found is not None
+    return without(found, "id", "version", "sold", "dimensions")

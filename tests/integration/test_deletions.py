@@ -1,0 +1,220 @@
+"""Who deleted a document, and why: told by the transaction that did, and found by the recorder,
+whenever it comes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams.checkpoints import Checkpoint, Checkpoints
+from streams.deletions import COLLECTION, Deletions
+from streams.mongo import Mongo
+from streams.recorder import RecorderOptions
+from streams.writing import Writing, write
+from tests.integration.test_recorder_crashes import Fuse, Killed, crashing, forgotten
+from tests.support.streams import Recording
+
+Client = MongoClient[dict[str, Any]]
+one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+SMALL = RecorderOptions(chunk_documents=2, cache_bytes=2000)
+
+
+@pytest.fixture(autouse=True)
+async def start(mongo: Mongo) -> Checkpoint:
+    """History begins with the test; no recorder runs yet."""
+    await Deletions(mongo).prepare()
+    await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
+    return await Recording(mongo).begin()
+
+
+async def delete(mongo: Mongo, key: Any, by: str, why: str | None = None) -> None:
+    """As a mutation does."""
+    change = {"id": f"{by}-{key}", "by": by, **({} if why is None else {"why": why})}
+
+    async def work(writing: Writing) -> None:
+        assert await writing.remove("things", {"_id": key}) is not None
+        await Deletions.add(writing, "things", key, change)
+
+    await write(mongo, work, transaction=True)
+
+
+async def insert(mongo: Mongo, key: Any) -> None:
+    async def work(writing: Writing) -> None:
+        await writing.insert("things", {"_id": key})
+
+    await write(mongo, work)
+
+
+def by(records: list[dict[str, Any]], key: Any = None) -> list[tuple[str, str | None]]:
+    """(operation, author) of each version."""
+    return [(each["op"], each["by"]) for each in records if key is None or each["doc"] == key]
+
+
+async def test_an_attributed_delete_is_recorded_with_its_author(mongo: Mongo) -> None:
+    """And why, under the id by which it is found again when it is repeated."""
+    recording = Recording(mongo)
+    async with recording.running() as task:
+        await insert(mongo, 1)
+        await recording.caught_up(task)
+        await delete(mongo, 1, "ann", "broken")
+        await recording.at_rest(task)
+    [_, record] = await recording.versions()
+    assert (record["op"], record["by"], record["why"]) == ("DELETE", "ann", "broken")
+    assert record["change"] == {"id": "ann-1", "by": "ann", "why": "broken"}
+
+
+async def test_the_author_is_found_where_the_recorder_runs_only_later(
+    mongo: Mongo, client: Client
+) -> None:
+    """Also in one batch with much else."""
+    for key in range(5):
+        await insert(mongo, key)
+    client[mongo.name]["things"].delete_one({"_id": 3})
+    await delete(mongo, 1, "ann")
+    await delete(mongo, 4, "bob")
+    records = await Recording(mongo).record()
+    deleted = {each["doc"]: each["by"] for each in records if each["op"] == "DELETE"}
+    assert deleted == {1: "ann", 3: None, 4: "bob"}
+
+
+async def test_each_delete_of_one_document_by_one_session_has_its_own_author(mongo: Mongo) -> None:
+    """The driver uses a session again: of its transactions the last before the event counts."""
+    for author in ("ann", "bob", "carol"):
+        await insert(mongo, 1)
+        await delete(mongo, 1, author)
+    noted = await mongo.find(COLLECTION, {})
+    assert len({bytes(each["session"]) for each in noted}) == 1, "or it shows nothing"
+    records = await Recording(mongo).record()
+    assert by(records) == [
+        ("INSERT", None),
+        ("DELETE", "ann"),
+        ("INSERT", None),
+        ("DELETE", "bob"),
+        ("INSERT", None),
+        ("DELETE", "carol"),
+    ]
+
+
+@pytest.mark.parametrize("in_transaction", [False, True], ids=["alone", "transaction"])
+async def test_a_plain_programs_delete_in_between_has_no_author(
+    mongo: Mongo, client: Client, in_transaction: bool
+) -> None:
+    """Neither the one's before it nor the one's after it."""
+    things = client[mongo.name]["things"]
+    await insert(mongo, 1)
+    await delete(mongo, 1, "ann")
+    things.insert_one({"_id": 1})
+    with client.start_session() as session:
+        if in_transaction:
+            with session.start_transaction():
+                things.delete_one({"_id": 1}, session=session)
+        else:
+            things.delete_one({"_id": 1}, session=session)
+    await insert(mongo, 1)
+    await delete(mongo, 1, "bob")
+    records = await Recording(mongo).record()
+    assert [who for operation, who in by(records) if operation == "DELETE"] == ["ann", None, "bob"]
+
+
+async def test_a_delete_without_author_by_the_same_session_has_none(mongo: Mongo) -> None:
+    """A mutation with nothing to tell deletes in no transaction."""
+
+    async def remove(writing: Writing) -> None:
+        assert await writing.remove("things", {"_id": 1}) is not None
+
+    for author in ("ann", None):
+        await insert(mongo, 1)
+        if author is None:
+            await write(mongo, remove)
+        else:
+            await delete(mongo, 1, author)
+    records = await Recording(mongo).record()
+    assert [who for operation, who in by(records) if operation == "DELETE"] == ["ann", None]
+
+
+@one_driver
+async def test_equal_ids_of_two_collections_are_two_documents(mongo: Mongo) -> None:
+    """As is `true` beside 1."""
+
+    async def work(writing: Writing) -> None:
+        for collection, key in (("things", 1), ("others", 1), ("things", True)):
+            await writing.insert(collection, {"_id": key})
+
+    async def remove(writing: Writing) -> None:
+        for collection, key, author in (
+            ("things", 1, "ann"),
+            ("others", 1, "bob"),
+            ("things", True, "carol"),
+        ):
+            assert await writing.remove(collection, {"_id": key}) is not None
+            change: Mapping[str, Any] = {"id": author, "by": author}
+            await Deletions.add(writing, collection, key, change)
+
+    await write(mongo, work, transaction=True)
+    await write(mongo, remove, transaction=True)
+    records = await Recording(mongo).record()
+    deleted = [(each["doc"], each["by"]) for each in records if each["op"] == "DELETE"]
+    assert deleted == [(1, "ann"), (True, "carol")]
+    assert [type(key) for key, _ in deleted] == [int, bool]
+
+
+@one_driver
+async def test_a_deletion_that_was_undone_leaves_no_author(mongo: Mongo) -> None:
+    """Delete and author are one transaction: both happen or neither."""
+
+    async def work(writing: Writing) -> None:
+        await writing.remove("things", {"_id": 1})
+        await Deletions.add(writing, "things", 1, {"id": "x", "by": "ann"})
+        raise Killed
+
+    await insert(mongo, 1)
+    with pytest.raises(Killed):
+        await write(mongo, work, transaction=True)
+    assert await mongo.find(COLLECTION, {}) == []
+    assert by(await Recording(mongo).record()) == [("INSERT", None)]
+
+
+@one_driver
+async def test_a_recorder_killed_at_any_step_finds_the_same_authors(
+    mongo: Mongo, client: Client, start: Checkpoint
+) -> None:
+    """The same records under the same tokens, whichever step was the last, and however much later
+    the next recorder runs."""
+    for key in (1, 2):
+        await insert(mongo, key)
+        await delete(mongo, key, "ann", "broken")
+        await insert(mongo, key)
+    client[mongo.name]["things"].delete_one({"_id": 1})
+    await delete(mongo, 2, "bob")
+    fuse = Fuse(10**9)
+    expected = await crashing(mongo, fuse).record()
+    steps = 10**9 - fuse.left
+    assert [each["by"] for each in expected if each["op"] == "DELETE"] == [
+        "ann",
+        "ann",
+        None,
+        "bob",
+    ]
+    for last_step in range(1, steps + 1):
+        await forgotten(mongo, start)
+        fuse = Fuse(last_step)
+        with suppress(Killed):
+            await crashing(mongo, fuse).record()
+        records = await Recording(mongo, options=SMALL).record(fencing_token=2)
+        assert records == expected, f"after step {last_step}, {fuse.at}"
+
+
+@one_driver
+async def test_a_recorder_that_begins_again_tells_the_same(mongo: Mongo, start: Checkpoint) -> None:
+    """From an old checkpoint over a full archive: what it drafts again collides with the same."""
+    await insert(mongo, 1)
+    await delete(mongo, 1, "ann")
+    expected = await Recording(mongo).record()
+    await mongo.command({"delete": "revstream.checkpoints", "deletes": [{"q": {}, "limit": 0}]})
+    await Checkpoints(mongo).save("recorder:things", start, fencing_token=0)
+    assert await Recording(mongo).record(fencing_token=2) == expected

@@ -1,0 +1,330 @@
+"""Events in any order, from many writers at once and more than once: the newest of each document
+stays, at one round trip each, and what is stale leaves no trace."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from bson import Decimal128, Int64
+from pymongo import MongoClient
+from pymongo.database import Database
+
+from model.reading import read_model
+from resolvers.errors import BadUserInput
+from resolvers.fences import Applied, Fences
+from resolvers.outcomes import AlreadyExists, Author, StaleWrite
+from resolvers.own_writes import OwnWrites
+from resolvers.repeats import Repeats
+from resolvers.standing import Standing
+from resolvers.writes import Writes
+from streams.mongo import Mongo
+from tests.integration.conftest import Commands
+from tests.support.streams import Recording, by_document
+
+Document = dict[str, Any]
+Event = tuple[str, Document]
+Order = Callable[[list[Event]], Sequence[Event]]
+
+MODEL = read_model(
+    """
+    type Reading @collection(name: "readings") {
+      id: String!
+      sequence: Long! @fence
+      value: Float!
+      label: String
+    }
+    """
+)
+READING = MODEL.entities[0]
+NOBODY = Author()
+WRITERS, BATCH = 8, 1000
+BEYOND_DOUBLES = 2**53
+
+
+class Readings:
+    """The fence of readings, as a gateway has it, with a recorder beside it."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self.recording = Recording(mongo, READING.collection)
+        progress = self.recording.progress
+        archives = {READING.collection: self.recording.archive}
+        own_writes, repeats = OwnWrites(progress), Repeats(mongo)
+        standing = Standing(mongo, archives, progress)
+        writes = Writes(mongo, MODEL, archives, progress, own_writes, standing, repeats)
+        self.fences = Fences(mongo, writes, own_writes, repeats)
+
+    async def apply(self, event: Event) -> bool:
+        """Whether it was; else it was stale."""
+        try:
+            await self.fences.apply(READING, *event, NOBODY)
+        except StaleWrite:
+            return False
+        return True
+
+    async def apply_each(self, events: Sequence[Event]) -> Applied:
+        return await self.fences.apply_each(READING, events, NOBODY)
+
+
+@pytest.fixture
+async def readings(mongo_uri: str, database_name: str) -> AsyncIterator[Readings]:
+    """Over the test's database; the drivers make no difference here."""
+    async with Mongo.connect(mongo_uri, database_name) as mongo:
+        yield Readings(mongo)
+
+
+@pytest.fixture
+def counted_readings(counted: Mongo) -> Readings:
+    """Whose commands are counted."""
+    return Readings(counted)
+
+
+@pytest.fixture
+def database(client: MongoClient[Document], database_name: str) -> Database[Document]:
+    """The driver itself."""
+    return client[database_name]
+
+
+def event(sequence: int, id_: str = "r1", **more: Any) -> Event:
+    return id_, {"sequence": Int64(sequence), "value": float(sequence), **more}
+
+
+def events_of(ids: int, each: int) -> list[Event]:
+    """In order: the first of every id, the second of every id, …"""
+    return [event(n, f"r{id_}") for n in range(1, each + 1) for id_ in range(ids)]
+
+
+def in_order(events: list[Event]) -> list[Event]:
+    return events
+
+
+def backwards(events: list[Event]) -> list[Event]:
+    return events[::-1]
+
+
+def shuffled(events: list[Event]) -> list[Event]:
+    return random.Random(1).sample(events, len(events))
+
+
+def with_duplicates(events: Sequence[Event]) -> list[Event]:
+    """A tenth of them comes again: at once, or at some other time."""
+    dice = random.Random(2)
+    sent: list[Event] = []
+    for each in events:
+        sent.append(each)
+        if dice.random() < 0.05:
+            sent.append(each)
+        if dice.random() < 0.05:
+            sent.append(dice.choice(events))
+    return sent
+
+
+def in_batches(events: Sequence[Event], size: int) -> Iterator[Sequence[Event]]:
+    return (events[start : start + size] for start in range(0, len(events), size))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("order", [in_order, backwards, shuffled])
+async def test_the_newest_of_a_hundred_thousand_events_stay_whatever_order_they_come_in(
+    readings: Readings, database: Database[Document], order: Order
+) -> None:
+    """For 1,000 ids, in batches from 8 writers at once, with duplicates."""
+    events = with_duplicates(order(events_of(ids=1000, each=100)))
+    batches = in_batches(events, BATCH)
+
+    async def write() -> int:
+        applied = 0
+        # All take from one list: the order is that of the events, the race is of eight.
+        for batch in batches:
+            done = await readings.apply_each(batch)
+            assert done.applied + done.stale == len(batch)
+            applied += done.applied
+        return applied
+
+    await readings.recording.begin(baseline_done=True)
+    applied = sum(await asyncio.gather(*(write() for _ in range(WRITERS))))
+    check_newest(database, ids=1000, newest=100)
+    check_versions(await readings.recording.record(), applied)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("order", [in_order, backwards, shuffled])
+async def test_the_newest_of_single_events_stay_whatever_order_they_come_in(
+    readings: Readings, database: Database[Document], order: Order
+) -> None:
+    """5,000 for 100 ids, from 8 writers at once, with duplicates."""
+    events = iter(with_duplicates(order(events_of(ids=100, each=50))))
+
+    async def write() -> int:
+        return sum([await readings.apply(each) for each in events])
+
+    await readings.recording.begin(baseline_done=True)
+    applied = sum(await asyncio.gather(*(write() for _ in range(WRITERS))))
+    check_newest(database, ids=100, newest=50)
+    check_versions(await readings.recording.record(), applied)
+
+
+def check_newest(database: Database[Document], *, ids: int, newest: int) -> None:
+    """Each id's document is its newest event."""
+    found = list(database["readings"].find())
+    assert len(found) == ids
+    assert {(each["sequence"], each["value"]) for each in found} == {(newest, float(newest))}
+
+
+def check_versions(records: Sequence[Document], applied: int) -> None:
+    """One for each event that was applied, and each of a newer event than the one before."""
+    assert len(records) == applied
+    for versions in by_document(records):
+        assert [each["v"] for each in versions] == [*range(1, len(versions) + 1)]
+        sequences = [each["full"]["sequence"] for each in versions]
+        assert all(one < other for one, other in pairwise(sequences))
+
+
+@pytest.mark.parametrize("order", [in_order, backwards, shuffled])
+async def test_an_event_is_one_command_whether_it_is_the_first_newer_or_stale(
+    counted_readings: Readings, commands: Commands, order: Order
+) -> None:
+    """No read before it, and no refusal that is mended after it."""
+    events = with_duplicates(order(events_of(ids=10, each=10)))
+    await counted_readings.apply(event(1, "connects"))
+    with commands.counting() as sent:
+        for each in events:
+            await counted_readings.apply(each)
+    assert sent == ["findAndModify"] * len(events)
+
+
+@pytest.mark.parametrize("order", [in_order, backwards, shuffled])
+async def test_a_batch_of_events_is_one_command(
+    counted_readings: Readings, commands: Commands, order: Order
+) -> None:
+    """Of first ones, newer ones and stale ones alike, also where nothing is applied."""
+    batches = list(in_batches(with_duplicates(order(events_of(ids=100, each=20))), 200))
+    await counted_readings.apply(event(1, "connects"))
+    with commands.counting() as sent:
+        done = [await counted_readings.apply_each(each) for each in batches]
+    assert sent == ["update"] * len(batches)
+    assert order is in_order or any(each.applied == 0 for each in done)
+
+
+async def test_a_stale_batch_says_a_time_at_which_what_made_it_stale_had_happened(
+    readings: Readings, database: Database[Document]
+) -> None:
+    """Whoever subscribes after it has read that, or written it."""
+    for n in range(1, 101):
+        with database.client.start_session(causal_consistency=False) as session:
+            database["readings"].update_one(
+                {"_id": "r1"}, {"$set": {"sequence": n}}, upsert=True, session=session
+            )
+            written_at = session.operation_time
+        done = await readings.apply_each([event(n)])
+        assert done.applied == 0
+        assert written_at is not None
+        assert done.at >= written_at
+
+
+async def test_first_events_of_one_document_that_meet_are_told_to_nobody(
+    readings: Readings, database: Database[Document]
+) -> None:
+    """Twenty at once, single ones and batches, for many new documents: each is applied or stale."""
+    for turn in range(50):
+        singles = [readings.apply(event(n, f"r{turn}")) for n in range(1, 21)]
+        batches = [readings.apply_each([event(n, f"r{turn}")]) for n in range(21, 31)]
+        *_, last = await asyncio.gather(*singles, *batches)
+        assert isinstance(last, Applied)
+        assert last.applied == 1
+    found = list(database["readings"].find())
+    assert [each["sequence"] for each in found] == [30] * 50
+
+
+async def test_a_stale_event_says_which_is_applied_and_leaves_the_document_as_it_is(
+    readings: Readings, database: Database[Document]
+) -> None:
+    """An equal one, too; who made the last change stays."""
+    await readings.fences.apply(READING, *event(5), Author(by="ann", why="measured"))
+    stored = database["readings"].find_one()
+    for sequence in (4, 5):
+        with pytest.raises(StaleWrite) as refused:
+            await readings.fences.apply(READING, *event(sequence, label="x"), Author(by="bob"))
+        assert (refused.value.fence, refused.value.applied) == (sequence, 5)
+    assert database["readings"].find_one() == stored
+
+
+async def test_of_several_events_of_one_document_a_batch_applies_the_newest(
+    readings: Readings, database: Database[Document]
+) -> None:
+    """Wherever it stands in the batch; the others are stale, and make no version."""
+    await readings.recording.begin(baseline_done=True)
+    done = await readings.apply_each([event(2), event(7), event(7), event(3), event(1, "r2")])
+    assert (done.applied, done.stale) == (2, 3)
+    assert [each["sequence"] for each in database["readings"].find().sort("_id")] == [7, 1]
+    assert len(await readings.recording.record()) == 2
+
+
+async def test_what_a_unique_index_refuses_is_told_and_the_rest_of_a_batch_is_applied(
+    readings: Readings, database: Database[Document]
+) -> None:
+    """It may be sent again as a whole, without the event that is refused."""
+    database["readings"].create_index("label", unique=True, sparse=True)
+    await readings.apply(event(1, "r0", label="kitchen"))
+    taken = event(1, "r1", label="kitchen")
+    with pytest.raises(AlreadyExists) as refused:
+        await readings.apply(taken)
+    assert refused.value.path == "label"
+    batch = [event(1, "r2", label="attic"), taken, event(1, "r3", label="cellar")]
+    with pytest.raises(BadUserInput, match="another Reading has this label already"):
+        await readings.apply_each(batch)
+    stored = {each["_id"]: each["label"] for each in database["readings"].find()}
+    assert stored == {"r0": "kitchen", "r2": "attic", "r3": "cellar"}
+    done = await readings.apply_each([each for each in batch if each is not taken])
+    assert (done.applied, done.stale) == (0, 2)
+
+
+async def test_fencing_tokens_that_no_double_can_tell_apart_are_told_apart(
+    readings: Readings, database: Database[Document]
+) -> None:
+    """Beyond 2^53, single and in batches."""
+    assert await readings.apply(event(BEYOND_DOUBLES))
+    assert await readings.apply(event(BEYOND_DOUBLES + 1))
+    with pytest.raises(StaleWrite) as refused:
+        await readings.fences.apply(READING, *event(BEYOND_DOUBLES), NOBODY)
+    assert refused.value.applied == BEYOND_DOUBLES + 1
+    done = await readings.apply_each([event(BEYOND_DOUBLES + 2), event(BEYOND_DOUBLES + 3)])
+    assert (done.applied, done.stale) == (1, 1)
+    [stored] = database["readings"].find()
+    assert stored["sequence"] == BEYOND_DOUBLES + 3
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [{}, {"sequence": None}, {"sequence": "9"}, {"sequence": [9]}, {"sequence": float("nan")}],
+    ids=["missing", "null", "text", "list", "NaN"],
+)
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
+async def test_a_stored_fencing_token_that_is_no_number_stops_no_event(
+    readings: Readings, database: Database[Document], stored: Document, batch: bool
+) -> None:
+    """Other programs write documents too; from the first event on there is one."""
+    database["readings"].insert_one({"_id": "r1", "note": "kept", **stored})
+    if batch:
+        assert (await readings.apply_each([event(3)])).applied == 1
+    else:
+        assert await readings.apply(event(3))
+    assert not await readings.apply(event(2))
+    [found] = database["readings"].find()
+    assert (found["sequence"], found["note"]) == (3, "kept")
+
+
+@pytest.mark.parametrize("stored", [9, 9.0, Decimal128("9")], ids=["int", "double", "decimal"])
+async def test_a_stored_fencing_token_of_another_type_is_compared_as_a_number(
+    readings: Readings, database: Database[Document], stored: Any
+) -> None:
+    """JavaScript writes doubles."""
+    database["readings"].insert_one({"_id": "r1", "sequence": stored})
+    with pytest.raises(StaleWrite) as refused:
+        await readings.fences.apply(READING, *event(9), NOBODY)
+    assert refused.value.applied == 9
+    assert await readings.apply(event(10))

@@ -1,0 +1,253 @@
+"""A whole gateway in the test's own process, over a small shop, and a client that mutates it.
+
+Tests of one module share it and keep apart by the ids of their documents.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import strawberry
+from bson import CodecOptions
+from pymongo import MongoClient
+from pymongo.database import Database
+
+from gql.context import Context
+from gql.gateway import Gateway, open_gateway
+from gql.schema import build_schema
+from gql.settings import Settings
+from model.reading import read_model
+from streams import tokens
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.mongo import Mongo
+
+_BODY = """
+  id: ID!
+  sku: String! @unique
+  name: String!
+  price: Decimal!
+  stock: Int!
+  sold: Long
+  tags: [String!]!
+  dimensions: Dimensions
+  attributes: JSON
+  addedAt: DateTime @stored(as: "added_at")
+"""
+MODEL_TEXT = f"""
+type Product @collection(name: "products") {{ {_BODY} }}
+"The same, but its documents do not count their writes."
+type Sample @collection(name: "samples", version: null) {{ {_BODY} }}
+type Dimensions {{ width: Float! height: Float! note: String }}
+type Gauge @collection(name: "gauges") {{ id: String! sequence: Long! @fence value: Float! }}
+"""
+MODEL = read_model(MODEL_TEXT)
+PRODUCT = """
+  id sku name price stock sold tags dimensions { width height note } attributes addedAt
+"""
+FIELDS = {"Product": PRODUCT, "Sample": PRODUCT, "Gauge": "id sequence value"}
+VERSION = (
+    "version operation author comment restoredFrom fromDraft gap changedFields resumeToken "
+    "draft { author comment decidedBy decidedComment } comments { text } "
+    "diff { path kind before after }"
+)
+DRAFT = """
+  number status basedOn basedOnDraft author comment publishedAs decidedBy decidedComment
+  diff { path kind before after } comments { text author }
+"""
+
+Row = dict[str, Any]
+
+
+class Failed(Exception):
+    """The response had errors; they are its arguments."""
+
+    @property
+    def code(self) -> str:
+        """That of the first error."""
+        return str(self.args[0].extensions["code"])
+
+
+@dataclass(kw_only=True, eq=False)
+class Shop:
+    """`database` is the driver itself, as another program uses it."""
+
+    gateway: Gateway
+    schema: strawberry.Schema
+    database: Database[Row]
+    _ids: Any = field(default_factory=itertools.count)
+
+    def __repr__(self) -> str:
+        return "the shop"
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        """For hypothesis, which would print all that is inside."""
+        printer.text(repr(self))
+
+    async def ask(
+        self, text: str, /, *, author: str | None = "ann", key: str | None = None, **variables: Any
+    ) -> Row:
+        """The data; raises Failed where there are errors."""
+        context = self.context(author, key)
+        result = await self.schema.execute(text, variables, context)
+        if result.errors:
+            raise Failed(*result.errors)
+        assert result.data is not None
+        return result.data
+
+    async def mutate(
+        self, name: str, *, author: str | None = "ann", key: str | None = None, **given: Any
+    ) -> Any:
+        """The result of one mutation, all of it; `given` are its arguments."""
+        fields = self.schema._schema.mutation_type.fields  # type: ignore[union-attr]
+        types = fields[name].args
+        declared = ", ".join(f"${each}: {types[each].type}" for each in given)
+        passed = ", ".join(f"{each}: ${each}" for each in given)
+        selection = _selection(str(fields[name].type).rstrip("!"))
+        text = f"mutation({declared}) {{ result: {name}({passed}) {{ {selection} }} }}"
+        return (await self.ask(text, author=author, key=key, **given))["result"]
+
+    def fresh_id(self) -> str:
+        """One that no document has had."""
+        return f"made-{next(self._ids)}"
+
+    async def made(self, entity: str = "Product", **more: Any) -> str:
+        """The id of a new document, at version 1."""
+        id_ = self.fresh_id()
+        result = await self.mutate(f"create{entity}", id=id_, document={**lamp(id_), **more})
+        assert result["__typename"] == f"{entity}Written", result
+        return id_
+
+    async def present(self, id_: str, entity: str = "Product") -> Row | None:
+        """As it is now."""
+        found = await self.ask(
+            f"query($id: ID!) {{ found: {entity.lower()}(id: $id) {{ version {PRODUCT} }} }}",
+            id=id_,
+        )
+        document: Row | None = found["found"]
+        return document
+
+    async def history(self, id_: str, entity: str = "Product") -> list[Row]:
+        """All versions, the oldest first, whoever made them."""
+        await self.recorded()
+        text = (
+            "query($id: ID!) { found: "
+            f"{entity.lower()}Versions(where: {{documentId: {{eq: $id}}}}, first: 200) "
+            f"{{ nodes {{ {VERSION} document {{ {FIELDS[entity]} }} }} }} }}"
+        )
+        found = await self.ask(text, id=id_)
+        return list(reversed(found["found"]["nodes"]))
+
+    async def drafts(self, id_: str) -> list[Row]:
+        """In the order in which they were proposed."""
+        found = await self.ask(
+            f"query($id: ID!) {{ product(id: $id) {{ drafts {{ {DRAFT} }} }} }}", id=id_
+        )
+        return list(reversed(found["product"]["drafts"]))
+
+    async def recorded(self) -> None:
+        """Return once all that anybody has written is in the archive."""
+        now = tokens.moment(await self.gateway.mongo.operation_time())
+        for entity in self.gateway.model.entities:
+            await self.gateway.progress.wait(entity.collection, now, limit_s=30)
+
+    @asynccontextmanager
+    async def changes(
+        self, text: str, /, **variables: Any
+    ) -> AsyncIterator[AsyncGenerator[Row, None]]:
+        """The events of a subscription."""
+        results: Any = await self.schema.subscribe(text, variables, self.context())
+
+        async def data() -> AsyncGenerator[Row, None]:
+            async with aclosing(results):
+                async for each in results:
+                    if each.errors:
+                        raise Failed(*each.errors)
+                    (event,) = each.data.values()
+                    yield event
+
+        async with aclosing(data()) as events:
+            yield events
+
+    def context(self, author: str | None = "ann", key: str | None = None) -> Context:
+        gateway = self.gateway
+        return Context(
+            current=gateway.current,
+            history=gateway.history,
+            moments=gateway.moments,
+            live=gateway.live,
+            status=gateway.status,
+            editing=gateway.editing,
+            deployment=gateway.deployment,
+            principal=author,
+            idempotency_key=key,
+        )
+
+
+def lamp(sku: str) -> Row:
+    """The content of a product, for a mutation."""
+    return {
+        "sku": sku,
+        "name": "Lamp",
+        "price": "12.50",
+        "stock": 5,
+        "tags": ["new"],
+        "attributes": {"volt": 230, "box": {"x": 1, "y": 2}},
+        "addedAt": "2024-01-01T00:00:00.000Z",
+    }
+
+
+@asynccontextmanager
+async def open_shop(
+    client: MongoClient[Row], uri: str, name: str, settings: Settings | None = None
+) -> AsyncIterator[Shop]:
+    """The gateway at work, over collections that are empty."""
+    async with Mongo.connect(uri, name) as mongo:
+        # Let history begin now, not at the oldest entry of an oplog that other tests fill.
+        now = tokens.moment(await mongo.operation_time())
+        for entity in MODEL.entities:
+            begun = Checkpoint(now, now, Baseline(done=True))
+            await Checkpoints(mongo).save(f"recorder:{entity.collection}", begun, fencing_token=0)
+    # Others may need the processor for long: that is no reason to fail.
+    settings = replace(settings or Settings(), archive_wait_s=30.0)
+    codec = CodecOptions[Row](tz_aware=True)
+    async with open_gateway(settings, MODEL, uri, name) as gateway:
+        yield Shop(
+            gateway=gateway,
+            schema=build_schema(MODEL),
+            database=client.get_database(name, codec_options=codec),
+        )
+        assert not gateway.failures
+
+
+def _selection(result: str) -> str:
+    """Everything that a mutation of this result type tells."""
+    for entity, fields in FIELDS.items():
+        refused = f"""
+          __typename ... on WriteError {{ message }} ... on InvalidDocument {{ path }}
+          ... on VersionConflict {{ expectedVersion actualVersion
+            current {{ nodeId ... on {entity} {{ version {fields} }} }} }}
+        """
+        if result == f"{entity}Write":
+            written = f"version resumeToken {entity.lower()} {{ version {fields} }}"
+            return f"""
+              {refused} ... on AlreadyExists {{ path }} ... on {entity}Written {{ {written} }}
+            """
+        if result == f"{entity}Proposal":
+            drafted = f"draft {{ {DRAFT} document {{ {fields} }} }}"
+            return f"{refused} ... on {entity}Drafted {{ {drafted} }}"
+    assert result == "Comment"
+    return "id version draft author text replyTo"
+
+
+def tell(versions: list[Row], *names: str) -> list[Any]:
+    """Of each version some fields, as a tuple where there are several."""
+    rows = [tuple(each[name] for name in names) for each in versions]
+    return [row[0] for row in rows] if len(names) == 1 else rows
+
+
+def without(row: Mapping[str, Any], *names: str) -> Row:
+    return {name: value for name, value in row.items() if name not in names}

@@ -1,0 +1,124 @@
+"""The services that mutations call, in memory: they note what is asked of them, and answer what a
+test tells them to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from bson import Timestamp
+
+from model.entities import Entity
+from resolvers.comments import Comment, Subject
+from resolvers.drafts import Draft
+from resolvers.outcomes import Written
+from streams.events import identity
+from tests.support.streams import raw
+
+__all__ = ["MemoryEditing", "comment", "draft", "written"]
+
+_THEN = datetime(2024, 5, 1, 12, tzinfo=UTC)
+
+
+class MemoryEditing:
+    """Stands for `gql.editing.Editing`.
+
+    Attributes:
+        asked: name, positional and named arguments of each call.
+        answer: what each call returns; raised, if it is an exception.
+        numbers: how often the number of a version was asked for.
+        proposed: drafts by document; `said`: comments by subject.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.answer: Any = None
+        self.numbers = 0
+        self.proposed: dict[Any, list[Draft]] = {}
+        self.said: dict[Subject, list[Comment]] = {}
+        self.writes = self.restoring = self.fences = self.publishing = self.cursors = _Noted(self)
+        self.drafts = _Drafts(self)
+        self.comments = _Comments(self)
+
+
+class _Noted:
+    """Any call."""
+
+    def __init__(self, editing: MemoryEditing) -> None:
+        self._editing = editing
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            self._editing.asked.append((name, args, kwargs))
+            if isinstance(self._editing.answer, Exception):
+                raise self._editing.answer
+            return self._editing.answer
+
+        return call
+
+    async def number(self, entity: Entity, made: Written) -> int:
+        self._editing.numbers += 1
+        assert made.number is not None
+        return made.number
+
+
+class _Drafts(_Noted):
+    async def of(
+        self, entity: Entity, ids: Sequence[Any], *, status: str | None = None
+    ) -> list[list[Draft]]:
+        found = [self._editing.proposed.get(identity(each), []) for each in ids]
+        return [[d for d in each if status is None or d.status == status] for each in found]
+
+    async def numbered(
+        self, entity: Entity, wanted: Sequence[tuple[Any, int]]
+    ) -> list[Draft | None]:
+        of_each = [self._editing.proposed.get(identity(id_), []) for id_, _ in wanted]
+        return [
+            next((d for d in drafts if d.number == number), None)
+            for drafts, (_, number) in zip(of_each, wanted, strict=True)
+        ]
+
+
+class _Comments(_Noted):
+    async def of(self, entity: Entity, subjects: Sequence[Subject]) -> list[list[Comment]]:
+        return [self._editing.said.get(each, []) for each in subjects]
+
+
+def written(document: Mapping[str, Any] | None, *, key: Any = None, number: int = 2) -> Written:
+    """A write that was made, a second after the beginning."""
+    return Written(
+        key=key if document is None else document["_id"],
+        at=Timestamp(int(_THEN.timestamp()) + 1, 1),
+        change="c1",
+        document=raw(document),
+        number=number,
+    )
+
+
+def draft(
+    number: int = 1, *, document: Any = "p", base: Any = None, full: Any = None, **more: Any
+) -> Draft:
+    """One that ann has proposed on version 2."""
+    facts: dict[str, Any] = {
+        "status": "PROPOSED",
+        "based_on": 2,
+        "based_on_draft": None,
+        "by": "ann",
+        "why": "a reason",
+        "at": _THEN,
+        "moment": Timestamp(int(_THEN.timestamp()), 1),
+        "published_as": None,
+        "decided_by": None,
+        "decided_why": None,
+        "decided_at": None,
+    }
+    base = {"_id": document} if base is None else base
+    full = base if full is None else full
+    return Draft(document=document, number=number, base=base, full=full, **facts | more)
+
+
+def comment(text: str, **more: Any) -> Comment:
+    """Something that bob has said."""
+    facts = {"id": "c1", "version": None, "draft": None, "reply_to": None}
+    return Comment(by="bob", at=_THEN, text=text, **facts | more)

@@ -1,0 +1,264 @@
+"""What revstream promises of documents and their history, in plain Python over plain dicts; written
+apart from the code under test.
+
+Contents are stored documents without `_id`; versions are counted as the archive counts them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import bson
+from bson import Decimal128, Int64
+
+__all__ = [
+    "DIMENSIONS",
+    "PlainDocument",
+    "PlainDraft",
+    "PlainVersion",
+    "canonical",
+    "changes",
+    "merged",
+    "overlap",
+    "published",
+    "shown",
+    "shown_changes",
+]
+
+Content = dict[str, Any]
+Path = tuple[str, ...]
+ABSENT: Any = object()
+
+STORED = {"addedAt": "added_at"}
+FIELDS = ["sku", "name", "price", "stock", "sold", "tags", "dimensions", "attributes", "addedAt"]
+DIMENSIONS = ("width", "height", "note")
+
+
+@dataclass(frozen=True)
+class PlainVersion:
+    """`content` is None where it is a deletion."""
+
+    number: int
+    operation: str
+    content: Content | None
+    author: str | None = None
+    comment: str | None = None
+    restored_from: int | None = None
+    draft: int | None = None
+
+
+@dataclass
+class PlainDraft:
+    number: int
+    based_on: int
+    based_on_draft: int | None
+    base: Content
+    full: Content
+    status: str = "PROPOSED"
+    published_as: int | None = None
+
+
+@dataclass
+class PlainDocument:
+    """One document's life. `counted`: whether documents of its kind have a version field."""
+
+    id: str
+    counted: bool
+    versions: list[PlainVersion] = field(default_factory=list)
+    drafts: list[PlainDraft] = field(default_factory=list)
+
+    @property
+    def content(self) -> Content | None:
+        """What is there now."""
+        return self.versions[-1].content if self.versions else None
+
+    @property
+    def number(self) -> int:
+        """Of the last version."""
+        return self.versions[-1].number if self.versions else 0
+
+    def write(self, operation: str, content: Content | None, **more: Any) -> int:
+        """A write that counted or did not; the number of the version that it makes."""
+        number = self.number + 1
+        if self.counted and content is not None and content.get("version", 0) > self.number:
+            number = content["version"]
+        self.versions.append(PlainVersion(number, operation, copy.deepcopy(content), **more))
+        return number
+
+    def write_counted(
+        self, operation: str, content: Content, expected: int | None, **more: Any
+    ) -> int:
+        """As the gateway writes."""
+        content = dict(content)
+        if self.counted:
+            before = (self.content or {}).get("version", 0)
+            content["version"] = before + 1 if expected is None else expected + 1
+        return self.write(operation, content, **more)
+
+    def numbered(self, number: int) -> PlainVersion | None:
+        return next((each for each in self.versions if each.number == number), None)
+
+    def chain(self, draft: PlainDraft) -> list[PlainDraft] | None:
+        """The drafts that are published with this one, itself last; None where one of them was
+        rejected."""
+        found = [draft]
+        while found[0].based_on_draft is not None:
+            earlier = self.drafts[found[0].based_on_draft - 1]
+            if earlier.status == "REJECTED":
+                return None
+            if earlier.status == "PUBLISHED":
+                break
+            found.insert(0, earlier)
+        return found
+
+    def joint(self, first: PlainDraft) -> int:
+        """The number of the version that a chain goes on from."""
+        earlier = None if first.based_on_draft is None else self.drafts[first.based_on_draft - 1]
+        return (earlier and earlier.published_as) or first.based_on
+
+    def blame(self) -> dict[str, int]:
+        """By path in the API, the number of the version that last changed it."""
+        found: dict[str, int] = {}
+        before: Content | None = None
+        for version in self.versions:
+            now = _leaves(version.content)
+            earlier = _leaves(before)
+            # One that goes is forgotten; one that comes anew was made by whom it came with.
+            found = {
+                path: found[path]
+                if path in found and _same(value, earlier.get(path, ABSENT))
+                else version.number
+                for path, value in now.items()
+            }
+            before = version.content
+        return found
+
+
+def _leaves(content: Content | None) -> dict[str, Any]:
+    found = {}
+    for name in FIELDS:
+        value = (content or {}).get(STORED.get(name, name), ABSENT)
+        inner = {}
+        if name == "dimensions" and isinstance(value, dict):
+            inner = {f"dimensions.{each}": value[each] for each in DIMENSIONS if each in value}
+        if value is not ABSENT:
+            found.update(inner or {name: value})
+    return found
+
+
+def merged(target: Any, patch: Mapping[str, Any]) -> Content:
+    """RFC 7396, section 2, with a patch that is an object."""
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            result[name] = merged(result.get(name), value)
+        else:
+            result[name] = value
+    return result
+
+
+def changes(before: Any, after: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
+    """(path, before, after) of what differs; ABSENT where there was or is nothing."""
+    for name in {**before, **after}:
+        old, new = before.get(name, ABSENT), after.get(name, ABSENT)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from changes(old, new, (*path, name))
+        elif not _same(old, new):
+            yield (*path, name), old, new
+
+
+def overlap(one: Content, then: Content, other: Content, now: Content) -> bool:
+    """Whether two changes meet in a field, or in one around the other."""
+    return any(
+        a[: len(b)] == b or b[: len(a)] == a
+        for a, _, _ in _content_changes(one, then)
+        for b, _, _ in _content_changes(other, now)
+    )
+
+
+def published(chain: list[PlainDraft], content: Content) -> Content:
+    """What is there, with what the chain changes."""
+    result = copy.deepcopy(content)
+    for path, _, value in _content_changes(chain[0].base, chain[-1].full):
+        place = result
+        for name in path[:-1]:
+            place = place.setdefault(name, {})
+        if value is ABSENT:
+            place.pop(path[-1], None)
+        else:
+            place[path[-1]] = copy.deepcopy(value)
+    return result
+
+
+def _content_changes(before: Content, after: Content) -> Iterator[tuple[Path, Any, Any]]:
+    return (each for each in changes(before, after) if each[0][0] != "version")
+
+
+def shown(content: Content | None) -> Content | None:
+    """As the API shows it, without the id."""
+    if content is None:
+        return None
+    found = {name: _json(content.get(STORED.get(name, name))) for name in FIELDS}
+    if found["dimensions"] is not None:
+        found["dimensions"] = {each: found["dimensions"].get(each) for each in DIMENSIONS}
+    return found
+
+
+def shown_changes(before: Content | None, after: Content | None) -> list[tuple[Any, ...]]:
+    """(path, kind, before, after) as the API shows a diff, sorted by path; a field that comes or
+    goes is one."""
+    names = {STORED.get(name, name): name for name in FIELDS}
+    found = []
+    for path, old, new in changes(before or {}, after or {}):
+        if path[0] not in names:
+            continue
+        kind = "ADDED" if old is ABSENT else "REMOVED" if new is ABSENT else "CHANGED"
+        place = ".".join((names[path[0]], *path[1:]))
+        values = [None if each is ABSENT else _json(each) for each in (old, new)]
+        found.append((place, kind, *values))
+    return sorted(found, key=lambda each: each[0])
+
+
+def canonical(value: Any) -> bytes:
+    """Equal for documents that are equal in all but the order of their fields, types included."""
+    return bson.encode(_sorted({"": value}))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(each) for each in value] if isinstance(value, list) else value
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is ABSENT or other is ABSENT:
+        return one is other
+    return canonical(_narrow(one)) == canonical(_narrow(other))
+
+
+def _narrow(value: Any) -> Any:
+    # The width of an integer is no difference.
+    if isinstance(value, dict):
+        return {name: _narrow(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_narrow(each) for each in value]
+    return int(value) if isinstance(value, Int64) else value
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _json(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_json(each) for each in value]
+    if isinstance(value, Decimal128 | Decimal):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return int(value) if isinstance(value, Int64) else value
