@@ -116,6 +116,17 @@ class Field:
     copy: Copy | None = None
     access: Access | None = None
 
+    @property
+    def type_name(self) -> str:
+        """Of one item, in GraphQL."""
+        match self.type:
+            case Scalar():
+                return self.type.value
+            case EnumType():
+                return self.type.name
+            case name:
+                return name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:

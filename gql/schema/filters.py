@@ -119,17 +119,7 @@ def _field_filter(field: Field) -> InputField:
 def _filter_name(field: Field) -> str:
     if isinstance(field.type, str):
         return f"{field.type}ListFilter" if field.is_list else f"{field.type}Where"
-    return f"{_item_name(field)}ListFilter" if field.is_list else f"{_item_name(field)}Filter"
-
-
-def _item_name(field: Field) -> str:
-    match field.type:
-        case Scalar():
-            return field.type.value
-        case EnumType():
-            return field.type.name
-        case name:
-            return name
+    return f"{field.type_name}ListFilter" if field.is_list else f"{field.type_name}Filter"
 
 
 def _define_filter(types: Types, field: Field) -> None:
@@ -143,7 +133,7 @@ def _define_filter(types: Types, field: Field) -> None:
 
 
 def _define_scalar_filter(types: Types, field: Field) -> None:
-    item = _item_name(field)
+    item = field.type_name
     of_items = "the items of a list" if field.is_list else "a value"
     types.add_input(
         _filter_name(field),
@@ -153,7 +143,7 @@ def _define_scalar_filter(types: Types, field: Field) -> None:
 
 
 def _define_list_of_embedded_filter(types: Types, field: Field) -> None:
-    item = _item_name(field)
+    item = field.type_name
     types.add_input(
         _filter_name(field),
         [

@@ -12,7 +12,7 @@ from gql.schema.building import Types
 from gql.schema.descriptions import field_description
 from gql.schema.fields import InputField
 from gql.shapes import Shape
-from model.entities import EnumType, Field, Scalar
+from model.entities import Field
 from resolvers.contents import changeable, countable
 
 __all__ = ["define_inputs", "has_counters", "has_input"]
@@ -44,7 +44,7 @@ def define_inputs(types: Types, shapes: Mapping[str, Shape]) -> None:
                 f"{shape.name}Increment",
                 [
                     InputField(
-                        each.name, _item(each), f"To be added to `{each.name}`; may be negative."
+                        each.name, each.type_name, f"To be added to `{each.name}`; may be negative."
                     )
                     for each in countable(shape.entity)
                 ],
@@ -85,11 +85,5 @@ def _listed(field: Field, item: str) -> str:
     return f"[{item}{'!' if field.item_required else ''}]" if field.is_list else item
 
 
-def _item(field: Field, suffix: str = "") -> str:
-    match field.type:
-        case Scalar():
-            return field.type.value
-        case EnumType():
-            return field.type.name
-        case name:
-            return f"{name}{suffix}"
+def _item(field: Field, suffix: str) -> str:
+    return f"{field.type}{suffix}" if isinstance(field.type, str) else field.type_name

@@ -16,7 +16,7 @@ from gql.schema.descriptions import field_description
 from gql.schema.fields import Read, Resolve
 from gql.schema.interfaces import NODE_ID
 from gql.shapes import Link, Shape
-from model.entities import EnumType, Field, Scalar
+from model.entities import Field
 from resolvers.nodes import node_id
 from resolvers.values import converter
 
@@ -62,7 +62,7 @@ def _fields(shape: Shape, *, past: bool, type_of: Callable[[Shape], str]) -> lis
         # state.
         if not (shape.is_entity and field is shape.entity.id):
             embedded = shape.embedded.get(field.name)
-            inner = _item_type(field) if embedded is None else type_of(embedded)
+            inner = field.type_name if embedded is None else type_of(embedded)
             made.append(
                 Read(
                     field.name,
@@ -73,16 +73,6 @@ def _fields(shape: Shape, *, past: bool, type_of: Callable[[Shape], str]) -> lis
             )
         made += [_reference(link, type_of(link.target), past) for link in links.get(field.name, ())]
     return made
-
-
-def _item_type(field: Field) -> str:
-    match field.type:
-        case Scalar():
-            return field.type.value
-        case EnumType():
-            return field.type.name
-        case name:
-            return name
 
 
 def _written(field: Field, inner: str, *, past: bool) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.history import (
     FIELDS,
     HISTORY,
@@ -63,6 +63,7 @@ def test_every_version_of_a_history_written_under_revstream_is_read_back_exactly
     ) as gateway:
         replay(client, database_name, len(HISTORY))
         _check_everything(gateway)
+        _verify(mongo_uri, database_name, model)
 
 
 @pytest.mark.timeout(300)
@@ -75,6 +76,15 @@ def test_writes_before_the_first_start_have_their_whole_history(
     with running_gateway(mongo_uri, database_name, model, "--archive-wait-s", "60") as gateway:
         replay(client, database_name, len(HISTORY), start=half)
         _check_everything(gateway)
+        _verify(mongo_uri, database_name, model)
+
+
+def _verify(uri: str, database: str, model: Path) -> None:
+    """The command finds nothing wrong either."""
+    where = ("--mongodb-uri", uri, "--database", database, "--schema", str(model))
+    ended = run_command("verify", *where)
+    assert ended.returncode == 0, ended.stdout
+    assert f"{len(HISTORY):,} versions" in ended.stdout
 
 
 def _check_everything(gateway: RunningGateway) -> None:
