@@ -27,6 +27,7 @@ from motor.motor_asyncio import AsyncIOMotorClient
 from streams.documents import DECODED, RAW, Document
 from streams.errors import Unsuitable
 from streams.refusals import STANDALONE, translated
+from streams.sessions import Sessions
 
 __all__ = ["COLLATION", "Driver", "Mongo", "MongoOptions"]
 
@@ -63,6 +64,7 @@ class Mongo:
         self._client = client
         self._database = client.get_database(name, codec_options=DECODED)
         self._raw = client.get_database(name, codec_options=RAW)
+        self._sessions = Sessions(client)
 
     @classmethod
     @asynccontextmanager
@@ -92,11 +94,13 @@ class Mongo:
             ValueError,
         ) as exc:
             raise Unsuitable(f"the MongoDB URI cannot be used: {exc}") from exc
+        mongo = cls(client, name, options)
         try:
-            yield cls(client, name, options)
+            yield mongo
         finally:
             # It says goodbye to the server, which may be gone.
-            with pymongo.timeout(_PARTING_S):
+            with pymongo.timeout(_PARTING_S), suppress(pymongo.errors.PyMongoError):
+                await mongo._sessions.close()
                 await _awaited(client.close())
 
     async def find(
@@ -314,9 +318,8 @@ class Mongo:
     async def session(self) -> AsyncIterator[Any]:
         """The driver's, for `streams.writing`; it knows the cluster time of its last reply."""
         with translated():
-            session = await _awaited(self._client.start_session(causal_consistency=False))
-        async with session:
-            yield session
+            async with self._sessions.one() as session:
+                yield session
 
     def raw(self, collection: str) -> Any:
         """The driver's, giving documents raw, for `streams.writing`."""

@@ -274,7 +274,7 @@ DOCUMENTS = {
     "half a document": ("{", "Syntax Error"),
     "a field that is none": ("{ nope }", "'nope' & 'Query'"),
     "an argument left out": ("{ product { id } }", "id & ID! & required"),
-    "a mutation": ("mutation { x }", "mutation"),
+    "a mutation that is none": ("mutation { x }", "Mutation"),
 }
 SUBSCRIPTIONS = {
     "no token": ('after: "nonsense"', TOKEN, "'nonsense' is not a resume token"),

@@ -207,12 +207,13 @@ def test_history_recorded_by_one_process_is_served_by_another(
         wait_until(lambda: held_by(database, recorder), within_s=GENEROUS_S)
         database.things.insert_one({"_id": "a", "n": 1})
         database.things.update_one({"_id": "a"}, {"$set": {"n": 2}})
-        [thing] = server.query(HISTORY)["things"]["nodes"]
-        assert thing["n"] == 2
-        assert [(each["version"], each["operation"]) for each in thing["history"]["nodes"]] == [
-            (2, "UPDATE"),
-            (1, "INSERT"),
-        ]
+
+        def served() -> bool:
+            [thing] = server.query(HISTORY)["things"]["nodes"]
+            told = [(each["version"], each["operation"]) for each in thing["history"]["nodes"]]
+            return thing["n"] == 2 and told == [(2, "UPDATE"), (1, "INSERT")]
+
+        wait_until(served, within_s=GENEROUS_S)
         assert not any("lease" in line for line in server.lines)
         assert held_by(database, recorder)
         assert recorder.address == ""

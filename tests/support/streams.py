@@ -176,7 +176,7 @@ class Recording:
         """Wait until, beyond that, no write is on its way."""
         await self.caught_up(task)
         # A batch is not taken before what was written for the one before it is stored.
-        await self.mongo.insert_in_order("elsewhere", [{}])
+        await self.mongo.insert_in_order("unrelated", [{}])
         await self.caught_up(task)
 
     async def record(self, fencing_token: int = 1) -> list[dict[str, Any]]:
