@@ -12,7 +12,7 @@ from tests.support.editing_run import Run
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 RANDOM = settings(
-    max_examples=9,
+    max_examples=6,
     deadline=None,
     # A run takes a second, and shrinking one takes hundreds: two dozen steps can be read.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
