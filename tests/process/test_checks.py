@@ -11,16 +11,28 @@ import pytest
 from pymongo import MongoClient
 
 from tests.support.eventually import wait_until
-from tests.support.gateway import ROOT, run_command, running_gateway
+from tests.support.gateway import run_command, running_gateway
 
 Client = MongoClient[dict[str, Any]]
 
 
 @pytest.fixture
-def database(mongo_uri: str, client: Client) -> Any:
-    """A database with a few products, recorded and at rest."""
+def model(tmp_path: Path) -> Path:
+    """Of one collection: where nothing was written, a recorder that is stopped soon stands at the
+    oldest entry of the oplog, which is that of the first test."""
+    path = tmp_path / "schema.graphql"
+    path.write_text(
+        'type Supplier @collection(name: "suppliers") '
+        "{ id: ObjectID! name: String country: String }"
+    )
+    return path
+
+
+@pytest.fixture
+def database(mongo_uri: str, client: Client, model: Path) -> Any:
+    """A database with a few suppliers, recorded and at rest."""
     name = f"verify_{uuid4().hex[:8]}"
-    with running_gateway(mongo_uri, name, ROOT / "schema.graphql"):
+    with running_gateway(mongo_uri, name, model):
         suppliers = client[name].suppliers
         suppliers.insert_many([{"name": f"n{n}"} for n in range(3)])
         suppliers.update_many({}, {"$set": {"country": "DE"}})
@@ -30,30 +42,33 @@ def database(mongo_uri: str, client: Client) -> Any:
     client.drop_database(name)
 
 
-def arguments(uri: str, name: str) -> tuple[str, ...]:
-    schema = str(Path(ROOT / "schema.graphql"))
-    return ("verify", "--mongodb-uri", uri, "--database", name, "--schema", schema)
+def arguments(uri: str, name: str, model: Path) -> tuple[str, ...]:
+    return ("verify", "--mongodb-uri", uri, "--database", name, "--schema", str(model))
 
 
-def test_an_archive_without_damage_is_said_to_be_right(mongo_uri: str, database: Any) -> None:
+def test_an_archive_without_damage_is_said_to_be_right(
+    mongo_uri: str, database: Any, model: Path
+) -> None:
     """Exit code 0, and a line for each collection."""
-    ended = run_command(*arguments(mongo_uri, database.name))
-    assert ended.returncode == 0, ended.stderr
+    ended = run_command(*arguments(mongo_uri, database.name, model))
+    assert ended.returncode == 0, ended.stdout
     assert "suppliers: 3 documents, 6 versions, 0 of them behind a gap, nothing wrong" in (
         ended.stdout.splitlines()
     )
 
 
-def test_damage_is_told_to_people_and_to_programs(mongo_uri: str, database: Any) -> None:
+def test_damage_is_told_to_people_and_to_programs(
+    mongo_uri: str, database: Any, model: Path
+) -> None:
     """Exit code 1; `--json` has every finding with its kind."""
     archive = database["suppliers.versions"]
     damaged = archive.find_one({"v": 2})
     archive.update_one({"_id": damaged["_id"]}, {"$set": {"full.country": "FR"}})
-    ended = run_command(*arguments(mongo_uri, database.name))
+    ended = run_command(*arguments(mongo_uri, database.name, model))
     assert ended.returncode == 1, ended.stdout
     assert f"suppliers/{damaged['doc']} version 2: " in ended.stdout
     assert "suppliers: 3 documents, 6 versions, 0 of them behind a gap, 1 problem\n" in ended.stdout
-    ended = run_command(*arguments(mongo_uri, database.name), "--json")
+    ended = run_command(*arguments(mongo_uri, database.name, model), "--json")
     assert ended.returncode == 1, ended.stdout
     told = json.loads(ended.stdout)["suppliers"]
     assert told["versions"] == 6
@@ -62,9 +77,9 @@ def test_damage_is_told_to_people_and_to_programs(mongo_uri: str, database: Any)
     ]
 
 
-def test_a_database_that_cannot_be_reached_is_told_in_a_sentence() -> None:
+def test_a_database_that_cannot_be_reached_is_told_in_a_sentence(model: Path) -> None:
     """As of the other commands."""
-    ended = run_command(*arguments("mongodb://127.0.0.1:1/", "shop"), "--connect-s", "0.5")
+    ended = run_command(*arguments("mongodb://127.0.0.1:1/", "shop", model), "--connect-s", "0.5")
     assert ended.returncode == 1, ended.stdout
     assert ended.stderr.startswith("revstream: MongoDB cannot be reached")
     assert "Traceback" not in ended.stderr
