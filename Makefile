@@ -1,20 +1,26 @@
 # Each target does its own set-up (tools/setup): a fresh clone needs nothing but make and Python.
 BIN := .venv/bin
 
-.PHONY: demo test check format bench clean lint setup
+.PHONY: demo test check faults format bench clean lint setup
 
 # Serve the example shop on a MongoDB of its own; the addresses are printed.
 demo:
 	@tools/setup demo
 	$(BIN)/revstream demo
 
-# Everything: format, lint, types, layers, all tests.
+# Everything: format, lint, types, layers, all tests. Each worker has a MongoDB of its own; more than
+# two of them need more memory than a small machine has. In the order of the folders, so that the
+# quick ones come last and no worker is left alone with a slow one.
 test: setup lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # What is quick enough to run before each commit.
 check: setup lint
 	$(BIN)/python -m pytest tests/unit $(wildcard tests/contract tests/test_repository.py)
+
+# Everything breaks for 20 minutes, and nothing may be lost (tests/faults). SEED=n repeats a run.
+faults: setup
+	$(BIN)/python -m tests.faults $(if $(SEED),--seed $(SEED))
 
 lint: setup
 	$(BIN)/ruff format --check .

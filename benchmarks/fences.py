@@ -39,8 +39,9 @@ from resolvers.writes import Writes
 from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
+from streams.client import MongoOptions
 from streams.hub import Hub
-from streams.mongo import Mongo, MongoOptions
+from streams.mongo import Mongo
 from streams.progress import Progress
 
 __all__ = ["run"]
@@ -170,7 +171,7 @@ async def _ours(mongo: Mongo) -> Fences:
     archives = {_READING.collection: Archive(mongo, _READING.collection)}
     now = tokens.moment(await mongo.operation_time())
     hub = Hub([_READING.collection], position=now)
-    progress = Progress(Checkpoints(mongo), hub, listener=str)
+    progress = Progress(Checkpoints(mongo), hub)
     own_writes, repeats = OwnWrites(progress), Repeats(mongo)
     standing = Standing(mongo, archives, progress)
     writes = Writes(mongo, _MODEL, archives, progress, own_writes, standing, repeats)

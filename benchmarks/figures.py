@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
-__all__ = ["Table", "medians", "percentile"]
+__all__ = ["Table", "bars", "medians", "percentile"]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -20,6 +20,23 @@ def percentile(values: Sequence[float], share: float) -> float:
 def medians(rows: Sequence[Sequence[float]]) -> list[float]:
     """Of each column."""
     return [median(column) for column in zip(*rows, strict=True)]
+
+
+def bars(title: str, figures: Mapping[str, float]) -> str:
+    """A chart that Markdown viewers draw."""
+    names = ", ".join(f'"{name}"' for name in figures)
+    heights = ", ".join(f"{each:.4g}" for each in figures.values())
+    return "\n".join(
+        [
+            "```mermaid",
+            "xychart-beta",
+            f'    title "{title}"',
+            f"    x-axis [{names}]",
+            f"    y-axis 0 --> {max(figures.values()) * 1.1:.4g}",
+            f"    bar [{heights}]",
+            "```",
+        ]
+    )
 
 
 class Table:
@@ -39,19 +56,22 @@ class Table:
         self._notes.append(text)
 
     def print(self) -> None:
+        print(f"\n{self.markdown()}\n", flush=True)
+
+    def markdown(self) -> str:
         rows = [self._columns, *self._rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         rule = [f"{'-' * (width - 1)}{':' if n else '-'}" for n, width in enumerate(widths)]
-        print(f"\n### {self.title}\n")
+        lines = [f"### {self.title}", ""]
         for row in (self._columns, rule, *self._rows):
             cells = (
                 cell.rjust(width) if n else cell.ljust(width)
                 for n, (cell, width) in enumerate(zip(row, widths, strict=True))
             )
-            print(f"| {' | '.join(cells)} |")
+            lines.append(f"| {' | '.join(cells)} |")
         for note in self._notes:
-            print(f"\n{note}")
-        print(flush=True)
+            lines += ["", note]
+        return "\n".join(lines)
 
 
 def _text(cell: float | str) -> str:

@@ -40,8 +40,11 @@ end
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    """`token`: of the one who signs in."""
+
     path: str
     body: str = ""
+    token: str = ""
 
     @property
     def method(self) -> str:
@@ -79,9 +82,8 @@ def load(stage: Stage, address: str, requests: Sequence[Request], seconds: float
 def _wrk(
     stage: Stage, address: str, requests: Sequence[Request], seconds: float
 ) -> dict[str, float]:
-    headers = '{["Content-Type"] = "application/json"}'
     lines = (
-        f'  wrk.format("{each.method}", {json.dumps(each.path)}, {headers}, '
+        f'  wrk.format("{each.method}", {json.dumps(each.path)}, {_headers(each)}, '
         f"{json.dumps(each.body) if each.body else 'nil'}),"
         for each in requests
     )
@@ -104,6 +106,12 @@ def _wrk(
     return answer
 
 
+def _headers(request: Request) -> str:
+    """As Lua writes them."""
+    signed = f', ["Authorization"] = "Bearer {request.token}"' if request.token else ""
+    return f'{{["Content-Type"] = "application/json"{signed}}}'
+
+
 def _client(
     stage: Stage, address: str, requests: Sequence[Request], seconds: float
 ) -> dict[str, float]:
@@ -112,6 +120,6 @@ def _client(
         client.tell(
             host=at.hostname,
             port=at.port,
-            requests=[[each.method, each.path, each.body] for each in requests],
+            requests=[[each.method, each.path, each.body, each.token] for each in requests],
         )
         return client.hear("result", timeout_s=seconds + 60)

@@ -4,13 +4,12 @@ WebSocket route with as many connections."""
 from __future__ import annotations
 
 import re
-import resource
 import time
 import urllib.request
 from statistics import median
 
 from benchmarks.figures import Table
-from benchmarks.processes import Process
+from benchmarks.processes import Process, allow_sockets
 from benchmarks.products import COLLECTION, product
 from benchmarks.stage import Stage, await_versions
 
@@ -24,7 +23,7 @@ _MB = 1024 * 1024
 
 
 def run(stage: Stage) -> None:
-    _allow_sockets()
+    allow_sockets()
     subscribers = stage.scale.subscribers
     table = Table(
         f"Memory: {subscribers:,} idle subscribers, each on a WebSocket of its own",
@@ -78,13 +77,7 @@ def _await_subscribers(address: str, wanted: int) -> None:
     """Until all of them are attached: a socket that is open has not subscribed yet."""
     while True:
         with urllib.request.urlopen(f"{address}/metrics") as answer:
-            found = re.search(r"^revstream_hub_subscribers ([\d.]+)", answer.read().decode(), re.M)
+            found = re.search(r"^revstream_subscribers{.*} ([\d.]+)", answer.read().decode(), re.M)
         if found and float(found[1]) >= wanted:
             return
         time.sleep(0.1)
-
-
-def _allow_sockets() -> None:
-    """As many files as this user may open, for this process and those that it starts."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

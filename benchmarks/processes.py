@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import queue
+import resource
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Died", "Process", "pinned"]
+__all__ = ["Died", "Process", "allow_sockets", "pinned", "spread"]
 
 _ROOT = Path(__file__).parents[1]
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -42,6 +43,20 @@ def pinned(cores: set[int]) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def allow_sockets() -> None:
+    """As many files as this user may open, for this process and those that it starts."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def spread(pid: int, cores: set[int]) -> None:
+    """Let a process that runs, with all its threads, have these cores; on Linux."""
+    if hasattr(os, "sched_setaffinity"):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread.name), cores)
 
 
 class Process:
@@ -120,6 +135,9 @@ class Process:
         assert self._process.stdin is not None
         self._process.stdin.close()
         return self.hear("result")
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def end(self) -> None:
         """As a supervisor does."""

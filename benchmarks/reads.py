@@ -16,10 +16,10 @@ from benchmarks.processes import Died, Process
 from benchmarks.products import COLLECTION, product
 from benchmarks.stage import Stage, await_versions
 
-__all__ = ["run"]
+__all__ = ["FIELDS", "measure", "one", "run"]
 
 _DOCUMENTS = 10_000
-_FIELDS = "id version sku name price stock"
+FIELDS = "id version sku name price stock"
 
 _ONE = "query ($id: ID!) { product(id: $id) { %s } }"
 _PAGE = "query { products(first: 20) { nodes { %s } } }"
@@ -30,12 +30,12 @@ Read = tuple[str, str, Sequence[Request]]
 def run(stage: Stage) -> None:
     dice = random.Random(1)
     ids = [dice.randrange(_DOCUMENTS) for _ in range(500)]
-    unnumbered = _FIELDS.replace("version ", "")
+    unnumbered = FIELDS.replace("version ", "")
     reads: list[Read] = [
-        ("product(id)", "revstream", [_one(_FIELDS, each) for each in ids]),
-        ("product(id), without `version`", "revstream", [_one(unnumbered, each) for each in ids]),
+        ("product(id)", "revstream", [one(FIELDS, each) for each in ids]),
+        ("product(id), without `version`", "revstream", [one(unnumbered, each) for each in ids]),
         ("product(id), bare route", "floor", [Request(f"/product/{each}") for each in ids]),
-        ("products(first: 20)", "revstream", [_page(_FIELDS)]),
+        ("products(first: 20)", "revstream", [_page(FIELDS)]),
         ("products(first: 20), without `version`", "revstream", [_page(unnumbered)]),
         ("products(first: 20), bare route", "floor", [Request("/products?first=20")]),
     ]
@@ -66,13 +66,13 @@ def run(stage: Stage) -> None:
             load(stage, servers[server][1], requests, stage.scale.requests_s / 3)
         for _ in stage.rounds("reads"):
             for name, server, requests in reads:
-                rows[name].append(_measure(stage, *servers[server], requests))
+                rows[name].append(measure(stage, *servers[server], requests))
         for name, measured in rows.items():
             table.add(name, *medians(measured))
     table.print()
 
 
-def _measure(
+def measure(
     stage: Stage, server: Process, address: str, requests: Sequence[Request]
 ) -> tuple[float, float, float, float]:
     cpu_s = server.cpu_s()
@@ -81,7 +81,7 @@ def _measure(
     return done.per_second, done.p50_ms, done.p99_ms, cpu_s / done.requests * 1e6
 
 
-def _one(fields: str, number: int) -> Request:
+def one(fields: str, number: int) -> Request:
     return _graphql(_ONE % fields, {"id": str(number)})
 
 
@@ -95,13 +95,13 @@ def _graphql(query: str, variables: dict[str, str]) -> Request:
 
 def _check_alike(address: str, floor: str) -> None:
     """Both answer with the same documents, or the comparison means nothing."""
-    ours = _ask(address, _one(_FIELDS, 7))["data"]["product"]
+    ours = _ask(address, one(FIELDS, 7))["data"]["product"]
     theirs = _ask(floor, Request("/product/7"))["product"]
-    page = _ask(address, _page(_FIELDS))["data"]["products"]["nodes"]
+    page = _ask(address, _page(FIELDS))["data"]["products"]["nodes"]
     floor_page = _ask(floor, Request("/products?first=20"))["products"]
-    for one, other in zip([ours, *page], [theirs, *floor_page], strict=True):
-        if one != {**{k: other[k] for k in other if k != "_id"}, "id": str(other["_id"])}:
-            raise Died(f"{one} and {other} differ")
+    for our, other in zip([ours, *page], [theirs, *floor_page], strict=True):
+        if our != {**{k: other[k] for k in other if k != "_id"}, "id": str(other["_id"])}:
+            raise Died(f"{our} and {other} differ")
 
 
 def _ask(address: str, request: Request) -> Any:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from pymongo.database import Database
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.processes import Died, Process, cpu_s, pinned
+from benchmarks.processes import Died, Process, cpu_s, pinned, spread
 from benchmarks.products import COLLECTION, MODEL
 from gql.embedded import embedded_mongod
 
@@ -39,7 +39,12 @@ class Scale:
 
     Args:
         repeat: of each measurement, of which the median is told.
+        sockets, crowd_s: of the sockets benchmark, how many of them misbehave, for how long.
         documents: of the as-of benchmark, with `versions` each.
+        bootstrap: documents of the bootstrap benchmark.
+        copies: products of one supplier, in that of copies.
+        downtime_s, rate, paced: of the recovery benchmark, how long no gateway runs, how many
+            updates come each second of it, and whether they do come at that pace.
     """
 
     repeat: int = 3
@@ -50,6 +55,13 @@ class Scale:
     versions: int = 20
     pages: int = 15
     subscribers: int = 1000
+    sockets: int = 5000
+    crowd_s: float = 40.0
+    bootstrap: int = 200_000
+    copies: int = 100_000
+    downtime_s: float = 60.0
+    rate: float = 500.0
+    paced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +100,17 @@ class Stage:
             said = process.hear("serving", "recording")
             yield process, said.get("address", "")
 
+    @contextmanager
+    def on_all_cores(self) -> Iterator[Stage]:
+        """The same, but each process goes where the system sends it, as outside of benchmarks: for
+        what is done by revstream and MongoDB alone, with no load beside them."""
+        cores = self.gateway_cores | self.load_cores
+        spread(self.mongod_pid, cores)
+        try:
+            yield replace(self, gateway_cores=cores, load_cores=cores)
+        finally:
+            spread(self.mongod_pid, self.load_cores)
+
     def program(self, name: str, *arguments: object, beside_load: bool = True) -> Process:
         """One of `benchmarks.programs`; with the load, or in the gateway's place."""
         cores = self.load_cores if beside_load else self.gateway_cores
@@ -112,14 +135,14 @@ class Stage:
 
 
 @contextmanager
-def open_stage(scale: Scale) -> Iterator[Stage]:
+def open_stage(scale: Scale, *, oplog_mb: int = 2048) -> Iterator[Stage]:
     """Start everything that all benchmarks share."""
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
     gateway_cores, load_cores = {cores[0]}, {cores[-1]}
     with (
         pinned(load_cores),
         tempfile.TemporaryDirectory(prefix="revstream-benchmarks-") as directory,
-        _mongod(Path(directory)) as uri,
+        _mongod(Path(directory), oplog_mb) as uri,
         pymongo.MongoClient[Document](uri, tz_aware=True) as client,
         Progress(console=Console(stderr=True), transient=True) as progress,
     ):
@@ -158,9 +181,9 @@ def await_versions(database: Database[Document], wanted: int) -> int:
 
 
 @contextmanager
-def _mongod(directory: Path) -> Iterator[str]:
+def _mongod(directory: Path, oplog_mb: int) -> Iterator[str]:
     # A cache as servers have it: 0.25 GB, which the demo makes do with, would measure the disk.
-    server = embedded_mongod(directory, cache_gb=2, oplog_mb=2048)
+    server = embedded_mongod(directory, cache_gb=2, oplog_mb=oplog_mb)
     with asyncio.Runner() as runner:
         uri = runner.run(_entered(server))
         try:

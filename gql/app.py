@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.types import ASGIApp
 
+from gql.administration import admin_routes
+from gql.callers import Callers
+from gql.connections import Connections
 from gql.context import Context
 from gql.examples import examples_of
 from gql.gateway import Gateway
@@ -15,32 +21,93 @@ from gql.http import GraphQLEndpoint
 from gql.metrics import metrics_route
 from gql.pages import pages_routes
 from gql.schema import build_schema, print_sdl
+from gql.sign_in import SignIn
+from resolvers.principals import ANONYMOUS, Principal
+from resolvers.rows import claims_named
+from resolvers.scopes import OPEN, Scope, has_access
 
-__all__ = ["create_app"]
+__all__ = ["context_of", "create_app"]
 
 
-def create_app(gateway: Gateway) -> Starlette:
-    """Routes over services that are open already; whoever opened them closes them."""
-    schema = build_schema(gateway.model)
+def context_of(
+    gateway: Gateway,
+    *,
+    principal: str | None = None,
+    caller: Principal | None = None,
+    idempotency_key: str | None = None,
+) -> Context:
+    """What one request can reach.
+
+    Args:
+        principal: the name of a caller of whom nothing else is known.
+    """
+    if caller is None:
+        caller = ANONYMOUS if principal is None else Principal(name=principal)
+    scope = Scope(gateway.model, caller) if has_access(gateway.model) else OPEN
+    return Context(
+        current=gateway.current.within(scope),
+        history=gateway.history.within(scope),
+        moments=gateway.moments,
+        live=gateway.live.within(scope),
+        status=gateway.status,
+        editing=gateway.editing.within(scope),
+        deployment=gateway.deployment,
+        scope=scope,
+        caller=caller,
+        principal=caller.name,
+        idempotency_key=idempotency_key,
+    )
+
+
+def _shared(endpoint: ASGIApp, origins: Collection[str]) -> ASGIApp:
+    """What pages of these origins may use, too. No cookies: who signs in does it by a header."""
+    return CORSMiddleware(
+        endpoint,
+        allow_origins=origins,
+        allow_methods=("GET", "POST"),
+        allow_headers=("*",),
+        expose_headers=("retry-after",),
+    )
+
+
+def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
+    """Routes over services that are open already; whoever opened them closes them.
+
+    Args:
+        sign_in: None where the model keeps nothing from anybody.
+    """
+    if sign_in is None and has_access(gateway.model):
+        raise ValueError("a model with @access is served to those who sign in")
+    settings = gateway.settings
+    schema = build_schema(
+        gateway.model, settings.limits(), settings.admission(), settings.persisted()
+    )
     sdl = print_sdl(schema)
 
-    def context(headers: Headers) -> Context:
-        trusted = gateway.settings.author_header
-        return Context(
-            current=gateway.current,
-            history=gateway.history,
-            moments=gateway.moments,
-            live=gateway.live,
-            status=gateway.status,
-            editing=gateway.editing,
-            principal=headers.get(trusted) if trusted else None,
-            idempotency_key=headers.get("idempotency-key"),
-            deployment=gateway.deployment,
-        )
-
-    endpoint = GraphQLEndpoint(schema, context)
+    callers = Callers(
+        sign_in,
+        lambda principal: context_of(gateway, caller=principal),
+        author_header=settings.author_header,
+        deciding=claims_named(gateway.model),
+    )
+    origins = settings.origins()
+    endpoint = GraphQLEndpoint(
+        schema,
+        callers,
+        allowed_origins=origins,
+        body_bytes=settings.body_bytes,
+        heartbeat_s=settings.heartbeat_s,
+    )
+    connections = Connections(
+        most=settings.sockets,
+        most_bytes=settings.sockets_bytes,
+        stalled_s=settings.socket_stalled_s,
+    )
+    endpoint.max_subscriptions_per_connection = settings.max_connection_operations or None
 
     async def schema_graphql(request: Request) -> Response:
+        if not settings.introspection:
+            return PlainTextResponse("introspection is switched off here\n", status_code=404)
         return PlainTextResponse(sdl)
 
     async def livez(request: Request) -> Response:
@@ -53,12 +120,16 @@ def create_app(gateway: Gateway) -> Starlette:
         )
 
     routes: list[Route | Mount | WebSocketRoute] = [
-        Route("/graphql", endpoint),
+        Route("/graphql", _shared(endpoint, origins) if origins else endpoint),
         WebSocketRoute("/graphql", endpoint),
         Route("/schema.graphql", schema_graphql),
         Route("/livez", livez),
         Route("/readyz", readyz),
-        metrics_route(gateway.statistics),
+        metrics_route(gateway, schema.operations, schema.admission, connections),
+        *admin_routes(callers, settings.admin_role),
         *pages_routes(lambda: examples_of(gateway.model)),
     ]
-    return Starlette(routes=routes)
+    app = Starlette(routes=routes)
+    app.state.operations = schema.operations
+    app.state.connections = connections
+    return app

@@ -12,13 +12,22 @@ from typing import Any, TypeVar
 import click
 import orjson
 
+from gql.delivering import drop, look, retry
+from gql.delivering import lines_of as deliveries_lines
+from gql.delivering import report_of as deliveries_report
 from gql.demo import demo_settings, play
 from gql.diagnosing import examine
 from gql.diagnosing import lines_of as examine_lines
 from gql.diagnosing import report_of as examine_report
 from gql.logs import configure_logging
+from gql.migrating import Move, migrate
+from gql.migrating import lines_of as move_lines
+from gql.migrating import report_of as move_report
 from gql.mongod import EmbeddedError
 from gql.progress import Report, shown_progress
+from gql.purging import Purge, purge
+from gql.purging import lines_of as purge_lines
+from gql.purging import report_of as purge_report
 from gql.schema import build_schema, print_sdl
 from gql.serving import Failed, run, serve
 from gql.settings import Settings, check_environment, options
@@ -82,13 +91,16 @@ def serve_command(**given: Any) -> None:
     """Serve the API, follow the stream, and offer to record."""
     settings = _settings(given)
     model = _model(settings.schema)
+    # What cannot be used is better known before MongoDB has been asked for anything.
+    settings.persisted()
     run(lambda: serve(settings, model, http=True))
 
 
 @cli.command("record")
 @options(
-    "schema", "mongodb_uri", "database", "images", "driver", "lease_s", "connect_s", "read_limit_s",
-    "log_level", "log_json",
+    "schema", "mongodb_uri", "mongodb_uri_file", "database", "listeners", "sink_secrets",
+    "sink_secrets_file", "images", "driver", "lease_s", "connect_s", "read_limit_s",
+    "retention_every_s", "log_level", "log_json",
 )  # fmt: skip
 def record_command(**given: Any) -> None:
     """Run the listeners only."""
@@ -108,8 +120,8 @@ def demo_command(rate: float, **given: Any) -> None:
 
 
 _CHECKING = (
-    "schema", "mongodb_uri", "database", "driver", "connect_s", "read_limit_s", "log_level",
-    "log_json",
+    "schema", "mongodb_uri", "mongodb_uri_file", "database", "driver", "connect_s", "read_limit_s",
+    "log_level", "log_json",
 )  # fmt: skip
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
@@ -149,6 +161,123 @@ def schema_command(**given: Any) -> None:
     click.echo(print_sdl(build_schema(_model(_settings(given, log=False).schema))))
 
 
+@cli.command("purge")
+@click.argument("type_", metavar="TYPE")
+@click.argument("id_", metavar="ID")
+@click.option("--by", required=True, help="Who removes it; stays readable.")
+@click.option("--why", required=True, help="Why; stays readable, so nothing of the content.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@options(*_CHECKING, defaults={"log_level": "warning"})
+@_AS_JSON
+def purge_command(
+    type_: str, id_: str, by: str, why: str, yes: bool, as_json: bool, **given: Any
+) -> None:
+    """Remove the history of one document for good: its versions but the last, drafts, comments.
+
+    What stays says who did it, when and why. Prints what it does not reach.
+    """
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here whether it is meant: give --yes")
+
+    async def purging(
+        settings: Settings, model: Model, uri: str, database: str, _report: Report
+    ) -> Purge:
+        return await purge(settings, model, uri, database, type_, id_, by=by, why=why)
+
+    if not yes:
+        question = f"Remove the history of {type_} {id_}, its drafts and its comments, for good?"
+        click.confirm(question, abort=True)
+    done = _checked(given, purging)
+    _tell(purge_report(done) if as_json else purge_lines(done))
+
+
+@cli.group("deliveries")
+def deliveries_group() -> None:
+    """What sinks have set aside because their receivers do not take it."""
+
+
+@deliveries_group.command("list")
+@options(*_CHECKING, defaults={"log_level": "warning"})
+@_AS_JSON
+def deliveries_list_command(as_json: bool, **given: Any) -> None:
+    """List the documents whose events wait, and why; and sinks whose receivers take nothing.
+
+    Exits 1 where something is parked: nobody tries it any more until you say so.
+    """
+    found = _checked(given, lambda settings, model, uri, database, _: look(
+        settings, model, uri, database
+    ))  # fmt: skip
+    _tell(deliveries_report(found) if as_json else deliveries_lines(found))
+    if found.parked:
+        raise click.exceptions.Exit(1)
+
+
+@deliveries_group.command("retry")
+@click.argument("type_", metavar="[TYPE", required=False)
+@click.argument("id_", metavar="ID]", required=False)
+@click.option("--all", "everything", is_flag=True, help="All that wait.")
+@options(*_CHECKING, defaults={"log_level": "warning"})
+@_AS_JSON
+def deliveries_retry_command(
+    type_: str | None, id_: str | None, everything: bool, as_json: bool, **given: Any
+) -> None:
+    """Try the events of one document again, or of all: at once, parked ones too."""
+    if everything == (id_ is not None) or (type_ is None) != (id_ is None):
+        raise click.UsageError("give TYPE and ID of a document, or --all")
+    count = _checked(given, lambda settings, model, uri, database, _: retry(
+        settings, model, uri, database, type_, id_
+    ))  # fmt: skip
+    _tell({"retried": count} if as_json else [f"{count:,} to be tried again at once"])
+
+
+@deliveries_group.command("drop")
+@click.argument("type_", metavar="TYPE")
+@click.argument("id_", metavar="ID")
+@click.option("--by", required=True, help="Who passes it over; stays readable.")
+@click.option("--why", required=True, help="Why; stays readable.")
+@options(*_CHECKING, defaults={"log_level": "warning"})
+@_AS_JSON
+def deliveries_drop_command(
+    type_: str, id_: str, by: str, why: str, as_json: bool, **given: Any
+) -> None:
+    """Pass over the event of a document that is not taken; later ones go on.
+
+    The receiver never gets it. Who, why and when is kept.
+    """
+    dropped = _checked(given, lambda settings, model, uri, database, _: drop(
+        settings, model, uri, database, type_, id_, by=by, why=why
+    ))  # fmt: skip
+    versions = [each.number for each in dropped]
+    lines = [f"{type_} {id_}: version {each} is passed over" for each in versions]
+    _tell({"dropped": versions} if as_json else lines)
+
+
+@cli.command("migrate")
+@click.argument("type_", metavar="TYPE")
+@click.option("--to", required=True, help="The new collection.")
+@click.option("--finish", is_flag=True, help="Have the old one refuse writes, and go over.")
+@options(*_CHECKING, defaults={"log_level": "warning"})
+@_AS_JSON
+def migrate_command(type_: str, to: str, finish: bool, as_json: bool, **given: Any) -> None:
+    """Move a collection that keeps its versions itself to one whose versions revstream keeps.
+
+    May be run while it is in use, and as often as you like; --finish at the end. Exits 1 where the
+    new one is not the same.
+    """
+
+    async def migrating(
+        settings: Settings, model: Model, uri: str, database: str, report: Report
+    ) -> Move:
+        return await migrate(
+            settings, model, uri, database, report, type_=type_, to=to, finish=finish
+        )
+
+    done = _checked(given, migrating)
+    _tell(move_report(done) if as_json else move_lines(done))
+    if done.moved is not None and done.moved.findings:
+        raise click.exceptions.Exit(1)
+
+
 Check = Callable[[Settings, Model, str, str, Report], Awaitable[T]]
 
 
@@ -178,7 +307,7 @@ def _tell(found: Any) -> None:
 
 
 def _settings(given: dict[str, Any], *, log: bool = True) -> Settings:
-    settings = Settings(**given)
+    settings = Settings(**given).with_files_read()
     if log:
         configure_logging(settings.log_level, json=settings.log_json)
     return settings

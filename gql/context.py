@@ -13,18 +13,36 @@ from graphql import GraphQLError, GraphQLResolveInfo
 from gql.editing import Editing
 from gql.loaders import Loaders
 from gql.selection import Selections
+from gql.sessions import Session, Sessions
 from resolvers.current import Current
 from resolvers.errors import BadUserInput
 from resolvers.history import History
 from resolvers.live import Changes
 from resolvers.moments import Moments
 from resolvers.outcomes import Author
+from resolvers.principals import ANONYMOUS, Principal
+from resolvers.scopes import OPEN, Scope
 from resolvers.status import Status
 from streams import tokens
 
-__all__ = ["Context", "ResolveInfo"]
+__all__ = ["Context", "Place", "ResolveInfo"]
 
 _LONGEST_KEY = 255
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a subscription stands, for a transport that lets its clients resume by itself.
+
+    Tokens are as the API shows them.
+
+    Args:
+        after: where to begin, whatever the operation itself says.
+        token: behind the event that was handed out last; None where nobody can resume from there.
+    """
+
+    after: str | None = None
+    token: str | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -34,9 +52,13 @@ class Context:
 
     Args:
         deployment: the tag that resume tokens end with on the wire.
-        principal: who asks, where that is known: the author of what is written.
+        scope: what the one who asks may see and change; the services are within it.
+        caller: who asks, as he has signed in. principal: his name, where that is known: the author
+            of what is written.
+        sessions: who is connected to this process. session: the socket that this is asked over.
         idempotency_key: under which the mutations of this request may be sent again.
         connection_params: what a WebSocket client sent to introduce itself; Strawberry sets it.
+        place: of the only subscription of this request.
     Attributes:
         loads: what is read for this response.
         problems: errors of documents that were left out of a page, for the response to name.
@@ -49,9 +71,14 @@ class Context:
     status: Status
     editing: Editing
     deployment: str
+    scope: Scope = OPEN
+    caller: Principal = ANONYMOUS
+    sessions: Sessions | None = None
+    session: Session | None = None
     principal: str | None = None
     idempotency_key: str | None = None
     connection_params: Any = None
+    place: Place | None = None
     loads: Loaders = field(init=False, repr=False)
     problems: list[GraphQLError] = field(init=False, repr=False)
     _selections: Selections | None = field(init=False, repr=False, default=None)

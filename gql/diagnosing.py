@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gql.gateway import listener_name
+from gql.progress import Report
 from gql.settings import Settings
 from model.entities import Model
 from streams.checkpoints import Checkpoints
@@ -14,10 +14,9 @@ from streams.diagnosis import Diagnosis, Finding
 from streams.errors import Unsuitable
 from streams.lease import Leases
 from streams.mongo import Mongo
+from streams.partitions import partitions_in
 
 __all__ = ["examine", "lines_of", "report_of"]
-
-Report = Callable[[str, int, int], None]
 
 _MARKS = {"ok": "ok     ", "note": "note   ", "warning": "WARNING", "error": "ERROR  "}
 
@@ -31,17 +30,17 @@ async def examine(
         Unavailable: MongoDB cannot be reached.
     """
     async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
-        names = {each.collection: listener_name(each.collection) for each in model.entities}
+        names = {each.name: each for each in partitions_in(model)}
         try:
-            checkpoints = await Checkpoints(mongo).load_all(list(names.values()))
-            holders = await Leases(mongo, "").holders(list(names.values()))
+            checkpoints = await Checkpoints(mongo).load_all(list(names))
+            holders = await Leases(mongo, "").holders(list(names))
         except Unsuitable as exc:
             return [Finding(level="error", subject="server", says=exc.message)]
         diagnosis = Diagnosis(
             mongo,
             model,
-            {name: checkpoints[each] for name, each in names.items() if each in checkpoints},
-            {name: holders[each] for name, each in names.items() if each in holders},
+            {names[name]: each for name, each in checkpoints.items()},
+            {names[name]: each for name, each in holders.items()},
         )
         return await diagnosis.run(lambda subject: report(f"examine {subject}", 0, 0))
 

@@ -1,77 +1,176 @@
-"""Keep the documents that clients send again and again, parsed and validated: most of what a small
-query costs.
+"""What is done with a document before it is executed: weighed, validated, and kept where it was
+found valid. Clients send the same ones again and again, and this is most of what a small query
+costs.
 
 Guarantees: only documents that were found valid are kept; no more of them than so many, and so many
-characters in all. One `Documents` serves one schema, whose rules it was validated by.
+characters in all. What is beyond the limits is refused before it is validated. One `Documents`
+serves one schema, whose rules they were validated by.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from graphql import DocumentNode
+from graphql import DocumentNode, GraphQLError, validate
 from strawberry.extensions import SchemaExtension
+from strawberry.schema.validation_rules.maybe_null import MaybeNullValidationRule
+from strawberry.schema.validation_rules.one_of import OneOfInputValidationRule
 
-__all__ = ["Documents", "KnownDocuments"]
+from gql.limits import COUNTED, Limits, check_text, check_variables, check_weight
+from gql.overlaps import RULES
+from gql.weights import Scales, Weighed
+from streams.errors import GatewayError
+
+__all__ = ["CheckedDocuments", "Documents", "Kept", "KnownDocument"]
+
+T = TypeVar("T")
+
+# A document with more mistakes than anybody reads: to find names that are meant takes its time.
+_MOST_ERRORS = 20
+_RULES = (*RULES, MaybeNullValidationRule, OneOfInputValidationRule)
 
 
-class Documents:
-    """By their text; the one that was not asked for longest goes first.
+class Kept(Generic[T]):
+    """What was asked for lately, by text; the one that was not asked for longest goes first.
 
     Args:
         most: how many.
-        most_characters: of all texts together; a syntax tree takes some fifty times as many bytes.
+        most_characters: of all together.
     """
 
-    def __init__(self, *, most: int = 500, most_characters: int = 500_000) -> None:
+    def __init__(self, *, most: int, most_characters: int) -> None:
         self._most = most
         self._most_characters = most_characters
-        self._kept: OrderedDict[str, DocumentNode] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[T, int]] = OrderedDict()
         self._characters = 0
 
-    def get(self, text: str) -> DocumentNode | None:
-        found = self._kept.get(text)
-        if found is not None:
-            self._kept.move_to_end(text)
-        return found
+    def get(self, key: str) -> T | None:
+        found = self._kept.get(key)
+        if found is None:
+            return None
+        self._kept.move_to_end(key)
+        return found[0]
 
-    def keep(self, text: str, document: DocumentNode) -> None:
-        """A document that was found valid."""
-        if text in self._kept or len(text) > self._most_characters // 4:
+    def keep(self, key: str, value: T, characters: int) -> None:
+        if key in self._kept or characters > self._most_characters // 4:
             return
-        self._kept[text] = document
-        self._characters += len(text)
+        self._kept[key] = (value, characters)
+        self._characters += characters
         while len(self._kept) > self._most or self._characters > self._most_characters:
-            gone, _ = self._kept.popitem(last=False)
-            self._characters -= len(gone)
+            _, (_, gone) = self._kept.popitem(last=False)
+            self._characters -= gone
 
     def __len__(self) -> int:
         return len(self._kept)
 
 
-class KnownDocuments(SchemaExtension):
-    """Spares an operation the parsing and validation of a document that is known."""
+@dataclass(frozen=True, slots=True)
+class KnownDocument:
+    """`weighed`: None where that depends on variables."""
+
+    document: DocumentNode
+    weighed: Weighed | None
+
+
+class Documents:
+    """Those of one schema that were found valid, and the limits that all are held to.
+
+    Args:
+        most_characters: of all texts together; a syntax tree takes some fifty times as many bytes.
+    """
+
+    def __init__(self, limits: Limits, *, most: int = 500, most_characters: int = 500_000) -> None:
+        self.limits = limits
+        self.known = Kept[KnownDocument](most=most, most_characters=most_characters)
+
+    def check_text(self, text: str) -> None:
+        """Raises:
+        LimitExceeded: it would take long to parse.
+        """
+        if self.known.get(text) is None:
+            check_text(text, self.limits)
+
+
+class CheckedDocuments(SchemaExtension):
+    """Spares an operation the parsing and validation of a document that is known, and refuses what
+    is beyond the limits.
+
+    Who asks for it with `{"cost": true}` among the `extensions` of the request is told there what
+    the operation costs.
+    """
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
-        self._known = False
+        self._known: KnownDocument | None = None
+        self._weighed: Weighed | None = None
 
     def on_parse(self) -> Iterator[None]:
         context = self.execution_context
         if context.query is not None:
-            document = self._documents.get(context.query)
-            if document is not None:
-                self._known = True
-                context.graphql_document = document
+            self._known = self._documents.known.get(context.query)
+            if self._known is not None:
+                context.graphql_document = self._known.document
         yield
 
     def on_validate(self) -> Iterator[None]:
         context = self.execution_context
-        if self._known:
-            # Not None: validation has been done.
-            context.pre_execution_errors = []
-        yield
         document = context.graphql_document
-        if not self._known and document is not None and not context.pre_execution_errors:
-            self._documents.keep(context.query or "", document)
+        assert document is not None
+        try:
+            self._check(document)
+        except GatewayError as exc:
+            errors = [GraphQLError(exc.message, original_error=exc)]
+        else:
+            errors = [] if self._known else self._validate(document)
+        # Not None: validation has been done.
+        context.pre_execution_errors = errors
+        yield
+
+    def _check(self, document: DocumentNode) -> None:
+        context = self.execution_context
+        limits = self._documents.limits
+        variables = context.variables or {}
+        check_variables(variables, limits)
+        self._weighed = None if self._known is None else self._known.weighed
+        if self._weighed is None:
+            scales: Scales = context.schema.scales  # type: ignore[attr-defined]
+            self._weighed = scales.weigh(document, variables)
+        known = self._known is not None
+        check_weight(self._weighed, context.operation_name, limits, known=known)
+
+    def _validate(self, document: DocumentNode) -> list[GraphQLError]:
+        context = self.execution_context
+        errors = validate(
+            context.schema._schema,
+            document,
+            _RULES,
+            max_errors=_MOST_ERRORS,
+            hide_suggestions=not self._documents.limits.introspection,
+        )
+        if not errors:
+            weighed = self._weighed
+            if weighed is not None and weighed.varies:
+                weighed = None
+            text = context.query or ""
+            self._documents.known.keep(text, KnownDocument(document, weighed), len(text))
+        return errors
+
+    def get_results(self) -> dict[str, Any]:
+        asked = self.execution_context.operation_extensions
+        if not isinstance(asked, Mapping) or asked.get("cost") is not True:
+            return {}
+        weight = self._weighed and self._weighed.of(self.execution_context.operation_name)
+        if not weight:
+            return {}
+        limits = self._documents.limits
+        return {
+            "cost": {
+                "cost": min(weight.cost, COUNTED),
+                "maxCost": limits.max_cost,
+                "values": min(weight.values, COUNTED),
+                "maxValues": limits.max_values,
+            }
+        }

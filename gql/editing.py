@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from model.entities import Model
 from resolvers.comments import Comments
@@ -13,6 +13,7 @@ from resolvers.own_writes import OwnWrites
 from resolvers.publishing import Publishing
 from resolvers.repeats import Repeats
 from resolvers.restoring import Restoring
+from resolvers.scopes import Scope
 from resolvers.standing import Standing
 from resolvers.writes import Writes
 from streams.archive import Archive
@@ -33,6 +34,23 @@ class Editing:
     publishing: Publishing
     comments: Comments
     cursors: Cursors
+    standing: Standing
+
+    def within(self, scope: Scope) -> Editing:
+        """The same for one caller."""
+        standing = self.standing.within(scope)
+        writes = self.writes.within(scope, standing)
+        drafts = self.drafts.within(scope, standing)
+        return replace(
+            self,
+            standing=standing,
+            writes=writes,
+            drafts=drafts,
+            restoring=self.restoring.within(scope, standing, writes),
+            fences=self.fences.within(scope, writes),
+            publishing=self.publishing.within(scope, drafts, standing, writes),
+            comments=self.comments.within(scope, drafts),
+        )
 
 
 async def prepare_editing(
@@ -63,4 +81,5 @@ async def prepare_editing(
         publishing=Publishing(drafts, standing, writes),
         comments=comments,
         cursors=Cursors(mongo),
+        standing=standing,
     )

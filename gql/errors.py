@@ -18,7 +18,14 @@ from graphql import GraphQLError
 from strawberry.exceptions import MissingQueryError
 from strawberry.schema.exceptions import CannotGetOperationTypeError, InvalidOperationTypeError
 
-from resolvers.errors import BadUserInput, DocumentMisfit, Forbidden
+from gql.persisted import PersistedQueryNotFound
+from resolvers.errors import (
+    BadUserInput,
+    DocumentMisfit,
+    Forbidden,
+    LimitExceeded,
+    Unauthenticated,
+)
 from streams.errors import (
     ArchiveBehind,
     GatewayError,
@@ -30,8 +37,9 @@ from streams.errors import (
     Unavailable,
     Unsuitable,
 )
+from streams.storms import Storm
 
-__all__ = ["TABLE", "Rule", "finish_errors", "rule_of"]
+__all__ = ["TABLE", "Rule", "finish_errors", "rule_of", "storms"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +55,10 @@ class Rule:
 
 TABLE: Mapping[type[Exception], Rule] = {
     BadUserInput: Rule("BAD_USER_INPUT", logging.INFO),
+    Unauthenticated: Rule("UNAUTHENTICATED", logging.INFO),
     Forbidden: Rule("FORBIDDEN", logging.INFO),
+    LimitExceeded: Rule("LIMIT_EXCEEDED", logging.INFO),
+    PersistedQueryNotFound: Rule("PERSISTED_QUERY_NOT_FOUND", logging.DEBUG),
     DocumentMisfit: Rule("DOCUMENT_MISFIT", logging.WARNING),
     ResumeTokenInvalid: Rule("RESUME_TOKEN_INVALID", logging.INFO),
     HistoryLost: Rule("HISTORY_LOST", logging.WARNING),
@@ -70,12 +81,26 @@ _OF_THE_REQUEST = (
 )
 
 
+def storms() -> dict[str, Storm]:
+    """One for each code whose refusals somebody should look into."""
+    return {
+        each.code: Storm(logger, "request refused", level=each.level)
+        for each in TABLE.values()
+        if each.level > logging.INFO and not each.masked
+    }
+
+
 def rule_of(error: BaseException) -> Rule:
     """The rule of the nearest class that has one."""
     return next(TABLE[each] for each in type(error).__mro__ if each in TABLE)
 
 
-def finish_errors(errors: Iterable[GraphQLError], token_out: Callable[[str], str]) -> None:
+def finish_errors(
+    errors: Iterable[GraphQLError],
+    token_out: Callable[[str], str],
+    *,
+    storms: Mapping[str, Storm] | None = None,
+) -> None:
     """Log each error by its rule, and make of each what the client may read, in place.
 
     One exception that many fields failed with, as when they were read together, is one incident and
@@ -83,6 +108,8 @@ def finish_errors(errors: Iterable[GraphQLError], token_out: Callable[[str], str
 
     Args:
         token_out: a resume token as the API shows it, of one among the facts.
+        storms: what refusals are noted in by their code, where they may come with every event, or
+            to all subscribers at once; without, each is a line.
     """
     incidents: dict[int, str] = {}
     logged: set[int] = set()
@@ -90,7 +117,7 @@ def finish_errors(errors: Iterable[GraphQLError], token_out: Callable[[str], str
         cause = error.original_error
         while isinstance(cause, GraphQLError) and cause.original_error is not None:
             cause = cause.original_error
-        if cause is None or isinstance(cause, _OF_THE_REQUEST):
+        if cause is None or isinstance(cause, _OF_THE_REQUEST) or _of_a_literal(error, cause):
             # Said by graphql-core, by Strawberry, or by a scalar of ours, about the request.
             error.extensions = {"code": BadUserInput.code, **(error.extensions or {})}
             continue
@@ -105,12 +132,21 @@ def finish_errors(errors: Iterable[GraphQLError], token_out: Callable[[str], str
             error.extensions = _shown(error.extensions or {}, token_out)
         if id(cause) not in logged:
             logged.add(id(cause))
+            if storms is not None and not rule.masked and rule.level > logging.INFO:
+                storms[rule.code].note(**facts)
+                continue
             logger.log(
                 rule.level,
                 "request failed" if rule.masked else "request refused",
                 extra=facts,
                 exc_info=cause if rule.masked else None,
             )
+
+
+def _of_a_literal(error: GraphQLError, cause: Exception) -> bool:
+    """Whether it was found in the document, before there was a field to fail: graphql-core's Int
+    does not convert a literal of thousands of digits, nor does it say so itself."""
+    return error.path is None and bool(error.nodes) and isinstance(cause, ValueError)
 
 
 def _shown(facts: Mapping[str, Any], token_out: Callable[[str], str]) -> dict[str, Any]:

@@ -8,20 +8,36 @@ subscription.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import strawberry
-from graphql import GraphQLError
+from graphql import GraphQLError, OperationDefinitionNode
 from strawberry.extensions import SchemaExtension
+from strawberry.schema.exceptions import CannotGetOperationTypeError
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
-from strawberry.types import ExecutionContext
+from strawberry.types import ExecutionContext, ExecutionResult
+from strawberry.types.execution import PreExecutionError
 
+from gql.admission import Admission, Admitted
 from gql.context import Context
-from gql.errors import finish_errors
+from gql.documents import Documents
+from gql.errors import finish_errors, storms
+from gql.operations import Operations, kind_of
+from gql.persisted import Persisted
+from gql.weights import Scales
+from streams.errors import GatewayError
 
-__all__ = ["Executor", "IdempotencyKey", "Schema"]
+__all__ = ["Executor", "IdempotencyKey", "OneOperation", "Schema"]
+
+
+# Whom nobody knows is not counted.
+_NOBODY = nullcontext()
+# What graphql-core guesses that a name was meant to be: names of the schema.
+_GUESS = re.compile(r" Did you mean [^?]*\?")
 
 
 class Executor(StrawberryGraphQLCoreExecutionContext):
@@ -77,14 +93,148 @@ class IdempotencyKey(SchemaExtension):
         yield
 
 
+class OneOperation(SchemaExtension):
+    """Refuses a document of several operations where nobody says which: Strawberry would execute
+    the first."""
+
+    def on_parse(self) -> Iterator[None]:
+        yield
+        operation = self.execution_context
+        document = operation.graphql_document
+        if document is not None and operation._provided_operation_name is None:
+            count = sum(isinstance(each, OperationDefinitionNode) for each in document.definitions)
+            if count > 1:
+                raise _WhichOperation(count)
+
+
+class _WhichOperation(CannotGetOperationTypeError):
+    """Strawberry makes it a response with an error, over whichever transport it came."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(None)
+        self._count = count
+
+    def as_http_error_reason(self) -> str:
+        return f"the document has {self._count} operations; say with operationName which to execute"
+
+
 class Schema(strawberry.Schema):
-    """Strawberry's, with the error table applied to every result before it leaves."""
+    """Strawberry's, with the error table applied to every result before it leaves, and what became
+    of its operations.
+
+    Args:
+        documents: those that are known, and the limits.
+        persisted: those that clients name instead of sending.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        operations: Operations,
+        admission: Admission,
+        documents: Documents,
+        persisted: Persisted,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.operations = operations
+        self.admission = admission
+        self.scales = Scales(self._schema)
+        self._documents = documents
+        self._persisted = persisted
+        self._storms = storms()
+
+    def get_extensions(self, sync: bool = False) -> list[SchemaExtension]:
+        found = super().get_extensions(sync)
+        # What is executed at once waits for nobody.
+        return [each for each in found if not (sync and isinstance(each, Admitted))]
+
+    async def execute(
+        self,
+        query: str | None,
+        variable_values: dict[str, Any] | None = None,
+        context_value: Context | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> ExecutionResult:
+        try:
+            text = self._text(query, kwargs.get("operation_extensions"))
+            with self._counted(context_value):
+                return await super().execute(text, variable_values, context_value, *args, **kwargs)
+        except GatewayError as exc:
+            return self._refused(exc)
+
+    async def stream(
+        self,
+        query: str | None,
+        variable_values: dict[str, Any] | None = None,
+        context_value: Context | None = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        try:
+            text = self._text(query, kwargs.get("operation_extensions"))
+        except GatewayError as exc:
+            return _once(self._refused(exc))
+        results = await super().stream(text, variable_values, context_value, *args, **kwargs)
+        return self._streamed(results, context_value) if _owner(context_value) else results
+
+    async def _streamed(
+        self, results: Any, context: Context | None
+    ) -> AsyncGenerator[ExecutionResult]:
+        try:
+            async with aclosing(results):
+                with self._counted(context):
+                    async for each in results:
+                        yield each
+        except GatewayError as exc:
+            yield self._refused(exc)
+
+    def _counted(self, context: Context | None) -> AbstractContextManager[None]:
+        """Raises:
+        LimitExceeded: one operation too many of who asks.
+        """
+        owner = _owner(context)
+        return self.admission.counted(owner) if owner else _NOBODY
+
+    def _text(self, query: str | None, extensions: Mapping[str, Any] | None) -> str | None:
+        """The document to execute; None where there is none.
+
+        Raises:
+            GatewayError: it may not be executed, or not be looked at.
+        """
+        text = self._persisted.text_of(query, extensions)
+        if text is not None:
+            self._documents.check_text(text)
+        return text
+
+    def _refused(self, exc: GatewayError) -> ExecutionResult:
+        errors = [GraphQLError(exc.message, original_error=exc)]
+        self.process_errors(errors)
+        return PreExecutionError(data=None, errors=errors)
 
     def process_errors(
         self, errors: list[GraphQLError], execution_context: ExecutionContext | None = None
     ) -> None:
         context = None if execution_context is None else execution_context.context
-        finish_errors(errors, _as_it_is if context is None else context.token_out)
+        kind = kind_of(execution_context)
+        if not self._documents.limits.introspection:
+            for error in errors:
+                error.message = _GUESS.sub("", error.message)
+        finish_errors(
+            errors,
+            _as_it_is if context is None else context.token_out,
+            storms=self._storms if kind == "subscription" else None,
+        )
+        self.operations.note(errors, kind)
+
+
+def _owner(context: Context | None) -> str:
+    return "" if context is None else context.owner
+
+
+async def _once(result: ExecutionResult) -> AsyncGenerator[ExecutionResult]:
+    yield result
 
 
 def _as_it_is(token: str) -> str:

@@ -16,7 +16,7 @@ from functools import cache
 from bson import Decimal128, ObjectId
 from graphql import GraphQLError
 
-from gql.context import ResolveInfo
+from gql.context import Context, ResolveInfo
 from gql.records import CurrentDocument, EmbeddedDocument, VersionRecord
 from gql.references import follow
 from gql.selection import Nodes, Selections
@@ -113,7 +113,7 @@ def _name(info: ResolveInfo, misfits: Iterable[DocumentMisfit | None]) -> None:
 async def _misfits(
     info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
 ) -> list[DocumentMisfit | None]:
-    checks = _checks(info.context.selections(info), shape, nodes)
+    checks = _checks(info.context, info.context.selections(info), shape, nodes)
     found: list[DocumentMisfit | None] = [None] * len(documents)
     demands: list[tuple[int, _Demand]] = []
     for index, document in enumerate(documents):
@@ -142,23 +142,31 @@ async def _demanded(info: ResolveInfo, demand: _Demand) -> DocumentMisfit | None
     return (await _misfits(info, [target], link.target, nodes))[0]
 
 
-def _checks(selections: Selections, shape: Shape, nodes: Nodes) -> _Checks:
+def _checks(context: Context, selections: Selections, shape: Shape, nodes: Nodes) -> _Checks:
     fields: list[_Check] = []
     links: list[tuple[Link, Nodes]] = []
     for name, places in selections.under(nodes, shape.name).items():
+        member = shape.guarded.get(name)
+        if member is not None and not context.scope.may_read(shape.type, member):
+            # It is refused when it is read; what it holds is not for the errors of the response.
+            continue
         link = shape.links.get(name)
         if link is not None and link.reference.required:
             links.append((link, places))
         field = shape.fields.get("id" if name == "nodeId" else name)
         if field is not None and field.required:
-            fields.append(_check_of(selections, shape, field, places))
+            fields.append(_check_of(context, selections, shape, field, places))
     return _Checks(shape, fields, links)
 
 
-def _check_of(selections: Selections, shape: Shape, field: Field, nodes: Nodes) -> _Check:
+def _check_of(
+    context: Context, selections: Selections, shape: Shape, field: Field, nodes: Nodes
+) -> _Check:
     embedded = shape.embedded.get(field.name)
     # Made where a value is there: documents end somewhere, types that hold themselves do not.
-    inside = None if embedded is None else cache(lambda: _checks(selections, embedded, nodes))
+    inside = (
+        None if embedded is None else cache(lambda: _checks(context, selections, embedded, nodes))
+    )
     return _Check(
         name=field.name,
         stored=field.stored,

@@ -9,19 +9,22 @@ half alive.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from gql.editing import Editing, prepare_editing
+from gql.handlers import handlers_of
+from gql.listeners import Context, consumers_of
+from gql.progress import Report
 from gql.settings import Settings
-from model.entities import Model
+from model.entities import Model, Storage
 from resolvers.current import Current
 from resolvers.history import History
 from resolvers.live import Changes
@@ -31,15 +34,22 @@ from resolvers.status import Status
 from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
-from streams.errors import GatewayError, HistoryLost, Unavailable, Unsuitable
+from streams.consumer import Consumer
+from streams.errors import GatewayError, HistoryLost, Unsuitable
 from streams.hub import Hub, HubOptions, follow
 from streams.indexes import create_indexes
+from streams.layouts.choice import layout_of
+from streams.layouts.layout import Layout
 from streams.lease import LeaseOptions, Leases
 from streams.listener import Listener
+from streams.members import Members
 from streams.mongo import Mongo
+from streams.partitions import partitions_in, partitions_of
 from streams.progress import Progress
-from streams.recorder import Recorder
+from streams.recorder import Recorder, RecorderOptions
+from streams.retention import Retention
 from streams.server import (
+    check_collections,
     check_stream,
     deployment_tag,
     enable_images,
@@ -48,19 +58,23 @@ from streams.server import (
 )
 from streams.source import Source, SourceOptions
 
-__all__ = ["Gateway", "listener_name", "open_gateway"]
+__all__ = ["Gateway", "open_gateway"]
 
 log = logging.getLogger(__name__)
 
 # More documents occur more than once in a larger batch, and only the last of each is closed in the
 # archive: measured, a fifth less of mongod's time per version than with 1,000.
 _RECORDER_BATCHES = SourceOptions(batch_events=3000)
+# Last versions that are kept in memory, per collection.
+_RECORDER_CACHE_BYTES = 64 * 1024 * 1024
 # It says where it stands ten times a second, also where nothing happens.
 _SILENT_MOST_S = 3.0
+_STREAM = "stream"
+# How long a scrape of the metrics waits for MongoDB.
+_ASK_S = 1.0
 # Longer than a lease takes to be released, which a second cancellation would interrupt.
 _END_S = 4.0
 
-Report = Callable[[str, int, int], None]
 OnFatal = Callable[[BaseException], None]
 
 
@@ -78,42 +92,60 @@ class Gateway:
     current: Current
     history: History
     moments: Moments
+    layouts: Mapping[str, Layout]
     live: Changes
     status: Status
     editing: Editing
     recorders: tuple[Recorder, ...]
     listeners: tuple[Listener, ...]
-    failures: list[BaseException]
+    retentions: tuple[tuple[Retention, Listener], ...]
+    consumers: tuple[tuple[Consumer, Listener], ...]
+    failures: dict[str, BaseException]
+    members: Members
+    tasks: list[asyncio.Task[None]]
 
     def not_ready(self) -> dict[str, str]:
-        """Which parts are not ready, and why; empty where all are."""
-        found = {f"task {n}": _reason(failure) for n, failure in enumerate(self.failures)}
+        """Which parts are not ready, and why; empty where all are. That another process records is
+        not among it."""
+        found: dict[str, str] = {}
+        if self.live.farewell.said:
+            found["gateway"] = "it is shutting down"
         silent_s = time.monotonic() - self.hub.moved_at
         if not self.source.connected:
-            found["stream"] = "MongoDB's change stream is not open"
+            found["stream"] = _not_open(self.source.trouble)
         elif silent_s > _SILENT_MOST_S:
             found["stream"] = f"MongoDB's change stream has been silent for {silent_s:.1f} s"
+        for recorder, listener in zip(self.recorders, self.listeners, strict=True):
+            if listener.trouble is not None:
+                found[listener.name] = listener.trouble
+            elif recorder.trouble is not None:
+                found[listener.name] = _not_open(recorder.trouble)
+        for name, failure in self.failures.items():
+            found[name] = f"it has died: {_reason(failure)}"
         return found
+
+    async def ask_positions(self) -> None:
+        """How far the recorders of other processes have come, so that `progress` knows; what cannot
+        be had soon is left as it was."""
+        with contextlib.suppress(TimeoutError, GatewayError):
+            async with asyncio.timeout(_ASK_S):
+                await asyncio.gather(
+                    *(self.progress.position(each.collection) for each in self.model.entities)
+                )
+
+    def hand_over(self) -> None:
+        """Give up what other processes can do at once: recording, before those who are being served
+        have been told to go."""
+        for task in self.tasks:
+            if task.get_name() != _STREAM:
+                task.cancel()
 
     def end_subscriptions(self) -> int:
         """Tell those who follow the stream to resume elsewhere; returns how many there were."""
-        count = self.hub.statistics()["subscribers"]
-        self.hub.end_all(
-            Unavailable("this gateway is shutting down; subscribe again after the last token")
+        self.live.farewell.say(
+            "this gateway is shutting down; subscribe again after the last token"
         )
-        return count
-
-    def statistics(self) -> dict[str, dict[str, Any]]:
-        """Counters of every part, by part."""
-        found: dict[str, dict[str, Any]] = {"hub": self.hub.statistics()}
-        for recorder, listener in zip(self.recorders, self.listeners, strict=True):
-            found[recorder.name] = {
-                **recorder.statistics(),
-                "state": listener.state,
-                "lease_changes": listener.changes,
-                "lag_s": self.progress.lag_s(recorder.collection),
-            }
-        return found
+        return self.live.following.total()
 
 
 @asynccontextmanager
@@ -124,43 +156,53 @@ async def open_gateway(
     database: str,
     *,
     report: Report = lambda text, done, total: None,
+    reading: Report = lambda collection, read, total: None,
     on_fatal: OnFatal = lambda failure: None,
 ) -> AsyncIterator[Gateway]:
     """A gateway that follows the stream and, where settings say so, offers itself as recorder.
+
+    Args:
+        report: given the steps of the start.
+        reading: given how far the first readings of collections have come.
 
     Raises:
         Unavailable: MongoDB cannot be reached.
         Unsuitable: a standalone, too old, or not permitted.
     """
     async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
-        gateway = await _assemble(settings, model, mongo, report)
-        watched = [
+        gateway = await _assemble(settings, model, mongo, report, reading)
+        gateway.tasks.extend(
             asyncio.create_task(_watched(name, work(), gateway, on_fatal), name=name)
             for name, work in _background(gateway)
-        ]
+        )
         try:
             yield gateway
         finally:
             gateway.end_subscriptions()
-            await _end(watched)
+            await _end(gateway.tasks)
 
 
 async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
     """Cancel them, more than once if need be: `wait_for` of Python 3.11, with which PyMongo waits
     for a server, loses a cancellation that meets a result."""
-    for _ in range(3):
+    for turn in range(3):
         for task in tasks:
-            task.cancel()
+            # Who was told before is on its way out, and gives its lease back there.
+            if turn or not task.cancelling():
+                task.cancel()
         _, pending = await asyncio.wait(tasks, timeout=_END_S)
         if not pending:
             return
     log.error("background tasks do not end", extra={"tasks": [each.get_name() for each in pending]})
 
 
-async def _assemble(settings: Settings, model: Model, mongo: Mongo, report: Report) -> Gateway:
+async def _assemble(
+    settings: Settings, model: Model, mongo: Mongo, report: Report, reading: Report
+) -> Gateway:
     server = await inspect_server(mongo)
     await check_stream(mongo)
     collections = [entity.collection for entity in model.entities]
+    await check_collections(mongo, collections)
     deployment = await deployment_tag(mongo)
     if settings.images:
         await enable_images(mongo, collections)
@@ -173,45 +215,80 @@ async def _assemble(settings: Settings, model: Model, mongo: Mongo, report: Repo
                 "reason": refused.reason,
             },
         )
-    archives = {name: Archive(mongo, name) for name in collections}
+    archives = {
+        each.collection: Archive(mongo, each.collection, layout_of(mongo, each))
+        for each in model.entities
+    }
     async with permitted(mongo, "keeping history needs", "readWrite"):
         for archive in archives.values():
             await archive.prepare()
+            await archive.layout.prepare()
     position = tokens.moment(await mongo.operation_time())
     hub_options = HubOptions(
         ring_events=settings.ring_events,
         ring_bytes=settings.ring_bytes,
         backlog_events=settings.backlog_events,
+        backlog_bytes=settings.backlog_bytes,
     )
     hub = Hub(collections, position=position, options=hub_options)
     checkpoints = Checkpoints(mongo)
-    progress = Progress(checkpoints, hub, listener=listener_name, limit_s=settings.archive_wait_s)
-    leases = Leases(
-        mongo,
-        _holder(),
-        LeaseOptions(duration_s=settings.lease_s, renew_every_s=settings.lease_s / 5),
-    )
+    progress = Progress(checkpoints, hub, limit_s=settings.archive_wait_s)
+    lease_options = LeaseOptions(duration_s=settings.lease_s, renew_every_s=settings.lease_s / 5)
+    leases = Leases(mongo, _holder(), lease_options)
+    offers = {each.collection: each.partitions for each in model.entities}
+    members = Members(mongo, leases.holder, offers, lease_options)
     recorders = tuple(
         Recorder(
             mongo,
-            archives[entity.collection],
+            archives[partition.collection],
             Source(
                 mongo,
-                [entity.collection],
+                [partition.collection],
                 before_images=False,
                 sharded=server.sharded,
+                # Where versions are documents, their ids are not those of what they are of.
+                holds=None if partition.count == 1 or entity.layout else partition.holds,
                 options=_RECORDER_BATCHES,
+                name=partition.name,
             ),
             checkpoints,
             progress,
-            name=listener_name(entity.collection),
+            partition=partition,
             version_field=entity.version,
+            deltas=entity.storage is Storage.DELTA,
+            report=reading,
+            options=RecorderOptions(
+                cache_bytes=_RECORDER_CACHE_BYTES // partition.count,
+                # All wait for the one that is furthest behind, as it is known.
+                idle_save_s=5.0 if partition.count == 1 else 2.0,
+            ),
         )
         for entity in model.entities
+        for partition in partitions_of(entity.collection, entity.partitions)
         if settings.record
     )
-    listeners = tuple(Listener(each.name, leases, each.run) for each in recorders)
-    names = [(listener_name(name), name) for name in collections]
+    listeners = tuple(Listener(each.name, leases, each.run, members=members) for each in recorders)
+    retentions = tuple(
+        Retention(
+            mongo,
+            archives[entity.collection],
+            progress,
+            entity.keep,
+            name=f"retention:{entity.collection}",
+            every_s=settings.retention_every_s,
+        )
+        for entity in model.entities
+        if settings.record and entity.keep is not None
+    )
+    context = Context(model=model, mongo=mongo, archives=archives, progress=progress)
+    consumers = consumers_of(
+        handlers_of(context, settings, deployment, checkpoints) if settings.record else [],
+        context,
+        hub,
+        progress,
+        checkpoints,
+        leases,
+    )
     own_writes = OwnWrites(progress)
     log.info(
         "connected",
@@ -233,8 +310,15 @@ async def _assemble(settings: Settings, model: Model, mongo: Mongo, report: Repo
         current=Current(mongo, archives, own_writes),
         history=History(mongo, archives, own_writes),
         moments=Moments(mongo, archives, progress, deployment),
+        layouts={each.collection: each.layout for each in archives.values() if each.layout.keeps},
         live=Changes(mongo, archives, hub, progress, quiet_s=settings.quiet_s),
-        status=Status(names, leases, checkpoints, progress),
+        status=Status(
+            partitions_in(model),
+            [(each.name, each.collection) for each, _ in consumers],
+            leases,
+            checkpoints,
+            progress,
+        ),
         editing=await prepare_editing(
             mongo,
             model,
@@ -245,7 +329,11 @@ async def _assemble(settings: Settings, model: Model, mongo: Mongo, report: Repo
         ),
         recorders=recorders,
         listeners=listeners,
-        failures=[],
+        retentions=tuple((each, Listener(each.name, leases, each.run)) for each in retentions),
+        consumers=consumers,
+        failures={},
+        members=members,
+        tasks=[],
     )
 
 
@@ -253,7 +341,7 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
     async def follow_stream() -> None:
         while True:
             try:
-                await follow(gateway.source, gateway.hub)
+                await follow(gateway.source, gateway.hub, gateway.layouts)
             except HistoryLost as exc:
                 # Longer away than the oplog reaches: those who were attached resume from the
                 # archive.
@@ -261,7 +349,11 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
                 now = await gateway.mongo.operation_time()
                 gateway.hub.restart(tokens.moment(now))
 
-    return [("stream", follow_stream), *((each.name, each.run) for each in gateway.listeners)]
+    beside = [*gateway.retentions, *gateway.consumers]
+    listeners = [*gateway.listeners, *(listener for _, listener in beside)]
+    tasks: list[tuple[str, Callable[[], Awaitable[None]]]]
+    tasks = [(_STREAM, follow_stream), *((each.name, each.run) for each in listeners)]
+    return [*tasks, ("members", gateway.members.run)] if gateway.listeners else tasks
 
 
 async def _watched(name: str, work: Awaitable[None], gateway: Gateway, on_fatal: OnFatal) -> None:
@@ -275,7 +367,7 @@ async def _watched(name: str, work: Awaitable[None], gateway: Gateway, on_fatal:
             extra={"task": name, "reason": _reason(exc)},
             exc_info=None if known else exc,
         )
-        gateway.failures.append(exc)
+        gateway.failures[name] = exc
         on_fatal(exc)
 
 
@@ -284,8 +376,9 @@ def _reason(failure: BaseException) -> str:
     return failure.message if isinstance(failure, GatewayError) else type(failure).__name__
 
 
-def listener_name(collection: str) -> str:
-    return f"recorder:{collection}"
+def _not_open(reason: str | None) -> str:
+    said = "MongoDB's change stream is not open"
+    return said if reason is None else f"{said}: {reason}"
 
 
 def _holder() -> str:

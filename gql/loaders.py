@@ -23,6 +23,7 @@ from resolvers.drafts import Draft, Drafts
 from resolvers.history import History
 from resolvers.moments import Moment, Moments
 from streams.documents import Document
+from streams.errors import HistoryLost
 from streams.events import identity
 from streams.versions import Version
 
@@ -80,7 +81,7 @@ class Loaders:
     async def version_numbered(
         self, entity: Entity, id_: Any, number: int, fields: Fields | None
     ) -> Version | None:
-        async def load(wanted: list[tuple[Any, int]]) -> Sequence[Version | None]:
+        async def load(wanted: list[tuple[Any, int]]) -> Sequence[Version | HistoryLost | None]:
             return await self._history.by_number(entity, wanted, fields)
 
         return await self._load(("numbered", entity.name, fields), (id_, number), load, _id_and)
@@ -91,7 +92,9 @@ class Loaders:
         """The version that stood at a moment, once the archive has reached it; None where there was
         no document."""
 
-        async def load(wanted: list[tuple[Any, Timestamp]]) -> Sequence[Version | None]:
+        async def load(
+            wanted: list[tuple[Any, Timestamp]],
+        ) -> Sequence[Version | HistoryLost | None]:
             latest = max(moment for _, moment in wanted)
             await self._moments.reached(entity, Moment(at=latest))
             return await self._history.as_of(entity, wanted, fields)
@@ -105,7 +108,7 @@ class Loaders:
         token: `Version.previous` of the version after.
         """
 
-        async def load(tokens: list[str]) -> Sequence[Version | None]:
+        async def load(tokens: list[str]) -> Sequence[Version | HistoryLost | None]:
             return await self._history.before(entity, tokens, fields)
 
         return await self._load(("before", entity.name, fields), token, load)
@@ -147,7 +150,7 @@ class Loaders:
         self,
         kind: Hashable,
         key: K,
-        load: Callable[[list[K]], Awaitable[Sequence[T]]],
+        load: Callable[[list[K]], Awaitable[Sequence[T | HistoryLost]]],
         cache_key: Callable[[K], Hashable] | None = None,
     ) -> T:
         loader = self._loaders.get(kind)

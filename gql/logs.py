@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import orjson
+from strawberry.http.exceptions import WebSocketDisconnected
 
 from streams.errors import Unavailable
 
@@ -20,7 +21,7 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 def configure_logging(level: str, *, json: bool) -> None:
     """Send every logger's lines to standard error, once."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Stderr()
     handler.setFormatter(_Json() if json else _Text())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # They tell each connection and each request.
@@ -29,15 +30,33 @@ def configure_logging(level: str, *, json: bool) -> None:
     uvicorn = logging.getLogger("uvicorn.error")
     uvicorn.setLevel(logging.WARNING)
     uvicorn.addFilter(_no_fault)
+    logging.getLogger("strawberry.ws.task").addFilter(_not_gone)
+    # A line for each page of another origin, which gql.http tells now and then.
+    logging.getLogger("strawberry.ws").setLevel(logging.ERROR)
+
+
+class _Stderr(logging.StreamHandler[Any]):
+    """To what standard error is at the time: while a bar is shown, what keeps lines above it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)
 
 
 def _no_fault(record: logging.LogRecord) -> bool:
     """False for requests that were given up at the end, each of which uvicorn tells as an error;
-    how many there were stays, as a warning."""
+    how many there were stays, as a warning. False for what is the client's fault, too."""
     if str(record.msg).startswith("Cancel %s running task"):
         record.levelno, record.levelname = logging.WARNING, "WARNING"
     kind = record.exc_info[0] if record.exc_info else None
-    return kind is None or not issubclass(kind, asyncio.CancelledError)
+    # The latter is raised by text that is not UTF-8, which closes a WebSocket with 1007.
+    return kind is None or not issubclass(kind, asyncio.CancelledError | UnicodeDecodeError)
+
+
+def _not_gone(record: logging.LogRecord) -> bool:
+    """False where a client is gone that something was being sent to."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not issubclass(kind, WebSocketDisconnected)
 
 
 def expect_refusals() -> None:

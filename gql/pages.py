@@ -56,7 +56,11 @@ def _headers(**overrides: str) -> Mapping[str, str]:
     return {
         "content-security-policy": "; ".join(f"{name} {directives[name]}" for name in directives),
         "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
         "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "permissions-policy": "camera=(), geolocation=(), microphone=()",
     }
 
 
@@ -106,7 +110,9 @@ def pages_routes(examples: Callable[[], Iterable[Example]] = tuple) -> list[Rout
 def _page(name: str, headers: Mapping[str, str]) -> Response:
     path = STATIC / name
     if not path.is_file():
-        return PlainTextResponse(NOT_BUILT, status_code=503, headers={"cache-control": "no-store"})
+        return PlainTextResponse(
+            NOT_BUILT, status_code=503, headers={**headers, "cache-control": "no-store"}
+        )
     # A page names the hashed files of one build: it is asked for anew each time, so that an
     # upgrade is seen at once.
     return FileResponse(

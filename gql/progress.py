@@ -1,20 +1,30 @@
-"""Progress of long work at start: a bar on a terminal, log lines otherwise."""
+"""Progress of long work: bars on a terminal, log lines otherwise."""
 
 from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
-__all__ = ["Report", "shown_progress"]
+__all__ = ["Report", "shown_progress", "shown_readings"]
 
 log = logging.getLogger(__name__)
 
 Report = Callable[[str, int, int], None]
+
+_LOGGED_EVERY_S = 10.0
 
 
 @asynccontextmanager
@@ -40,3 +50,77 @@ async def shown_progress() -> AsyncIterator[Report]:
 def _logged(text: str, done: int, total: int) -> None:
     if text:
         log.info("progress", extra={"step": text, "done": done, "total": total})
+
+
+@asynccontextmanager
+async def shown_readings() -> AsyncIterator[Report]:
+    """`report(collection, read, total)` of first readings, several at once; equal where one is
+    done, both 0 where it breaks off."""
+    if not sys.stderr.isatty():
+        yield _Lines().report
+        return
+    bars = _Bars(Console(stderr=True))
+    try:
+        yield bars.report
+    finally:
+        bars.end()
+
+
+class _Bars:
+    """A bar for each collection that is being read; the log's lines go above them."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (
+            TextColumn("reading {task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        self._progress = Progress(*columns, console=console, transient=True)
+        self._bars: dict[str, TaskID] = {}
+
+    def report(self, collection: str, read: int, total: int) -> None:
+        if read == total:
+            bar = self._bars.pop(collection, None)
+            if bar is not None:
+                self._progress.remove_task(bar)
+            if not self._bars:
+                self.end()
+            return
+        if not self._bars:
+            self._progress.start()
+        if collection not in self._bars:
+            self._bars[collection] = self._progress.add_task(collection)
+        self._progress.update(self._bars[collection], completed=read, total=total)
+
+    def end(self) -> None:
+        self._progress.stop()
+
+
+class _Lines:
+    """A line when a reading begins or goes on, one every ten seconds, and one when it is done."""
+
+    def __init__(self) -> None:
+        # By collection: when it began here and with how many, and when it was last told.
+        self._begun: dict[str, tuple[float, int]] = {}
+        self._told_at: dict[str, float] = {}
+
+    def report(self, collection: str, read: int, total: int) -> None:
+        now = time.monotonic()
+        if read == total == 0:
+            if self._begun.pop(collection, None) is not None:
+                log.info("first reading interrupted", extra={"collection": collection})
+            return
+        begun_at, before = self._begun.setdefault(collection, (now, read))
+        first = begun_at == now
+        if read < total and not first and now - self._told_at[collection] < _LOGGED_EVERY_S:
+            return
+        self._told_at[collection] = now
+        facts: dict[str, object] = {"collection": collection, "documents": read, "total": total}
+        if now > begun_at:
+            facts["per_second"] = round((read - before) / (now - begun_at))
+        if read == total:
+            del self._begun[collection]
+            log.info("first reading done", extra=facts)
+        else:
+            log.info("first reading", extra=facts)

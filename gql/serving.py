@@ -11,29 +11,38 @@ import asyncio
 import contextlib
 import gc
 import logging
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, cast
 
 import click
 import uvicorn
 import uvloop
 
 from gql.app import create_app
+from gql.connections import Connections, WebSocketConnection
 from gql.embedded import embedded_mongod
 from gql.gateway import Gateway, open_gateway
+from gql.heads import RequestConnection
 from gql.logs import expect_refusals
-from gql.progress import shown_progress
+from gql.operations import Operations
+from gql.progress import shown_progress, shown_readings
 from gql.settings import Settings
+from gql.sign_in import SignIn, sign_in_of
 from model.entities import Model
 
 __all__ = ["Failed", "run", "serve"]
 
 log = logging.getLogger(__name__)
 
-# In which what subscribers are told goes out: it is one small message each.
-_FAREWELL_S = 0.2
+# How long it is waited for what subscribers are told to go out: one small message each.
+_FAREWELL_MOST_S = 2.0
+# That are open beside WebSockets: requests, and connections to MongoDB.
+_OTHER_FILES = 500
 
 Ready = Callable[[Gateway, str, str], Awaitable[None]]
 Beside = Callable[[str], Awaitable[None]]
@@ -81,20 +90,33 @@ async def serve(
         GatewayError, EmbeddedError, click.ClickException: it could not start; the message says why.
         Failed: it had to stop.
     """
+    # Found out before anything is started.
+    settings.origins()
+    # Before anything is opened: what cannot be served safely is not.
+    sign_in = sign_in_of(settings, model) if http else None
     stop = _Stop()
     with _signals(stop), _bound(settings) if http else contextlib.nullcontext() as listening:
         async with (
             _mongodb(settings, stop) as (uri, database),
             shown_progress() as report,
+            shown_readings() as reading,
             open_gateway(
-                settings, model, uri, database, report=report, on_fatal=stop.fail
+                settings,
+                model,
+                uri,
+                database,
+                report=report,
+                reading=reading,
+                on_fatal=stop.fail,
             ) as gateway,
         ):
             report("", 0, 0)
             stop.serving = True
             _settle_garbage()
+            if http:
+                _allow_files(settings.sockets)
             beside = None if ready is None else lambda address: ready(gateway, address, uri)
-            await _until_stopped(settings, gateway, listening, stop, beside)
+            await _until_stopped(settings, gateway, sign_in, listening, stop, beside)
     if stop.failure is not None:
         raise Failed(str(stop.failure)) from stop.failure
 
@@ -108,9 +130,20 @@ def _settle_garbage() -> None:
     gc.set_threshold(700, 10, 1000)
 
 
+def _allow_files(sockets: int) -> None:
+    """Each socket is one, and many systems allow a process 1,024 unless it asks for more."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < sockets + _OTHER_FILES:
+        log.warning("few open files", extra={"allowed": allowed, "sockets": sockets})
+
+
 async def _until_stopped(
     settings: Settings,
     gateway: Gateway,
+    sign_in: SignIn | None,
     listening: socket.socket | None,
     stop: _Stop,
     beside: Beside | None,
@@ -121,14 +154,17 @@ async def _until_stopped(
         if listening is not None:
             host, port = listening.getsockname()[:2]
             address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            app = create_app(gateway, sign_in)
             server = _Server(
                 gateway,
+                app.state.operations,
                 uvicorn.Config(
-                    create_app(gateway),
+                    app,
                     loop="none",
-                    ws="websockets-sansio",
+                    ws=_sockets_of(app.state.connections),
+                    ws_max_size=settings.socket_message_bytes,
                     ws_per_message_deflate=False,
-                    http="httptools",
+                    http=RequestConnection,
                     lifespan="off",
                     log_config=None,
                     access_log=False,
@@ -144,11 +180,18 @@ async def _until_stopped(
         )
         await stop.event.wait()
         log.info("stopping")
+        gateway.hand_over()
         if accompanying is not None:
             accompanying.cancel()
         if server is not None:
             server.should_exit = True
             await serving
+
+
+def _sockets_of(connections: Connections) -> type[asyncio.Protocol]:
+    """uvicorn makes one of each handshake."""
+    made: Any = partial(WebSocketConnection, connections=connections)
+    return cast(type[asyncio.Protocol], made)
 
 
 async def _guarded(work: Awaitable[None], stop: _Stop) -> None:
@@ -163,16 +206,20 @@ class _Server(uvicorn.Server):
     """Signals are ours: uvicorn would raise them again on the way out, before the leases are
     released. Subscribers are told to resume before it closes their sockets under them."""
 
-    def __init__(self, gateway: Gateway, config: uvicorn.Config) -> None:
+    def __init__(self, gateway: Gateway, operations: Operations, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._gateway = gateway
+        self._operations = operations
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for each in self.servers:
             each.close()
         expect_refusals()
         if self._gateway.end_subscriptions():
-            await asyncio.sleep(_FAREWELL_S)
+            with contextlib.suppress(TimeoutError):
+                # One whose client takes nothing off its socket would hold up the others.
+                async with asyncio.timeout(_FAREWELL_MOST_S):
+                    await self._operations.none_on_sockets.wait()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager

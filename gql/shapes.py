@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from model.entities import BackReference, Embedded, Entity, Field, Model, ObjectType, Reference
+from resolvers.scopes import members, read_by
 
 __all__ = ["BackLink", "Link", "Shape", "shapes_of"]
 
@@ -34,6 +35,7 @@ class Shape:
     """An entity or an embedded type.
 
     Attributes:
+        guarded: fields, references and back references that not everyone may read, by name.
         fields: stored values, by API name; `embedded` says which of them hold documents.
         everything: the stored names of all fields, which is what a comparison of two states reads.
     """
@@ -43,6 +45,7 @@ class Shape:
     embedded: dict[str, Shape] = field(default_factory=dict)
     links: dict[str, Link] = field(default_factory=dict)
     back_links: dict[str, BackLink] = field(default_factory=dict)
+    guarded: dict[str, Field | Reference | BackReference] = field(default_factory=dict)
     name: str = field(init=False)
     everything: frozenset[str] = field(init=False)
 
@@ -93,4 +96,7 @@ def shapes_of(model: Model) -> Mapping[str, Shape]:
             for back in shape.type.back_references:
                 target = shapes[back.target]
                 shape.back_links[back.name] = BackLink(back, target.fields[back.field], target)
+        for member in members(shape.type):
+            if read_by(model, shape.type, member):
+                shape.guarded[member.name] = member
     return shapes

@@ -1,40 +1,99 @@
 """GraphQL over WebSocket: Strawberry's handlers of the two protocols, with what they lack.
 
-Guarantees: a message that is not of its protocol closes the socket with 4400 and a reason; a
-document that cannot be executed is an error of its one operation, and the others on the socket go
-on. Both protocols take queries as well as subscriptions.
+Guarantees: whatever is not a message of its protocol closes the socket with 4400 and a reason,
+never with an exception; a document that cannot be executed is an error of its one operation, and
+the others on the socket go on. Both protocols take queries as well as subscriptions.
 
-Source: PROTOCOL.md of enisdenjo/graphql-ws and of apollographql/subscriptions-transport-ws.
+Source: docs/decisions/0024-sockets.md; PROTOCOL.md of enisdenjo/graphql-ws and of
+apollographql/subscriptions-transport-ws.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
+from json import JSONDecodeError
 from typing import Any
 
 from graphql import GraphQLError
+from starlette.websockets import WebSocketDisconnect, WebSocketState
+from strawberry.asgi import ASGIWebSocketAdapter
+from strawberry.http.exceptions import WebSocketDisconnected
 from strawberry.subscriptions.protocols.graphql_transport_ws.handlers import (
     BaseGraphQLTransportWSHandler,
+    Operation,
 )
 from strawberry.subscriptions.protocols.graphql_transport_ws.types import (
+    ConnectionInitMessage,
     Message,
+    PingMessage,
     SubscribeMessage,
 )
 from strawberry.subscriptions.protocols.graphql_ws.handlers import BaseGraphQLWSHandler
+from strawberry.subscriptions.protocols.graphql_ws.types import (
+    ConnectionInitMessage as LegacyInitMessage,
+)
 from strawberry.subscriptions.protocols.graphql_ws.types import OperationMessage, StartMessage
 
 from gql.context import Context
+from gql.introduction import Introduction
+from gql.operations import Operations
 
-__all__ = ["LegacySocket", "TransportSocket"]
+__all__ = ["LegacySocket", "SocketMessages", "TransportSocket"]
 
 _MALFORMED = 4400
+_NOT_INTRODUCED = 4408
+_INTRODUCED_TWICE = 4429
 # RFC 6455, 5.5.1: a control frame holds 125 bytes, and the code takes two.
 _REASON_BYTES = 123
 
-
 # Of the operation that a message starts: Strawberry's handlers do not hand them on.
 _extensions: ContextVar[Mapping[str, Any] | None] = ContextVar("extensions", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoMessage:
+    """What has come in the place of one."""
+
+    problem: str
+
+
+class SocketMessages(ASGIWebSocketAdapter):
+    """The messages of one socket. A socket that is closed already, by whichever side, is a
+    disconnection and no fault."""
+
+    async def iter_json(self, *, ignore_parsing_errors: bool = False) -> AsyncGenerator[object]:
+        while self.ws.application_state is not WebSocketState.DISCONNECTED:
+            received = await self.ws.receive()
+            if received["type"] == "websocket.disconnect":
+                return
+            text = received.get("text")
+            if text is None:
+                yield _NoMessage("a message is text, and this frame is binary")
+                continue
+            try:
+                message: object = self.view.decode_json(text)
+            except JSONDecodeError as exc:
+                message = _NoMessage(f"a message is JSON, and this is not: {exc.msg}")
+            yield message
+
+    async def send_json(self, message: Mapping[str, object]) -> None:
+        try:
+            await super().send_json(message)
+        except RuntimeError as exc:
+            # Closed by another task, before this or while it waited for room.
+            if self.ws.application_state is WebSocketState.DISCONNECTED:
+                raise WebSocketDisconnected from exc
+            raise
+
+    async def close(self, code: int, reason: str) -> None:
+        if self.ws.application_state is WebSocketState.DISCONNECTED:
+            return
+        with suppress(WebSocketDisconnect):
+            await super().close(code, _cut(reason))
 
 
 class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
@@ -42,18 +101,42 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.schema = _Operations(self.schema)  # type: ignore[assignment]
+        self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
+        self.schema = _Executing(self.schema)  # type: ignore[assignment]
+        self._introduction = Introduction(self)
+
+    async def handle(self) -> None:
+        async with self._introduction:
+            await super().handle()
+
+    async def run_operation(self, operation: Operation[Context, None]) -> None:
+        with self._operations.on_socket():
+            await super().run_operation(operation)
 
     async def handle_message(self, message: Message) -> None:
-        malformed = _malformed(message, starts="subscribe", ends="complete")
-        if malformed is None:
+        problem = _problem(message, _TRANSPORT)
+        if problem is None:
             _extensions.set(_extensions_of(message))
             await super().handle_message(message)
         else:
-            await self.handle_invalid_message(malformed)
+            await self.handle_invalid_message(problem)
 
-    async def handle_invalid_message(self, error_message: str) -> None:
-        await self.websocket.close(code=_MALFORMED, reason=_reason(error_message))
+    async def handle_connection_init(self, message: ConnectionInitMessage) -> None:
+        # The protocol lets the payload be null.
+        taken: ConnectionInitMessage = {
+            "type": "connection_init",
+            "payload": message.get("payload") or {},
+        }
+        if self.connection_init_received or await self._introduction.of(taken):
+            await super().handle_connection_init(taken)
+
+    async def handle_ping(self, message: PingMessage) -> None:
+        if not await self._introduction.again(message):
+            return
+        # Strawberry's answer is without what the client wants to know it by.
+        given = message.get("payload")
+        answer: Any = {"type": "pong"} if given is None else {"type": "pong", "payload": given}
+        await self.send_message(answer)
 
     async def handle_subscribe(self, message: SubscribeMessage) -> None:
         known = message["id"] in self.operations or not self.connection_acknowledged
@@ -70,19 +153,58 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
 
 
 class LegacySocket(BaseGraphQLWSHandler[Context, None]):
-    """`graphql-ws`, the protocol of subscriptions-transport-ws."""
+    """`graphql-ws`, the protocol of subscriptions-transport-ws.
+
+    What that leaves open is as in the other one: the codes, and how long an introduction is waited
+    for.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.schema = _Operations(self.schema)  # type: ignore[assignment]
+        self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
+        self._introduced = False
+        self.schema = _Executing(self.schema)  # type: ignore[assignment]
+        self._introduction = Introduction(self)
+
+    async def handle(self) -> None:
+        waiting = asyncio.create_task(self._expect_introduction())
+        try:
+            async with self._introduction:
+                await super().handle()
+        finally:
+            waiting.cancel()
+
+    async def _expect_introduction(self) -> None:
+        await asyncio.sleep(self.view.connection_init_wait_timeout.total_seconds())
+        if not self._introduced:
+            await self.websocket.close(_NOT_INTRODUCED, "Connection initialisation timeout")
+
+    async def handle_async_results(self, *args: Any, **kwargs: Any) -> None:
+        # Nobody looks at what its task has raised.
+        with self._operations.on_socket(), suppress(WebSocketDisconnected):
+            await super().handle_async_results(*args, **kwargs)
 
     async def handle_message(self, message: OperationMessage) -> None:
-        malformed = _malformed(message, starts="start", ends="stop")
-        if malformed is None:
-            _extensions.set(_extensions_of(message))
-            await super().handle_message(message)
+        problem = _problem(message, _LEGACY)
+        if problem is not None:
+            # The protocol says so; a client that sends what makes no sense is not heard any longer.
+            await self.send_message({"type": "connection_error", "payload": {"message": problem}})
+            await self.websocket.close(code=_MALFORMED, reason=problem)
+            return
+        _extensions.set(_extensions_of(message))
+        await super().handle_message(message)
+
+    async def handle_connection_init(self, message: LegacyInitMessage) -> None:
+        if not self._introduced:
+            self._introduced = True
+            if await self._introduction.of(message):
+                await super().handle_connection_init(message)
+        elif self._introduction.renewable:
+            # This protocol has no ping: to introduce oneself again is to renew the sign-in.
+            if await self._introduction.again(message):
+                await self.send_message({"type": "connection_ack"})
         else:
-            await self.websocket.close(code=_MALFORMED, reason=_reason(malformed))
+            await self.websocket.close(_INTRODUCED_TWICE, "Too many initialisation requests")
 
     async def handle_start(self, message: StartMessage) -> None:
         known = message["id"] in self.tasks or not self.connection_acknowledged
@@ -93,7 +215,7 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
         await self.send_message({"id": message["id"], "type": "error", "payload": full.formatted})
 
 
-class _Operations:
+class _Executing:
     """A schema as Strawberry's handlers call it, with the extensions of the operation.
 
     `subscribe`, all that the legacy one calls, takes nothing but subscriptions in Strawberry, which
@@ -110,31 +232,48 @@ class _Operations:
     subscribe = stream
 
 
-def _extensions_of(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    payload = message.get("payload")
-    extensions = payload.get("extensions") if isinstance(payload, Mapping) else None
-    return extensions if isinstance(extensions, Mapping) else None
+@dataclass(frozen=True, slots=True)
+class _Protocol:
+    """Which messages a client may send: what starts an operation, what ends it, and the others."""
+
+    starts: str
+    ends: str
+    others: frozenset[str]
 
 
-def _malformed(message: object, *, starts: str, ends: str) -> str | None:
-    """What is wrong with a message, where it would lead to an error other than KeyError."""
+_TRANSPORT = _Protocol("subscribe", "complete", frozenset({"connection_init", "ping", "pong"}))
+_LEGACY = _Protocol("start", "stop", frozenset({"connection_init", "connection_terminate"}))
+
+
+def _problem(message: object, protocol: _Protocol) -> str | None:
+    """What is wrong with a message; None: nothing is."""
+    if isinstance(message, _NoMessage):
+        return message.problem
     if not isinstance(message, Mapping) or not isinstance(message.get("type"), str):
         return 'a message is an object with a "type"'
-    kind = message["type"]
-    if kind not in (starts, ends):
+    kind, payload = message["type"], message.get("payload")
+    if kind in protocol.others:
+        good = isinstance(payload, Mapping | None)
+        return None if good else f'the "payload" of a message {kind} is an object'
+    if kind not in (protocol.starts, protocol.ends):
+        return f"there is no message {kind} from a client"
+    if not isinstance(message.get("id"), str) or not message["id"]:
+        return f'the "id" of a message {kind} is text, and not empty'
+    if kind == protocol.ends:
         return None
-    if not isinstance(message.get("id"), str):
-        return f'the "id" of a message {kind} is text'
-    if kind == ends:
-        return None
-    payload = message.get("payload")
     if not isinstance(payload, Mapping) or not isinstance(payload.get("query"), str):
         return f'the "payload" of a message {kind} is an object with a "query"'
-    if not isinstance(payload.get("variables"), Mapping | None):
-        return '"variables" is an object'
     if not isinstance(payload.get("operationName"), str | None):
         return '"operationName" is text'
+    for name in ("variables", "extensions"):
+        if not isinstance(payload.get(name), Mapping | None):
+            return f'"{name}" is an object'
     return None
+
+
+def _extensions_of(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    payload = message.get("payload")
+    return payload.get("extensions") if isinstance(payload, Mapping) else None
 
 
 def _full(count: int, most: int | None) -> GraphQLError | None:
@@ -146,6 +285,6 @@ def _full(count: int, most: int | None) -> GraphQLError | None:
     )
 
 
-def _reason(text: str) -> str:
+def _cut(reason: str) -> str:
     """As much of it as a closing frame holds."""
-    return text.encode()[:_REASON_BYTES].decode(errors="ignore")
+    return reason.encode(errors="replace")[:_REASON_BYTES].decode(errors="ignore")

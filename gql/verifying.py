@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from gql.gateway import listener_name
+from gql.progress import Report
 from gql.settings import Settings
 from model.entities import Model
 from resolvers.values import json_value
 from streams.archive import Archive
-from streams.checkpoints import Checkpoints
+from streams.checkpoints import Checkpoints, furthest
+from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
 from streams.server import inspect_server
 from streams.verification import Verification, Verified
 
 __all__ = ["lines_of", "report_of", "verify"]
-
-Report = Callable[[str, int, int], None]
 
 
 async def verify(
@@ -31,20 +30,20 @@ async def verify(
     found = {}
     async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
         await inspect_server(mongo)
-        names = {each.collection: listener_name(each.collection) for each in model.entities}
-        checkpoints = await Checkpoints(mongo).load_all(list(names.values()))
         for entity in model.entities:
             name = entity.collection
             total = await mongo.estimated_count(name)
+            stored = await Checkpoints(mongo).of(name)
 
             def looked_at(documents: int, name: str = name, total: int = total) -> None:
                 report(f"verify {name}", documents, max(total, documents))
 
             verification = Verification(
                 mongo,
-                Archive(mongo, name),
-                checkpoints.get(names[name]),
+                Archive(mongo, name, layout_of(mongo, entity)),
+                furthest(stored),
                 version_field=entity.version,
+                partitioned=any(each.count > 1 for each in stored),
             )
             found[name] = await verification.run(looked_at)
     return found

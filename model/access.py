@@ -33,6 +33,12 @@ def check_access(declarations: Declarations) -> None:
             if on_field is None:
                 continue
             _check_roles(on_field, field.place)
+            if type_.is_entity and field.name == "id":
+                field.place.error(
+                    on_field.node,
+                    "the id names the document, and goes wherever it goes",
+                    f"put @access on {type_.name}",
+                )
             if "rows" in on_field.nodes:
                 field.place.error(
                     on_field.at("rows"),

@@ -20,7 +20,9 @@ from model.entities import (
     Storage,
 )
 from model.indexes import indexes_of
+from model.layouts import layout_of
 from model.relations import FieldKey, named_ids
+from model.retention import keep_of
 from model.sinks import sinks_of
 
 __all__ = ["build_model"]
@@ -61,7 +63,10 @@ def _entity(
         plural=plural(type_) or "",
         version=collection.text("version"),
         history=History(collection.text("history")),
+        layout=layout_of(type_),
         storage=Storage(collection.text("storage")),
+        partitions=collection.number("partitions") or 1,
+        keep=keep_of(collection),
         back_references=_back_references(type_),
         indexes=indexes_of(type_, declarations),
         sinks=sinks_of(type_),

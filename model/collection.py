@@ -1,15 +1,19 @@
-"""Check what `@collection` says: the collection, the list's name, the version field."""
+"""Check what `@collection` says: the collection, the list's name, the version field, the
+partitions."""
 
 from __future__ import annotations
+
+import re
 
 from model.declarations import Declarations, TypeDeclaration
 from model.directives import Applied
 from model.fields import stored_name_problem
 from model.names import camel_case, is_name, lower_first
+from model.retention import check_keep
 
-__all__ = ["check_collections", "plural", "singular"]
+__all__ = ["OWN_SUFFIXES", "check_collections", "name_problem", "plural", "singular"]
 
-OWN_SUFFIXES = (".versions", ".drafts", ".comments")
+OWN_SUFFIXES = (".versions", ".overflow", ".drafts", ".comments")
 """What revstream keeps beside a collection, by what it adds to the name."""
 
 OWN_PREFIX = "revstream."
@@ -17,6 +21,11 @@ OWN_PREFIX = "revstream."
 # MongoDB allows 255 bytes for `<database>.<collection>`; 64 go to the database and its dot, 9 to
 # ".versions".
 _MAXIMUM_BYTES = 255 - 64 - 9
+
+_MOST_PARTITIONS = 64
+
+# As the names of a partition's lease and checkpoint end.
+_PARTITION = re.compile(r":[0-9]+/[0-9]+\Z")
 
 
 def singular(type_: TypeDeclaration) -> str:
@@ -42,10 +51,12 @@ def check_collections(declarations: Declarations) -> None:
         directive = type_.directives.one("collection")
         assert directive is not None
         _check_version(type_, directive)
+        _check_partitions(type_, directive)
+        check_keep(type_, directive)
         name = directive.text("name")
         if name is None:
             continue
-        problem = _name_problem(name)
+        problem = name_problem(name)
         if problem:
             type_.place.error(directive.at("name"), problem, "name another collection")
             continue
@@ -74,7 +85,8 @@ def _check_own_collections(owners: dict[str, TypeDeclaration]) -> None:
                 )
 
 
-def _name_problem(name: str) -> str | None:
+def name_problem(name: str) -> str | None:
+    """Why no collection can have that name, or none of a user; None where it can."""
     shown = name.replace("\0", "\\0")
     if not name:
         return "a collection's name cannot be empty"
@@ -87,6 +99,8 @@ def _name_problem(name: str) -> str | None:
         return f'the collection "{shown}" would be MongoDB\'s own: it begins with "system."'
     if name.startswith(OWN_PREFIX):
         return f'the collection "{shown}" would be revstream\'s own: it begins with "{OWN_PREFIX}"'
+    if _PARTITION.search(name):
+        return f'the collection\'s name "{shown}" ends as that of a partition does'
     size = len(name.encode())
     if size > _MAXIMUM_BYTES:
         return f"the collection's name has {size} bytes, and MongoDB has room for {_MAXIMUM_BYTES}"
@@ -122,11 +136,21 @@ def _check_version(type_: TypeDeclaration, directive: Applied) -> None:
     if version is None:
         return
     problem = stored_name_problem(version)
-    if version in ("_id", "_change"):
+    if version in ("_id", "_change", "_copies"):
         problem = f'"{version}" is taken'
     if problem:
         type_.place.error(
             directive.at("version"),
             f'the version field is "{version}": {problem}',
             "name the field that counts writes, or write version: null where there is none",
+        )
+
+
+def _check_partitions(type_: TypeDeclaration, directive: Applied) -> None:
+    count = directive.number("partitions")
+    if count is not None and not 1 <= count <= _MOST_PARTITIONS:
+        type_.place.error(
+            directive.at("partitions"),
+            f"the collection has {count} partitions",
+            f"write a number from 1 to {_MOST_PARTITIONS}",
         )

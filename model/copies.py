@@ -40,6 +40,13 @@ def _check_copy(
             f"a copy is made a moment after the write and null until then, found {field.type_text}",
             f'write "{field.type_text.removesuffix("!")}"',
         )
+    if _within_itself(type_, declarations):
+        field.place.error(
+            directive.node,
+            f"documents of {type_.name} may lie in one another, and copies are made to a bounded "
+            "depth",
+            "remove @copy, or move the field to a type that does not hold itself",
+        )
     path = directive.text("of")
     if path is None:
         return
@@ -63,6 +70,21 @@ def _check_copy(
         )
     elif declarations.kind(field) is not None and declarations.kind(source) is not None:
         _check_same_type(type_, field, directive, (target, source), declarations)
+
+
+def _within_itself(type_: TypeDeclaration, declarations: Declarations) -> bool:
+    """Whether an embedded type can be held, through others, by one of its own."""
+    seen: set[str] = set()
+    queue = [type_]
+    while queue:
+        for each in queue.pop().stored_fields:
+            held = declarations.embedded(each)
+            if held is type_:
+                return True
+            if held is not None and held.name not in seen:
+                seen.add(held.name)
+                queue.append(held)
+    return False
 
 
 def _report_unknown(

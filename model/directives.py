@@ -16,6 +16,7 @@ from graphql.language import (
     DirectiveNode,
     EnumValueNode,
     InputValueDefinitionNode,
+    IntValueNode,
     ListTypeNode,
     ListValueNode,
     NamedTypeNode,
@@ -34,7 +35,7 @@ from model.report import Place, written
 
 __all__ = ["Applied", "Directives", "Spot", "Value", "read_directives"]
 
-Value = str | bool | tuple[str, ...] | None
+Value = str | bool | int | tuple[str, ...] | None
 
 
 class Spot(Enum):
@@ -75,6 +76,11 @@ class Applied:
         """The values of a list argument; None where it is null or broken."""
         value = self.arguments.get(argument)
         return value if isinstance(value, tuple) else None
+
+    def number(self, argument: str) -> int | None:
+        """The value of an Int argument; None where it is null or broken."""
+        value = self.arguments.get(argument)
+        return value if isinstance(value, int) else None
 
     def flag(self, argument: str) -> bool:
         """Whether a Boolean argument is true."""
@@ -242,6 +248,8 @@ def _coerce_named(value: ValueNode, name: str) -> Value:
         return value.value
     if name == "Boolean" and isinstance(value, BooleanValueNode):
         return value.value
+    if name == "Int" and isinstance(value, IntValueNode):
+        return int(value.value)
     if name in ENUMS:
         choices = ENUMS[name]
         written = value.value if isinstance(value, EnumValueNode | StringValueNode) else ""
@@ -253,7 +261,11 @@ def _coerce_named(value: ValueNode, name: str) -> Value:
             f"{_expected_name(name)} is expected",
             did_you_mean(written, choices, f"choose from {', '.join(choices)}"),
         )
-    mends = {"String": 'write a text in double quotes: "…"', "Boolean": "write true or false"}
+    mends = {
+        "String": 'write a text in double quotes: "…"',
+        "Boolean": "write true or false",
+        "Int": "write it in digits, without quotes",
+    }
     raise _Mismatch(f"{_expected_name(name)} is expected", mends[name])
 
 
@@ -265,6 +277,5 @@ def _expected(type_: TypeNode) -> str:
 
 
 def _expected_name(name: str) -> str:
-    return {"String": "a text", "Boolean": "true or false"}.get(
-        name, f"one of {', '.join(ENUMS.get(name, ()))}"
-    )
+    words = {"String": "a text", "Boolean": "true or false", "Int": "a whole number"}
+    return words.get(name, f"one of {', '.join(ENUMS.get(name, ()))}")

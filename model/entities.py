@@ -20,6 +20,8 @@ __all__ = [
     "Field",
     "History",
     "Index",
+    "Keep",
+    "Layout",
     "Model",
     "ObjectType",
     "Reference",
@@ -160,6 +162,37 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """`keep:`: how much of a document's history stays; one of the two. `text`: as it was written.
+
+    `seconds`: how long ago a version may have been replaced. `versions`: how many stay, the current
+    one included.
+    """
+
+    text: str
+    seconds: int | None = None
+    versions: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """`@layout`: the names by which a collection keeps its versions itself.
+
+    `document`: of the field with the id. `current`: of the flag, or of the current state.
+    `previous`: of the list of previous states, or of their collection. `unset`, `whole`: of what a
+    delta says. `deleted`: of what marks a deletion. `at`: of when a version was written, or None.
+    """
+
+    document: str = "docId"
+    current: str = "current"
+    previous: str = "prev"
+    unset: str = "unset"
+    whole: str = "whole"
+    deleted: str = "deleted"
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
     """`@sink`: where changes are delivered as CloudEvents, and which operations (None: all)."""
 
@@ -196,7 +229,8 @@ class Entity(ObjectType):
     """A type with `@collection`. `fields[0]` is always `id`, stored as `_id`.
 
     `singular`, `plural`: the root fields (`product`, `products`). `version`: the stored field that
-    counts writes, or None.
+    counts writes, or None. `layout`: None where revstream keeps the versions itself. `partitions`:
+    into how many parts recording it is divided.
     """
 
     collection: str
@@ -204,7 +238,10 @@ class Entity(ObjectType):
     plural: str
     version: str | None = "version"
     history: History = History.ARCHIVE
+    layout: Layout | None = None
     storage: Storage = Storage.FULL
+    partitions: int = 1
+    keep: Keep | None = None
     back_references: tuple[BackReference, ...] = ()
     indexes: tuple[Index, ...] = ()
     sinks: tuple[Sink, ...] = ()

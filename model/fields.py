@@ -169,6 +169,12 @@ def _check_stored_names(type_: TypeDeclaration) -> None:
                 'it is stored as "_change", where revstream keeps who changed a document and why',
                 "remove it: versions show it as author and comment",
             )
+        elif collection and stored == "_copies":
+            field.place.error(
+                node,
+                'it is stored as "_copies", where revstream keeps what copies are of',
+                "choose another name with @stored(as:)",
+            )
         elif stored in taken:
             mend = (
                 "remove it: the API shows it as version"

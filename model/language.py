@@ -27,6 +27,31 @@ directive @collection(
   history: History! = ARCHIVE
   "How the archive stores a version."
   storage: Storage! = FULL
+  "Into how many parts, by the documents' ids, recording it is divided; processes share them."
+  partitions: Int! = 1
+  "How much history stays: `400 days`, `50 versions`; everything unless given."
+  keep: String
+) on OBJECT
+
+"""
+What the fields of a layout are called, where `history` is not ARCHIVE. The number of a version is
+in the field that `@collection(version:)` names.
+"""
+directive @layout(
+  "The field that holds the document's id, where each version is a document."
+  document: String! = "docId"
+  "CURRENT_FLAG: the flag of the current version. EMBEDDED: the field with the current state."
+  current: String! = "current"
+  "EMBEDDED: the list of previous states, `prev`. SEPARATE: their collection, `<name>.previous`."
+  previous: String
+  "DELTAS: the list of the fields that a version no longer has."
+  unset: String! = "unset"
+  "DELTAS: says that a version has all fields, whatever was before."
+  whole: String! = "whole"
+  "Says of a version that the document was deleted."
+  deleted: String! = "deleted"
+  "The field that tells when a version was written, if there is one."
+  at: String
 ) on OBJECT
 
 "The field's name in MongoDB, where that differs."

@@ -17,6 +17,7 @@ from model.declarations import read_declarations
 from model.entities import Model
 from model.fields import check_fields
 from model.indexes import check_indexes
+from model.layouts import check_layouts
 from model.nesting import check_nesting
 from model.relations import check_relations
 from model.report import Report
@@ -41,6 +42,7 @@ def read_model(text: str, *, filename: str = "schema.graphql") -> Model:
     check_relations(declarations)
     check_copies(declarations)
     check_indexes(declarations)
+    check_layouts(declarations)
     check_access(declarations)
     check_sinks(declarations)
     check_nesting(declarations, report)

@@ -16,7 +16,7 @@ from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity
 from resolvers.contents import Change, Demand, replacing
-from resolvers.merging import Merge, field_of
+from resolvers.merging import Merge, field_of, object_of
 from resolvers.outcomes import Author
 from streams.documents import Document
 from streams.versions import CHANGE_FIELD
@@ -30,8 +30,8 @@ Expressions = Mapping[str, Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
     """Args:
-    content: the new content, as an expression over the old document, given expressions of what
-        revstream sets itself.
+    content: the new content, as an expression over the document, given expressions of what
+        revstream sets itself, in which `$$old` is the document before.
     operation: UPDATE or REPLACE, whatever the server makes of it in its log.
     demands: what must hold of the document that is changed.
     """
@@ -62,12 +62,9 @@ class Alteration:
     @classmethod
     def restoration(cls, content: RawBSONDocument, number: int) -> Alteration:
         def restored(own: Expressions) -> Any:
-            # With the old document in reach of what is counted up.
-            more = Merge().expression(more=own)
-            computed = {name: field_of("$$new", name) for name in own}
-            pairs = [{"k": {"$literal": name}, "v": each} for name, each in computed.items()]
-            parts = [{"$literal": content}, {"$arrayToObject": [pairs]}]
-            return {"$let": {"vars": {"new": more}, "in": {"$mergeObjects": parts}}}
+            # Nothing of the old document stays, but what is counted up.
+            parts = [{"$literal": content}, object_of(own)]
+            return {"$let": {"vars": {"old": "$$ROOT"}, "in": {"$mergeObjects": parts}}}
 
         return cls(content=restored, operation="REPLACE", restored_from=number)
 

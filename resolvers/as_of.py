@@ -6,6 +6,10 @@ few of those it passes drop out. A *sweep* reads every version that stood at the
 the index of intervals: it costs as many as there were documents, however many versions. Pages in id
 order walk first, and sweep when too much drops out; any other order sweeps.
 
+Where contents lie elsewhere than in their records (`streams.storage`), and the filter or the order
+looks at them, they are judged apart: a walk then goes on to the end of the page, and a sweep reads
+every version that stood.
+
 Guarantees: a document is shown once, also where a crash left two versions of it open.
 Source, with measurements: docs/decisions/0008-as-of.md.
 """
@@ -13,7 +17,8 @@ Source, with measurements: docs/decisions/0008-as-of.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -21,13 +26,15 @@ from bson.timestamp import Timestamp
 
 from model.entities import Entity
 from resolvers.conditions import EVERYTHING, All, AnyOf, Condition, Not, all_of, paths
+from resolvers.judging import Judging
 from resolvers.keyset import Keyset
 from resolvers.orders import Order, order_keys
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.projections import Fields, inside, record_projection
 from resolvers.queries import to_query
-from streams.archive import DOCUMENTS, INTERVALS, Archive
+from streams.archive import DOCUMENTS, INTERVALS, SPANS, Archive
 from streams.documents import Document
+from streams.events import identity
 from streams.mongo import Mongo
 from streams.versions import Version
 
@@ -36,7 +43,8 @@ __all__ = ["CollectionAsOf", "on_records", "standing"]
 _WALK_MOST = 500
 """Documents that a walk passes before it gives up: 40 ms, as much as a sweep of 20,000."""
 
-_SPANS = range(33)
+_PORTION = 500
+"""Records that are judged apart at once."""
 
 # As the index of documents has it in its partialFilterExpression.
 _FIRST: Document = {"first": True}
@@ -56,6 +64,7 @@ class CollectionAsOf:
         order: Order | None,
     ) -> None:
         self._mongo = mongo
+        self._archive = archive
         self._name = archive.name
         self._at = at
         condition = EVERYTHING if where is None else on_records(where, entity)
@@ -63,6 +72,10 @@ class CollectionAsOf:
         self._where_id = to_query(_of_id(condition))
         keys = order_keys(entity, order, id_path="doc", version_path="v", prefix="full.")
         self._keyset = Keyset(f"as of {entity.name}", keys)
+        looked_at = {path for path, _ in keys} | paths(condition)
+        names = frozenset(p.split(".")[1] for p in looked_at if p.startswith("full."))
+        self._judging = Judging(mongo, archive, self._where, names)
+        self._looks_inside = bool(names)
 
     async def page(
         self, request: PageRequest, fields: Fields | None, *, total: bool = False
@@ -72,12 +85,15 @@ class CollectionAsOf:
         """
         window = Window(self._keyset, request)
         projection = window.projected(record_projection(fields))
-        reading = self._read(window, projection)
+        apart = self._looks_inside and await self._archive.has_packed()
+        reading = self._read_apart(window) if apart else self._read(window, projection)
         if total:
-            counting = self._count()
+            counting = self._count_apart() if apart else self._count()
             rows, count = await asyncio.gather(reading, counting)
         else:
             rows, count = await reading, None
+        if fields is not None and not apart:
+            rows = await self._archive.filled(rows)
         return window.page(rows, Version.from_record, total=count)
 
     async def _read(self, window: Window, projection: Mapping[str, Any]) -> list[Document]:
@@ -87,9 +103,10 @@ class CollectionAsOf:
         rows: list[Document] = []
         place = window.query
         walked, step = 0, window.limit
+        shown = inside("found", projection)
         while walked < _WALK_MOST:
-            passed = await self._walk(window, place, projection, step)
-            rows += (record for each in passed for record in each["found"])
+            passed = await self._walk(window, place, step, self._where, shown)
+            rows += _found(passed)
             missing = window.limit - len(rows)
             if missing <= 0 or len(passed) < step:
                 return rows[: window.limit]
@@ -100,7 +117,12 @@ class CollectionAsOf:
         return rows + await self._sweep(window, place, projection, window.limit - len(rows))
 
     async def _walk(
-        self, window: Window, place: Mapping[str, Any], projection: Mapping[str, Any], step: int
+        self,
+        window: Window,
+        place: Mapping[str, Any],
+        step: int,
+        where: Mapping[str, Any],
+        shown: Mapping[str, Any],
     ) -> list[Document]:
         """The next `step` documents that existed by then: `doc`, and in `found` a record or
         none."""
@@ -120,12 +142,12 @@ class CollectionAsOf:
                         # Several versions of one transaction have the same `at`.
                         {"$sort": {"at": -1, "v": -1}},
                         {"$limit": 1},
-                        {"$match": {"$and": [{"op": {"$ne": "DELETE"}}, self._where]}},
+                        {"$match": {"$and": [{"op": {"$ne": "DELETE"}}, where]}},
                     ],
                     "as": "found",
                 }
             },
-            {"$project": {"doc": 1, **inside("found", projection)}},
+            {"$project": {"doc": 1, **shown}},
         ]
         return await self._mongo.aggregate(self._name, pipeline, hint=DOCUMENTS)
 
@@ -148,6 +170,54 @@ class CollectionAsOf:
             if len(rows) >= limit or len(found) < missing:
                 return rows
             place = window.behind(found[-1])
+
+    async def _read_apart(self, window: Window) -> list[Document]:
+        rows: list[Document] = []
+        place = window.query
+        while len(self._keyset.keys) > 1:
+            missing = window.limit - len(rows)
+            found = await self._first_apart(window, place, missing)
+            newer = await self._replaced([each["doc"] for each in found])
+            rows += (each for each in found if each["v"] >= newer[identity(each["doc"])])
+            if len(rows) >= window.limit or len(found) < missing:
+                return rows
+            place = window.behind(found[-1])
+        step = window.limit
+        while True:
+            passed = await self._walk(window, place, step, {}, {"found": 1})
+            rows += await self._judging.matching(_found(passed))
+            if len(rows) >= window.limit or len(passed) < step:
+                return rows[: window.limit]
+            place = window.behind(passed[-1])
+            step = min(2 * step, _WALK_MOST)
+
+    async def _first_apart(
+        self, window: Window, place: Mapping[str, Any], limit: int
+    ) -> list[Document]:
+        """The first of all that stood, read portion by portion."""
+        first: list[Document] = []
+        async with aclosing(self._standing()) as pages:
+            async for page in pages:
+                first = await self._judging.first([*first, *page], place, window.keys, limit)
+        return first
+
+    async def _count_apart(self) -> int:
+        count = 0
+        async with aclosing(self._standing()) as pages:
+            async for page in pages:
+                count += len(await self._judging.matching(page))
+        return count
+
+    def _standing(self) -> AsyncGenerator[list[Document]]:
+        query = standing(self._at)
+        return self._mongo.pages(self._name, query, sort=(), size=_PORTION, hint=INTERVALS)
+
+    async def _replaced(self, ids: Sequence[Any]) -> Mapping[Any, int]:
+        """By identity the number of the version that stood last: a crash can leave two open."""
+        newest = await self._archive.newest(
+            [{"key": key, "at": self._at} for key in ids], limit=1, projection={"doc": 1, "v": 1}
+        )
+        return {identity(each["doc"]): each["v"] for each in newest}
 
     def _newer(self) -> Document:
         """Versions that had replaced this one by then: a crash can leave it open.
@@ -176,6 +246,13 @@ class CollectionAsOf:
         return int(found[0]["n"]) if found else 0
 
 
+def _found(passed: Sequence[Document]) -> list[Document]:
+    """The records of documents that were passed, each once: while its history is cut, a document
+    may be passed as the old first version and as the new one."""
+    once = {identity(each["doc"]): each for each in passed}
+    return [record for each in once.values() for record in each["found"]]
+
+
 def standing(at: Timestamp) -> Document:
     """A query over records: the versions that stood at a cluster time, deletions left out.
 
@@ -188,7 +265,7 @@ def standing(at: Timestamp) -> Document:
             "at": {"$gte": Timestamp(max(0, at.time - 2**span + 1), 0), "$lte": at},
             "until": {"$gt": at},
         }
-        for span in _SPANS
+        for span in SPANS
     ]
     open_ended = {"span": None, "at": {"$lte": at}, "until": {"$not": {"$lte": at}}}
     return {"$or": [*ranges, open_ended], "op": {"$ne": "DELETE"}}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from bson.timestamp import Timestamp
@@ -10,17 +10,17 @@ from bson.timestamp import Timestamp
 from resolvers.pages import Page, Window
 from resolvers.projections import inside
 from streams.documents import Document
+from streams.layouts.placing import places
 from streams.mongo import Mongo
 
-__all__ = ["pages_by_key"]
+__all__ = ["by_field", "pages_by_key"]
 
 T = TypeVar("T")
 
 
 async def pages_by_key(
     mongo: Mongo,
-    collection: str,
-    field: str,
+    joined: tuple[Mapping[str, Any], Sequence[Document]],
     keys: Sequence[Any],
     *,
     query: Mapping[str, Any],
@@ -28,38 +28,53 @@ async def pages_by_key(
     projection: Mapping[str, Any],
     make: Callable[[Document], T],
     total: bool = False,
+    filled: Callable[[list[Document]], Awaitable[list[Document]]] | None = None,
     at: Timestamp | None = None,
+    snapshot: bool = False,
     token: str | None = None,
 ) -> list[Page[T]]:
-    """n keys -> n pages of the documents whose `field` holds the key, in the order of the keys.
+    """n keys -> n pages of the documents that belong to the key, in the order of the keys.
 
-    Each key costs what its page costs, where an index begins with that field and goes on with the
-    order. Nothing belongs to the key None.
+    Each key costs what its page costs, where an index begins with the field that holds it and goes
+    on with the order. Nothing belongs to the key None.
 
     Args:
+        joined: which ones do: see `Layout.joined`, and `by_field`.
         query, projection: of the documents, without the window's and the key's part.
         make: a document as read -> the page's item.
+        filled: puts into documents what they lack; given all of them at once, keeps their order.
         total: count each key's documents, in the same command.
-        at: read as of this cluster time. `token`: what the pages say of it.
+        at: read as of this cluster time. `snapshot`: as of one. `token`: what the pages say of it.
     """
     if not keys:
         return []
     rows: list[list[Document]] = [[] for _ in keys]
     totals = [0] * len(keys)
-    pipeline = _pipeline(collection, field, keys, query, window, projection, total)
-    for each in await mongo.aggregate(None, pipeline, at=at):
+    pipeline = _pipeline(joined, keys, query, window, projection, total)
+    read = await mongo.aggregate(None, pipeline, at=at, snapshot=snapshot)
+    for each in read:
         totals[each["n"]] = each.get("total", 0)
-        if "found" in each:
-            rows[each["n"]].append(each["found"])
+    owners = [each["n"] for each in read if "found" in each]
+    found = [each["found"] for each in read if "found" in each]
+    if filled is not None:
+        found = await filled(found)
+    for n, document in zip(owners, found, strict=True):
+        rows[n].append(document)
     return [
         window.page(rows[n], make, total=totals[n] if total else None, token=token)
         for n in range(len(keys))
     ]
 
 
+def by_field(collection: str, field: str) -> tuple[Document, list[Document]]:
+    """The documents of a collection whose `field` holds the key."""
+    # By localField: it is put before the pipeline as a plain match, for which any index will do,
+    # where `$expr` leaves out those over lists.
+    return {"from": collection, "localField": "key", "foreignField": field}, []
+
+
 def _pipeline(
-    collection: str,
-    field: str,
+    joined: tuple[Mapping[str, Any], Sequence[Document]],
     keys: Sequence[Any],
     query: Mapping[str, Any],
     window: Window,
@@ -75,23 +90,23 @@ def _pipeline(
             }
         }
     ]
-    # By localField: it is put before the pipeline as a plain match, for which any index will do,
-    # where `$expr` leaves out those over lists.
-    lookup: Document = {"from": collection, "localField": "key", "foreignField": field}
+    lookup, beginning = joined
     if total:
-        counted: list[Document] = [{"$match": query}, {"$count": "n"}]
+        counted: list[Document] = [*beginning, {"$match": query}, {"$count": "n"}]
         stages += [
             {"$lookup": {**lookup, "pipeline": counted, "as": "total"}},
             {"$set": {"total": {"$ifNull": [{"$first": "$total.n"}, 0]}}},
         ]
     found: list[Document] = [
+        *beginning,
         {"$match": window.limited_to(query)},
         {"$sort": window.sort},
         {"$limit": window.limit},
     ]
     shown = window.projected(projection)
     if window.placing:
-        found.append({"$set": window.placing})
+        made = dict.fromkeys(window.placing, places(window.keys))
+        found.append({"$set": made if beginning else window.placing})
         shown = {**shown, **dict.fromkeys(window.placing, 1)}
     return [
         *stages,

@@ -11,6 +11,7 @@ from resolvers.changes import shown, visible
 from resolvers.history import History
 from resolvers.projections import Fields
 from streams.documents import Document
+from streams.errors import HistoryLost
 from streams.versions import Version
 
 __all__ = ["Blame", "blame"]
@@ -46,9 +47,10 @@ async def blame(
     order.
 
     Embedded documents are followed down to their fields; a list or a JSON field is one. Nothing for
-    documents that are deleted or unknown. The number of round trips grows with the logarithm of the
-    versions that have to be looked through, not with the number of documents; of those versions
-    only the changed paths are read.
+    documents that are deleted or unknown, and for fields of which the version that last changed
+    them was dropped. The number of round trips grows with the logarithm of the versions that have
+    to be looked through, not with the number of documents; of those versions only the changed paths
+    are read.
 
     Args:
         fields: of the versions' states; as `History` has it.
@@ -64,8 +66,18 @@ async def blame(
             search.look_through(versions, end=len(versions) < limit)
         limit = min(4 * limit, _MOST_PER_READ)
     wanted = [(each.document, number) for each in searches for number in each.found.values()]
-    changed_by = iter(await history.by_number(entity, wanted, fields))
+    changed_by = iter(_all_there(await history.by_number(entity, wanted, fields)))
     return [each.blames(changed_by) for each in searches]
+
+
+def _all_there(found: Sequence[Version | HistoryLost | None]) -> Iterator[Version | None]:
+    """Raises:
+    HistoryLost: one of them was dropped since its number was read.
+    """
+    for each in found:
+        if isinstance(each, HistoryLost):
+            raise each
+        yield each
 
 
 class _Search:
@@ -81,6 +93,7 @@ class _Search:
             self._leaves = list(_leaves(model, visible(entity), present.full))
             self.number = present.number
         self.missing = {leaf.stored for leaf in self._leaves}
+        self._whole = present is not None and present.previous is None and present.cut is None
         if self.missing and present is not None:
             self._take(present.number, present.operation, present.changed)
 
@@ -88,13 +101,17 @@ class _Search:
         """Newest first, all older than those before.
 
         Args:
-            end: there are no others; what is still missing came with the oldest.
+            end: there are no others; what is still missing came with the oldest, or with one that
+                was dropped.
         """
         for each in versions:
             if self.missing:
                 self._take(each["v"], each["op"], each["changed"])
-        if end:
+                self._whole = each.get("prev") is None and each.get("cut") is None
+        if end and self._whole:
             self._take(self.number, "INSERT", ())
+        elif end:
+            self.missing.clear()
 
     def blames(self, versions: Iterator[Version | None]) -> list[Blame]:
         """Args:
@@ -104,7 +121,7 @@ class _Search:
         return [
             Blame(path=leaf.path, value=leaf.value, version=version)
             for leaf in self._leaves
-            if (version := by_leaf[leaf.stored]) is not None
+            if (version := by_leaf.get(leaf.stored)) is not None
         ]
 
     def _take(self, number: int, operation: str, changed: Sequence[str]) -> None:

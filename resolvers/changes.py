@@ -1,7 +1,7 @@
 """What changed between two states, in the API's names: modelled fields only, values as JSON.
 
 The archive and the stream speak of stored names, and of fields that no model knows. Lists are one
-value, JSON fields keep their own keys; the id, the version field and `_change` are no changes.
+value, JSON fields keep their own keys; the id, the version field and reserved ones are no changes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ from typing import Any
 from model.entities import Entity, Field, Model, ObjectType, Scalar
 from resolvers.errors import BadUserInput
 from resolvers.values import json_value, whole_number
-from streams.differences import Difference, differences
+from streams.differences import Difference, Kind, differences
 from streams.documents import Document
-from streams.versions import CHANGE_FIELD
+from streams.versions import RESERVED
 
-__all__ = ["FieldChange", "changed_fields", "field_changes", "shown", "stored_path", "visible"]
+__all__ = [
+    "FieldChange",
+    "changed_fields",
+    "field_changes",
+    "hidden_fields",
+    "latest_values",
+    "shown",
+    "stored_path",
+    "visible",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +47,7 @@ def field_changes(
     In the order of the model's fields, below them in that of the documents. An embedded document
     that appears or goes is one change.
     """
-    hidden = _hidden(entity)
+    hidden = hidden_fields(entity)
     found: dict[str, list[FieldChange]] = {}
     for each in differences(before, after):
         if each.path[0] not in hidden:
@@ -48,9 +57,31 @@ def field_changes(
     return [change for field in entity.fields for change in found.get(field.stored, ())]
 
 
+def latest_values(
+    entity: Entity, model: Model, stored_paths: Iterable[str], after: Document | None
+) -> list[FieldChange]:
+    """What a version has changed of which the one before was dropped: the values before are not
+    known, and neither is what it added; that counts as changed."""
+    found = []
+    for stored in stored_paths:
+        value: Any = after
+        names = tuple(stored.split("."))
+        for name in names:
+            value = value.get(name, _GONE) if isinstance(value, Mapping) else _GONE
+        kind = Kind.REMOVED if value is _GONE else Kind.CHANGED
+        each = Difference(names, kind, None, None if value is _GONE else value)
+        change = None if names[0] in hidden_fields(entity) else _in_api_names(entity, model, each)
+        if change is not None:
+            found.append(change)
+    return found
+
+
+_GONE = object()
+
+
 def changed_fields(entity: Entity, model: Model, stored_paths: Iterable[str]) -> list[str]:
     """Stored dotted paths -> API dotted paths of the model's fields, in order, each once."""
-    hidden = _hidden(entity)
+    hidden = hidden_fields(entity)
     shown_paths: dict[str, None] = {}
     for path in stored_paths:
         names = path.split(".")
@@ -100,7 +131,7 @@ def stored_path(entity: Entity, model: Model, path: str, argument: str) -> str:
 
 def visible(entity: Entity) -> Iterator[Field]:
     """The fields whose changes are shown, in the model's order."""
-    hidden = _hidden(entity)
+    hidden = hidden_fields(entity)
     return (field for field in entity.fields if field.stored not in hidden)
 
 
@@ -189,5 +220,6 @@ def _json(field: Field | None, model: Model, value: Any) -> Any:
     return json_value(value) if field is None else shown(field, model, value)
 
 
-def _hidden(entity: Entity) -> frozenset[str | None]:
-    return frozenset({"_id", entity.version, CHANGE_FIELD})
+def hidden_fields(entity: Entity) -> frozenset[str | None]:
+    """Stored names whose changes are none to the API."""
+    return frozenset({"_id", entity.version, *RESERVED})

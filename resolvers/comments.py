@@ -3,6 +3,7 @@ made of it, and it stays when the document is deleted."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,12 +15,15 @@ from model.entities import Entity
 from resolvers.drafts import Drafts
 from resolvers.errors import BadUserInput
 from resolvers.outcomes import Author
+from resolvers.projections import record_projection
 from resolvers.repeats import Repeats
+from resolvers.scopes import OPEN, Scope
 from resolvers.values import json_value
 from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
 from streams.events import identity
+from streams.horizons import Horizons
 from streams.mongo import Mongo
 from streams.progress import Progress
 from streams.writing import Writing
@@ -74,12 +78,25 @@ class Comments:
         self._progress = progress
         self._drafts = drafts
         self._repeats = repeats
+        self._scope = OPEN
+
+    def within(self, scope: Scope, drafts: Drafts) -> Comments:
+        """The same for one caller: what he cannot see, he cannot comment on. Whoever asks for
+        comments has the version or the draft that they are about.
+
+        Args:
+            drafts: within the same.
+        """
+        limited = copy.copy(self)
+        limited._scope, limited._drafts = scope, drafts
+        return limited
 
     async def prepare(self, entity: Entity) -> None:
         await self._mongo.create_index(_name(entity), [("doc", 1), ("version", 1), ("draft", 1)])
 
     async def of(self, entity: Entity, subjects: Sequence[Subject]) -> list[list[Comment]]:
         """n subjects -> the comments on each, the oldest first. One read."""
+        self._scope.read_rows(entity)
         if not subjects:
             return []
         query = {"$or": [{"doc": {"$eq": key}, kind: number} for key, kind, number in subjects]}
@@ -108,7 +125,9 @@ class Comments:
 
         Raises:
             BadUserInput: there is no such version, draft or comment, or no text.
+            HistoryLost: the version was dropped.
         """
+        self._scope.read_rows(entity)
 
         async def commenting() -> Comment:
             about = await self._subject(entity, key, version, draft, reply_to)
@@ -132,6 +151,7 @@ class Comments:
 
         async def again(outcome: Mapping[str, Any]) -> Comment:
             found = await self._mongo.find(_name(entity), {"_id": outcome["comment"]}, limit=1)
+            await self._check_subject(entity, key, found[0]["version"], found[0]["draft"])
             return Comment.from_record(found[0])
 
         return await self._repeats.first(author, commenting, again)
@@ -148,6 +168,7 @@ class Comments:
         if reply_to is not None:
             answered = await self._answered(entity, key, reply_to, version, draft)
             about = {name: answered[name] for name in ("version", "draft")}
+            await self._check_subject(entity, key, about["version"], about["draft"])
             return {**about, "replyTo": answered["_id"]}
         if (version is None) == (draft is None):
             given = "neither" if version is None else "both"
@@ -183,15 +204,26 @@ class Comments:
             if (await self._drafts.numbered(entity, [(key, draft)]))[0] is None:
                 raise BadUserInput(f"{what} has no draft {draft}", argument="draft")
             return
-        name = self._archives[entity.collection].name
-        query = {"doc": {"$eq": key}, "v": version}
-        if await self._mongo.find(name, query, projection={"_id": 1}, limit=1):
+        if await self._is_there(entity, key, version):
             return
         # It may have been written a moment ago.
         now = await self._mongo.operation_time()
         await self._progress.wait(entity.collection, tokens.moment(now))
-        if not await self._mongo.find(name, query, projection={"_id": 1}, limit=1):
+        if not await self._is_there(entity, key, version):
+            assert version is not None
+            if not self._scope.read_rows(entity).limits:
+                archive = self._archives[entity.collection]
+                await Horizons(self._mongo).check_number(archive, key, version)
             raise BadUserInput(f"{what} has no version {version}", argument="version")
+
+    async def _is_there(self, entity: Entity, key: Any, version: int | None) -> bool:
+        rows = self._scope.read_rows(entity)
+        found = await self._archives[entity.collection].find(
+            {"doc": {"$eq": key}, "v": version},
+            projection=record_projection(rows.widened(None)),
+            limit=1,
+        )
+        return bool(found) and rows.allow_version(found[0])
 
 
 def _name(entity: Entity) -> str:

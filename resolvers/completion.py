@@ -16,11 +16,13 @@ from functools import cached_property
 from typing import Any
 
 from model.entities import Entity
+from resolvers.changes import hidden_fields
 from streams.archive import Archive
 from streams.differences import differences
 from streams.documents import Document
 from streams.errors import GatewayError
 from streams.events import ChangeEvent
+from streams.horizons import Horizons
 from streams.progress import Progress
 from streams.versions import CHANGE_FIELD, archived_operation, attribution
 
@@ -42,7 +44,7 @@ class Change:
     tag.
 
     `kind`: SNAPSHOT, CHANGE or CHECKPOINT. `transition` is set by whoever knows the filter: ENTER,
-    STAY or LEAVE.
+    STAY or LEAVE. `cut`: the version before was dropped, so that `before` is not known.
     """
 
     entity: Entity
@@ -58,6 +60,7 @@ class Change:
     why: str | None = None
     replayed: bool = False
     gap: bool = False
+    cut: bool = False
     document: Document | None = None
     before: Document | None = None
     changed_paths: tuple[str, ...] | None = None
@@ -67,7 +70,7 @@ class Change:
         """Stored dotted paths; computed when somebody looks."""
         if self.changed_paths is not None or self.kind == "CHECKPOINT":
             return self.changed_paths
-        hidden = ("_id", self.entity.version, CHANGE_FIELD)
+        hidden = hidden_fields(self.entity)
         if self.document is None:
             return ()
         if self.before is None:
@@ -79,16 +82,19 @@ class Change:
 class Completion:
     """Of one entity's changes, for all its subscribers: what one has looked up, the others get."""
 
-    def __init__(self, entity: Entity, archive: Archive, progress: Progress) -> None:
+    def __init__(
+        self, entity: Entity, archive: Archive, progress: Progress, horizons: Horizons
+    ) -> None:
         self._entity = entity
         self._archive = archive
         self._progress = progress
+        self._horizons = horizons
         self._records = _Records(archive)
 
     async def of_records(self, records: Sequence[Document], needs: Needs) -> list[Change]:
         """Versions as changes, in their order."""
-        before = await self._before(records, full=needs.before) if _any(needs) else {}
-        return [self._of_record(record, before.get(record["prev"])) for record in records]
+        before = await self._before(records, full=needs.before) if _any(needs) else None
+        return [self._of_record(record, before) for record in records]
 
     async def of_events(
         self, events: Sequence[ChangeEvent], needs: Needs, *, replayed: bool
@@ -101,6 +107,10 @@ class Completion:
         writes = [each for each in incomplete if each.is_write]
         full = any(_lacks_image(each, needs) for each in writes)
         records = await self._records.of([each.token for each in writes], full=full)
+        for each in writes:
+            if records[each.token] is None:
+                # No version was made of it, or retention was faster.
+                await self._horizons.check_behind(self._archive.collection, each.token)
         found = [each for each in records.values() if each is not None]
         before = await self._before(found, full=full)
         made: list[Change] = []
@@ -119,6 +129,7 @@ class Completion:
         while records := await self._archive.scan(position, end, limit=500):
             made += await self.of_records(records, needs)
             position = records[-1]["_id"]
+        await self._horizons.check_behind(self._archive.collection, event.token)
         return made
 
     async def _before(
@@ -130,7 +141,10 @@ class Completion:
         missing = [token for token in wanted if token not in here]
         return here | await self._records.of(missing, full=full) if missing else here
 
-    def _of_record(self, record: Document, before: Document | None) -> Change:
+    def _of_record(self, record: Document, befores: Mapping[str, Document | None] | None) -> Change:
+        before = None if befores is None else befores.get(record["prev"])
+        dropped = befores is not None and record["prev"] is not None and before is None
+        cut = dropped or "cut" in record
         return Change(
             entity=self._entity,
             kind="CHANGE",
@@ -143,7 +157,8 @@ class Completion:
             by=record["by"],
             why=record["why"],
             replayed=True,
-            gap=record.get("gap", False),
+            gap=record.get("gap", False) or cut,
+            cut=cut,
             document=record["full"],
             before=None if before is None else before.get("full"),
             changed_paths=tuple(record["changed"]),
@@ -162,10 +177,12 @@ class Completion:
         earlier = event.document_before
         if earlier is None and before is not None:
             earlier = before.get("full")
+        dropped = record is not None and ("cut" in record or (record["prev"] and before is None))
+        cut = bool(dropped) and earlier is None and event.operation != "insert"
         if record is not None:
             by, why, operation = record["by"], record["why"], record["op"]
         else:
-            change = attribution(event, document, (earlier or {}).get(CHANGE_FIELD))
+            change = attribution(event, document, (earlier or {}).get(CHANGE_FIELD), event.deletion)
             by, why = change.get("by"), change.get("why")
             operation = change.get("op", archived_operation(event))
         return Change(
@@ -180,7 +197,8 @@ class Completion:
             by=by,
             why=why,
             replayed=replayed,
-            gap=record is not None and record.get("gap", False),
+            gap=cut or (record is not None and record.get("gap", False)),
+            cut=cut,
             document=document,
             before=earlier,
             changed_paths=None if record is None else tuple(record["changed"]),

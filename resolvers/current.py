@@ -7,6 +7,7 @@ the number of ids or parents, and reads the fields asked for and no others.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -22,13 +23,16 @@ from resolvers.own_writes import OwnWrites
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.projections import Fields, document_projection
 from resolvers.queries import to_query
-from resolvers.values import INT_LIMIT, whole_number
+from resolvers.scopes import OPEN, Scope
 from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import ArchiveBehind, DatabaseError
 from streams.events import identity
+from streams.layouts.choice import layout_of
+from streams.layouts.layout import Layout
 from streams.mongo import Mongo
+from streams.versions import carried_number
 
 __all__ = ["Current"]
 
@@ -52,19 +56,28 @@ class Current:
         self._mongo = mongo
         self._archives = archives
         self._own_writes = own_writes
+        self._scope = OPEN
+
+    def within(self, scope: Scope) -> Current:
+        """The same for one caller: the rows that are there for him. Reads of entities that he may
+        not read are Forbidden."""
+        limited = copy.copy(self)
+        limited._scope = scope
+        return limited
 
     async def by_ids(
         self, entity: Entity, ids: Sequence[Any], fields: Fields
     ) -> list[Document | None]:
         """n ids (BSON) -> n documents with these fields, None where missing, in the order asked."""
+        rows = self._scope.read_rows(entity)
         if not ids:
             return []
-        found = await self._mongo.find(
-            entity.collection,
+        found = await self._layout(entity).find(
             {"_id": {"$in": list({identity(each): each for each in ids}.values())}},
-            projection=document_projection(fields),
+            projection=document_projection(rows.widened(fields) or fields),
         )
-        by_id = {identity(each["_id"]): each for each in found}
+        # Judged here: by the id alone the server does not have to plan anything.
+        by_id = {identity(each["_id"]): each for each in found if rows.allow(each)}
         return [by_id.get(identity(each)) for each in ids]
 
     async def page(
@@ -90,11 +103,11 @@ class Current:
         """
         keyset = Keyset(f"current {entity.name}", order_keys(entity, order))
         window = Window(keyset, page)
-        query = {} if where is None else to_query(where)
+        query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
+        layout = self._layout(entity)
 
         async def read(at: Timestamp | None) -> Page[Document]:
-            reading = self._mongo.find(
-                entity.collection,
+            reading = layout.find(
                 window.limited_to(query),
                 projection=window.projected(document_projection(fields)) | window.placing,
                 sort=window.keys,
@@ -102,7 +115,7 @@ class Current:
                 at=at,
             )
             if total:
-                counting = self._mongo.count(entity.collection, query, at=at)
+                counting = layout.count(query, at=at)
                 rows, count = await asyncio.gather(reading, counting)
             else:
                 rows, count = await reading, None
@@ -127,24 +140,27 @@ class Current:
 
         One command for all of them; arguments and errors as `page`, costs as `pages_by_key`.
         """
+        rows = self._scope.read_rows(entity)
         if not parents:
             return []
         # The parent is no part of the kind: all of them were asked with the same cursor.
         keyset = Keyset(f"current {entity.name} by {stored_field}", order_keys(entity, order))
         window = Window(keyset, page)
+        layout = self._layout(entity)
+        joined = layout.joined(stored_field)
 
         async def read(at: Timestamp | None) -> list[Page[Document]]:
             return await pages_by_key(
                 self._mongo,
-                entity.collection,
-                stored_field,
+                joined,
                 parents,
-                query={} if where is None else to_query(where),
+                query=rows.limited({} if where is None else to_query(where)),
                 window=window,
                 projection=document_projection(fields),
                 make=_itself,
                 total=total,
                 at=at,
+                snapshot=layout.snapshot,
                 token=_token(at),
             )
 
@@ -181,9 +197,13 @@ class Current:
         )
         archived = {record["wanted"]: int(record["v"]) for record in found}
         return [
-            max(_carried(document, entity.version), archived.get(n, 0))
+            max(carried_number(document, entity.version) or 0, archived.get(n, 0))
             for n, document in enumerate(documents)
         ]
+
+    def _layout(self, entity: Entity) -> Layout:
+        archive = self._archives.get(entity.collection)
+        return layout_of(self._mongo, entity) if archive is None else archive.layout
 
     async def _read(self, read: Callable[[Timestamp | None], Awaitable[T]], token: bool) -> T:
         """Read; as of one cluster time where a token is asked for."""
@@ -196,12 +216,6 @@ class Current:
                 if exc.number != _CATALOG_CHANGED:
                     raise
         return await read(await self._mongo.operation_time())
-
-
-def _carried(document: Mapping[str, Any], version_field: str | None) -> int:
-    """The number that a document carries, as the recorder reads it; 0 for none."""
-    number = whole_number(document.get(version_field)) if version_field is not None else None
-    return number if number is not None and 0 < number < INT_LIMIT else 0
 
 
 def _itself(document: Document) -> Document:

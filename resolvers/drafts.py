@@ -7,6 +7,7 @@ Source: docs/decisions/0014-drafts.md.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from typing import Any
 from bson import ObjectId, Timestamp
 
 from model.entities import Entity
+from resolvers.commits import ATTEMPTS, restless
 from resolvers.contents import Change
 from resolvers.merging import applied
 from resolvers.outcomes import (
@@ -23,13 +25,15 @@ from resolvers.outcomes import (
     InvalidDocument,
 )
 from resolvers.repeats import Repeats
-from resolvers.standing import Standing, conflict, not_found
+from resolvers.rows import Rows
+from resolvers.scopes import OPEN, Scope
+from resolvers.standing import Standing, conflict, not_found, out_of_rows
 from resolvers.values import json_value
-from resolvers.writes import ATTEMPTS, restless
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import DuplicateKey
 from streams.events import identity
+from streams.horizons import Horizons
 from streams.mongo import Mongo
 from streams.writing import Writing
 
@@ -101,6 +105,14 @@ class Drafts:
         self._archives = archives
         self._standing = standing
         self._repeats = repeats
+        self._scope = OPEN
+
+    def within(self, scope: Scope, standing: Standing) -> Drafts:
+        """The same for one caller: drafts of which both what they are based on and what they make
+        of it are among the rows that are there for him."""
+        limited = copy.copy(self)
+        limited._scope, limited._standing = scope, standing
+        return limited
 
     async def prepare(self, entity: Entity) -> None:
         await self._mongo.create_index(_name(entity), [("doc", 1), ("number", 1)], unique=True)
@@ -109,22 +121,34 @@ class Drafts:
         self, entity: Entity, ids: Sequence[Any], *, status: str | None = None
     ) -> list[list[Draft]]:
         """n ids -> the drafts of each, the newest first. One read."""
+        rows = self._scope.read_rows(entity)
         query: Document = {"doc": {"$in": list(ids)}}
         if status is not None:
             query["status"] = status
         found = await self._mongo.find(_name(entity), query, sort=[("number", -1)])
         by_document: dict[Any, list[Draft]] = {}
         for record in found:
-            by_document.setdefault(identity(record["doc"]), []).append(Draft.from_record(record))
+            if _allowed(rows, record):
+                draft = Draft.from_record(record)
+                by_document.setdefault(identity(record["doc"]), []).append(draft)
         return [by_document.get(identity(each), []) for each in ids]
 
     async def numbered(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]]
     ) -> list[Draft | None]:
         """n (id, number) -> n drafts in the order asked, None where there is none. One read."""
+        return await self._read(entity, self._scope.read_rows(entity), wanted)
+
+    async def _read(
+        self, entity: Entity, rows: Rows, wanted: Sequence[tuple[Any, int]]
+    ) -> list[Draft | None]:
         query = {"$or": [{"doc": {"$eq": key}, "number": number} for key, number in wanted]}
         found = await self._mongo.find(_name(entity), query) if wanted else []
-        drafts = {(identity(r["doc"]), r["number"]): Draft.from_record(r) for r in found}
+        drafts = {
+            (identity(r["doc"]), r["number"]): Draft.from_record(r)
+            for r in found
+            if _allowed(rows, r)
+        }
         return [drafts.get((identity(key), number)) for key, number in wanted]
 
     async def propose(
@@ -143,13 +167,18 @@ class Drafts:
         Raises:
             DocumentNotFound: no such document, or draft to go on from.
             VersionConflict: no such version to go on from.
+            HistoryLost: it was dropped.
             InvalidDocument: it would not fit, or goes on from a draft that was rejected.
+            Forbidden: it would take the document out of the caller's rows.
         """
+        rows = self._scope.write_rows(entity)
 
         async def proposing() -> Draft:
             moment = await self._mongo.operation_time()
             based, base = await self._foundation(entity, key, based_on, based_on_draft)
             full = applied(change.merge, base)
+            if not rows.allow({**full, "_id": key}):
+                raise out_of_rows(entity, key)
             for demand in change.demands:
                 if not _has(full, demand.stored):
                     raise InvalidDocument(demand.problem, path=demand.path)
@@ -174,8 +203,11 @@ class Drafts:
         DocumentNotFound: no such draft.
         InvalidDocument: it is decided already.
         """
+        self._scope.write_rows(entity)
 
         async def rejecting() -> Draft:
+            await self.one(entity, key, number)
+
             async def work(writing: Writing) -> None:
                 values = {"status": REJECTED}
                 if not await decide(writing, entity, key, number, author, values):
@@ -210,6 +242,8 @@ class Drafts:
             return last.number, last.full
         content = await self.content(entity, key, version)
         if content is None:
+            archive = self._archives[entity.collection]
+            await Horizons(self._mongo).check_number(archive, key, version)
             raise conflict(entity, key, version, last.number)
         return version, content
 
@@ -237,17 +271,26 @@ class Drafts:
         raise restless(entity, key)
 
     async def one(self, entity: Entity, key: Any, number: int) -> Draft:
-        found = (await self.numbered(entity, [(key, number)]))[0]
+        """Raises:
+        DocumentNotFound: there is none.
+        """
+        (found,) = await self._read(entity, self._scope.write_rows(entity), [(key, number)])
         if found is None:
             raise DocumentNotFound(f"{entity.name} {json_value(key)} has no draft {number}")
         return found
 
     async def content(self, entity: Entity, key: Any, number: int) -> Document | None:
-        found = await self._mongo.find(
-            self._archives[entity.collection].name, {"doc": {"$eq": key}, "v": number}, limit=1
-        )
-        content: Document | None = found[0]["full"] if found else None
+        archive = self._archives[entity.collection]
+        found = await archive.find({"doc": {"$eq": key}, "v": number}, limit=1)
+        if not found or not self._scope.write_rows(entity).allow_version(found[0]):
+            return None
+        content: Document | None = found[0]["full"]
         return content
+
+
+def _allowed(rows: Rows, record: Mapping[str, Any]) -> bool:
+    states = (record["base"], record["full"])
+    return all(rows.allow({**state, "_id": record["doc"]}) for state in states)
 
 
 def _name(entity: Entity) -> str:

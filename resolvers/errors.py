@@ -2,7 +2,9 @@
 
 GatewayError                                 streams/errors.py
 ├── BadUserInput    BAD_USER_INPUT           names the argument or field, and both values
+├── Unauthenticated UNAUTHENTICATED         who asks has not signed in, or not so that it counts
 ├── Forbidden       FORBIDDEN                a role or a row rule says no
+├── LimitExceeded   LIMIT_EXCEEDED           more than one request may ask for; has both numbers
 └── DocumentMisfit  DOCUMENT_MISFIT          a stored value that is not what the model says it is
 """
 
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 from streams.errors import GatewayError
 
-__all__ = ["BadUserInput", "DocumentMisfit", "Forbidden"]
+__all__ = ["BadUserInput", "DocumentMisfit", "Forbidden", "LimitExceeded", "Unauthenticated"]
 
 
 class BadUserInput(GatewayError):
@@ -19,10 +21,22 @@ class BadUserInput(GatewayError):
     code = "BAD_USER_INPUT"
 
 
+class Unauthenticated(GatewayError):
+    """The one who asks has to sign in, or what he signs in with cannot be accepted."""
+
+    code = "UNAUTHENTICATED"
+
+
 class Forbidden(GatewayError):
     """The one who asks may not have it."""
 
     code = "FORBIDDEN"
+
+
+class LimitExceeded(GatewayError):
+    """The request asks for more than one request may; smaller ones will do."""
+
+    code = "LIMIT_EXCEEDED"
 
 
 class DocumentMisfit(GatewayError):

@@ -6,6 +6,7 @@ Each event, and each batch, is one round trip: no read before it, no refusal to 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +16,16 @@ from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity
 from resolvers.alterations import attribution, fenced_pipeline
+from resolvers.commits import ATTEMPTS
 from resolvers.errors import BadUserInput
 from resolvers.outcomes import AlreadyExists, Author, StaleWrite, Written
 from resolvers.own_writes import OwnWrites
 from resolvers.repeats import Repeats
+from resolvers.rows import Rows
+from resolvers.scopes import OPEN, Scope
+from resolvers.standing import not_found, out_of_rows
 from resolvers.values import json_value, whole_number
-from resolvers.writes import ATTEMPTS, Writes
+from resolvers.writes import Writes
 from streams.documents import Document
 from streams.errors import DuplicateKey
 from streams.events import identity
@@ -49,6 +54,24 @@ class Fences:
         self._writes = writes
         self._own_writes = own_writes
         self._repeats = repeats
+        self._scope = OPEN
+
+    def within(self, scope: Scope, writes: Writes) -> Fences:
+        """The same for one caller: events of documents outside of his rows are refused. It takes
+        the right to read the fence, which an answer may tell.
+
+        Args:
+            writes: within the same.
+        """
+        limited = copy.copy(self)
+        limited._scope, limited._writes = scope, writes
+        return limited
+
+    def _rows(self, entity: Entity) -> Rows:
+        assert entity.fence is not None
+        self._scope.check_read(entity, entity.fence)
+        self._scope.check_write(entity, entity.fence)
+        return self._scope.write_rows(entity)
 
     async def apply(self, entity: Entity, key: Any, document: Document, author: Author) -> Written:
         """Make it the document's state if its fencing token is above the one applied.
@@ -57,12 +80,17 @@ class Fences:
             StaleWrite: it is not; nothing was changed.
             AlreadyExists: a value of a unique field.
             InvalidDocument.
+            DocumentNotFound: it is there, outside of the caller's rows.
+            Forbidden: this would not be among them.
         """
+        rows = self._rows(entity)
+        _check_within(rows, entity, key, document)
         change = attribution(author, op="REPLACE")
-        pipeline = fenced_pipeline(entity, document, change)
+        pipeline = fenced_pipeline(self._scope.writable(entity), document, change)
+        query = _within(rows, {"_id": key})
 
         async def work(writing: Writing) -> RawBSONDocument:
-            found = await writing.change(entity.collection, {"_id": key}, pipeline, upsert=True)
+            found = await writing.change(entity.collection, query, pipeline, upsert=True)
             assert found is not None
             applied_by = found.get(CHANGE_FIELD)
             if not isinstance(applied_by, Mapping) or applied_by.get("id") != change["id"]:
@@ -70,15 +98,21 @@ class Fences:
             return found
 
         async def applying() -> Written:
-            for attempt in range(1, ATTEMPTS + 1):
+            for _ in range(ATTEMPTS - 1):
                 try:
-                    return await self._writes.commit(entity, key, change, author, work, None)
+                    return await self._writes.commits.commit(
+                        entity, key, change, author, work, None
+                    )
                 except AlreadyExists as exc:
                     # Another first insert was faster: now there is something to compare with.
-                    # Unless the collection's collation takes two ids for the same.
-                    if exc.path != "id" or attempt == ATTEMPTS:
+                    if exc.path != "id":
                         raise
-            raise AssertionError("the last attempt returns or raises")
+                    if rows.limits and not await self._mongo.find(
+                        entity.collection, query, projection={"_id": 1}, limit=1
+                    ):
+                        raise not_found(entity, key) from exc
+            # Where the collection's collation takes two ids for the same, it never comes to that.
+            return await self._writes.commits.commit(entity, key, change, author, work, None)
 
         return await self._writes.once(entity, author, applying)
 
@@ -90,15 +124,25 @@ class Fences:
         Raises:
             BadUserInput: another document has a value of a unique field; other events of the batch
                 may have been applied.
+            Forbidden: a document is outside of the caller's rows, or would be; nothing was applied.
         """
+        rows = self._rows(entity)
+        if not events:
+            # MongoDB has no write that writes nothing.
+            return Applied(applied=0, stale=0, at=await self._mongo.operation_time())
         newest = _newest(entity, events)
         change = attribution(author, op="REPLACE")
+        writable = self._scope.writable(entity)
         pending: list[tuple[Any, Pipeline]] = [
-            (key, fenced_pipeline(entity, document, change)) for key, document in newest
+            (key, fenced_pipeline(writable, document, change)) for key, document in newest
         ]
+        for key, document in newest if rows.limits else ():
+            _check_within(rows, entity, key, document)
 
         async def work(writing: Writing) -> int:
             changed = 0
+            if rows.limits:
+                await self._check_found(writing, entity, rows, [key for key, _ in newest])
             waiting = pending
             for _ in range(ATTEMPTS):
                 result = await writing.change_each(entity.collection, waiting)
@@ -115,11 +159,14 @@ class Fences:
 
         async def applying() -> Applied:
             try:
-                changed, at = await self._repeats.once(author, work, lambda n: {"applied": n})
+                changed, at = await self._repeats.once(
+                    author, work, lambda n: {"applied": n}, transaction=rows.limits
+                )
             except DuplicateKey as exc:
+                taken = self._writes.commits.exists(entity, exc)
                 raise BadUserInput(
-                    f"events: {self._writes.exists(entity, exc).message}; others of the batch may "
-                    "have been applied, and it is safe to send them again",
+                    f"events: {taken.message}; others of the batch may have been applied, and it "
+                    "is safe to send them again",
                     argument="events",
                 ) from exc
             for key, _ in newest:
@@ -134,6 +181,28 @@ class Fences:
             return Applied(applied=changed, stale=len(events) - changed, at=at)
 
         return await self._repeats.first(author, applying, again)
+
+    async def _check_found(
+        self, writing: Writing, entity: Entity, rows: Rows, keys: Sequence[Any]
+    ) -> None:
+        """In the transaction that writes, so that none of them comes or leaves in between.
+
+        Raises:
+            Forbidden: one is there, outside of the caller's rows.
+        """
+        outside = {"$and": [{"_id": {"$in": list(keys)}}, {"$nor": [rows.query]}]}
+        for found in await writing.found(entity.collection, outside, limit=1):
+            raise out_of_rows(entity, found["_id"])
+
+
+def _check_within(rows: Rows, entity: Entity, key: Any, document: Document) -> None:
+    if not rows.allow({**document, "_id": key}):
+        raise out_of_rows(entity, key)
+
+
+def _within(rows: Rows, query: Document) -> Document:
+    # Not as it is: an upsert begins with what a query says is equal.
+    return {"$and": [query, {"$nor": [{"$nor": [rows.query]}]}]} if rows.limits else query
 
 
 def _newest(entity: Entity, events: Sequence[tuple[Any, Document]]) -> list[tuple[Any, Document]]:

@@ -73,18 +73,28 @@ OPERATORS: Mapping[Scalar, tuple[str, ...]] = {
 HOLDER = Field(name="", stored="", type=Scalar.JSON)
 """A field that holds one embedded document, as far as `exists` cares."""
 
+Check = Callable[[ObjectType, Field], None]
+"""Raises where a field may not be looked at."""
+
 Operation = Callable[[Field, str, str, object], Condition]
 
 
-def parse_where(model: Model, entity: Entity, where: Mapping[str, Any] | None) -> Condition:
+def parse_where(
+    model: Model, entity: Entity, where: Mapping[str, Any] | None, check: Check | None = None
+) -> Condition:
     """What a `where` argument says, by API names; None says everything.
 
     Scalars may come as JSON has them or as `resolvers.inputs` made them, enum values as text.
 
+    Args:
+        check: given each field that is named; raises where the caller may not read it.
+
     Raises:
         BadUserInput: A field, operator or value that is none; names it.
     """
-    return EVERYTHING if where is None else _Parser(model).where(entity, entity.name, where, "")
+    if where is None:
+        return EVERYTHING
+    return _Parser(model, check).where(entity, entity.name, where, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,7 @@ class _Parser:
     """
 
     model: Model
+    check: Check | None = None
     depth: int = 0
 
     def where(
@@ -105,7 +116,7 @@ class _Parser:
             raise BadUserInput(f"where: filters may be nested {DEEPEST} deep, this one is deeper")
         if not isinstance(where, Mapping):
             raise BadUserInput(f"{owner}: a filter is an object, not {shortened(where)}")
-        deeper = _Parser(self.model, self.depth + 1)
+        deeper = _Parser(self.model, self.check, self.depth + 1)
 
         def again(each: object) -> Condition:
             return deeper.where(kind, owner, each, prefix, embedded=embedded)
@@ -114,6 +125,8 @@ class _Parser:
         for name, value in where.items():
             field = _field(kind, name)
             if field is not None:
+                if self.check is not None:
+                    self.check(kind, field)
                 conditions.append(deeper.field(field, f"{owner}.{name}", value, prefix))
             elif name in ("and", "or"):
                 if value is not None:

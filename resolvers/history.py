@@ -3,12 +3,14 @@
 Every read is one round trip, whatever the number of documents asked about, and reads the fields of
 their states that were asked for and no others.
 
-What is read as of a moment must have been waited for: `resolvers.moments`.
+What is read as of a moment must have been waited for: `resolvers.moments`. A version that may have
+been dropped is `HistoryLost`: in a list in its place, so that it is no error of the others.
 """
 
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +18,7 @@ from bson.timestamp import Timestamp
 
 from model.entities import Entity
 from resolvers.as_of import CollectionAsOf
-from resolvers.batches import pages_by_key
+from resolvers.batches import by_field, pages_by_key
 from resolvers.filters import Condition
 from resolvers.keyset import Keyset
 from resolvers.moments import Moment
@@ -25,9 +27,14 @@ from resolvers.own_writes import OwnWrites
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.projections import Fields, record_projection
 from resolvers.records import VersionFilter
+from resolvers.rows import Rows
+from resolvers.scopes import OPEN, Scope
+from resolvers.sifting import Sifting
 from streams.archive import Archive
 from streams.documents import Document
+from streams.errors import HistoryLost
 from streams.events import identity
+from streams.horizons import Horizons
 from streams.mongo import Mongo
 from streams.versions import Version
 
@@ -52,11 +59,22 @@ class History:
         self._mongo = mongo
         self._archives = archives
         self._own_writes = own_writes
+        self._horizons = Horizons(mongo)
+        self._scope = OPEN
+
+    def within(self, scope: Scope) -> History:
+        """The same for one caller: versions whose own content is among the rows that are there for
+        him. Reads of entities that he may not read are Forbidden."""
+        limited = copy.copy(self)
+        limited._scope = scope
+        return limited
 
     async def by_number(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], fields: Fields | None
-    ) -> list[Version | None]:
-        """n (id, number) -> n versions in the order asked, None where there is no such number."""
+    ) -> list[Version | HistoryLost | None]:
+        """n (id, number) -> n versions in the order asked, None where there never was such a
+        number."""
+        rows = self._scope.read_rows(entity)
         if not wanted:
             return []
         numbers: dict[Any, tuple[Any, set[int]]] = {}
@@ -65,66 +83,93 @@ class History:
         await self._own_writes.recorded(entity.collection, [key for key, _ in wanted])
         # One branch per document; a lookup per version takes twice to five times as long
         # (measured).
-        found = await self._mongo.find(
-            self._archive(entity).name,
+        found = await self._archive(entity).find(
             {
                 "$or": [
                     {"doc": {"$eq": key}, "v": {"$in": list(vs)}} for key, vs in numbers.values()
                 ]
             },
-            projection=record_projection(fields),
+            projection=record_projection(rows.widened(fields)),
         )
         versions = {
-            (identity(record["doc"]), record["v"]): Version.from_record(record) for record in found
+            (identity(record["doc"]), record["v"]): Version.from_record(record)
+            for record in found
+            if rows.allow_version(record)
         }
-        return [versions.get((identity(key), number)) for key, number in wanted]
+        if rows.limits:
+            # Of what is dropped nobody can say whether it was there for the caller.
+            return [versions.get((identity(key), number)) for key, number in wanted]
+        missing = [each for each in wanted if (identity(each[0]), each[1]) not in versions]
+        lost = iter(await self._horizons.lost_numbers(self._archive(entity), missing))
+        return [versions.get((identity(key), number)) or next(lost) for key, number in wanted]
 
     async def as_of(
         self, entity: Entity, wanted: Sequence[tuple[Any, Timestamp]], fields: Fields | None
-    ) -> list[Version | None]:
+    ) -> list[Version | HistoryLost | None]:
         """n (id, cluster time) -> the versions that stood then, in the order asked.
 
         None where the document did not exist yet, or was deleted.
         """
+        rows = self._scope.read_rows(entity)
         found = await self._archive(entity).newest(
             [{"key": key, "at": at} for key, at in wanted],
             limit=1,
-            projection=record_projection(fields),
+            projection=record_projection(rows.widened(fields)),
         )
-        versions = {
-            record["wanted"]: Version.from_record(record)
-            for record in found
-            if record["op"] != "DELETE"
-        }
-        return [versions.get(n) for n in range(len(wanted))]
+        if rows.limits:
+            return _by_index(found, rows, len(wanted))
+        versions = {record["wanted"]: Version.from_record(record) for record in found}
+        missing = [each for n, each in enumerate(wanted) if n not in versions]
+        lost = iter(await self._horizons.lost_at(self._archive(entity), missing))
+        standing = [versions.get(n) or next(lost) for n in range(len(wanted))]
+        return [
+            None if isinstance(each, Version) and each.operation == "DELETE" else each
+            for each in standing
+        ]
 
     async def before(
         self, entity: Entity, tokens: Sequence[str], fields: Fields | None
-    ) -> list[Version | None]:
-        """n tokens (`Version.previous`) -> the versions that they are of, in the order asked."""
+    ) -> list[Version | HistoryLost | None]:
+        """n tokens (`Version.previous`) -> the versions that they are of, in the order asked; None
+        where one is not there for the caller."""
+        rows = self._scope.read_rows(entity)
         if not tokens:
             return []
-        found = await self._archive(entity).by_token(tokens, projection=record_projection(fields))
-        return [Version.from_record(found[token]) if token in found else None for token in tokens]
+        projection = record_projection(rows.widened(fields))
+        found = await self._archive(entity).by_token(tokens, projection=projection)
+        if rows.limits:
+            seen = {token: each for token, each in found.items() if rows.allow_version(each)}
+            return [Version.from_record(seen[each]) if each in seen else None for each in tokens]
+        return [
+            Version.from_record(found[token])
+            if token in found
+            # The version after said that it was there.
+            else HistoryLost("the version before was dropped a moment ago")
+            for token in tokens
+        ]
 
     async def newest(
         self, entity: Entity, ids: Sequence[Any], fields: Fields | None
     ) -> list[Version | None]:
         """n ids -> their last versions, deletions included, in the order asked."""
+        rows = self._scope.read_rows(entity)
         await self._own_writes.recorded(entity.collection, ids)
+        projection = record_projection(rows.widened(fields))
         found = await self._archive(entity).newest(
-            [{"key": key} for key in ids], limit=1, projection=record_projection(fields)
+            [{"key": key} for key in ids], limit=1, projection=projection
         )
-        versions = {record["wanted"]: Version.from_record(record) for record in found}
-        return [versions.get(n) for n in range(len(ids))]
+        return [*_by_index(found, rows, len(ids))]
 
     async def changes_before(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], *, limit: int
     ) -> list[list[Document]]:
         """n (id, number) -> for each the versions numbered lower, newest first, at most `limit`.
 
-        Only `v`, `op` and `changed` of them.
+        Only `v`, `op` and `changed` of them, and `prev` and `cut`, which tell whether there were
+        others.
         """
+        self._scope.read_rows(entity)
+        names = ("v", "op", "changed", "prev", "cut")
         archive = self._archive(entity)
         rows = [{"n": n, "key": key, "v": number} for n, (key, number) in enumerate(wanted)]
         found: list[list[Document]] = [[] for _ in wanted]
@@ -140,7 +185,7 @@ class History:
                         {"$match": {"$expr": {"$lt": ["$v", "$$v"]}}},
                         {"$sort": {"v": -1}},
                         {"$limit": limit},
-                        {"$project": {"_id": 0, "v": 1, "op": 1, "changed": 1}},
+                        {"$project": {"_id": 0, **dict.fromkeys(names, 1)}},
                     ],
                     "as": "found",
                 }
@@ -167,18 +212,29 @@ class History:
         Raises:
             BadUserInput: a cursor of another list.
         """
+        rows = self._scope.read_rows(entity)
         keyset = Keyset(f"versions of one {entity.name}", (("v", -1),), uniform=True)
         await self._own_writes.recorded(entity.collection, ids)
+        archive = self._archive(entity)
+        sifting = Sifting(archive, entity, rows)
+        if rows.limits and await archive.has_packed():
+            reads = (
+                sifting.page(
+                    {"doc": {"$eq": key}}, where, Window(keyset, page), fields, total=total
+                )
+                for key in ids
+            )
+            return [*await asyncio.gather(*reads)]
         return await pages_by_key(
             self._mongo,
-            self._archive(entity).name,
-            "doc",
+            by_field(archive.name, "doc"),
             ids,
-            query={} if where is None else where.query,
+            query=sifting.query({} if where is None else where.query),
             window=Window(keyset, page),
             projection=record_projection(fields),
             make=Version.from_record,
             total=total,
+            filled=archive.filled,
         )
 
     async def trail(
@@ -195,23 +251,26 @@ class History:
         Raises:
             BadUserInput: a cursor of another list.
         """
+        rows = self._scope.read_rows(entity)
         keyset = Keyset(f"versions of all {entity.name}", (("_id", -1),), uniform=True)
         window = Window(keyset, page)
-        query = {} if where is None else where.query
-        name = self._archive(entity).name
+        archive = self._archive(entity)
+        sifting = Sifting(archive, entity, rows)
         await self._own_writes.recorded(entity.collection)
-        reading = self._mongo.find(
-            name,
+        if rows.limits and await archive.has_packed():
+            return await sifting.page({}, where, window, fields, total=total)
+        query = sifting.query({} if where is None else where.query)
+        reading = archive.find(
             window.limited_to(query),
             projection=window.projected(record_projection(fields)),
             sort=window.keys,
             limit=window.limit,
         )
         if total:
-            rows, count = await asyncio.gather(reading, self._mongo.count(name, query))
+            found, count = await asyncio.gather(reading, self._mongo.count(archive.name, query))
         else:
-            rows, count = await reading, None
-        return window.page(rows, Version.from_record, total=count)
+            found, count = await reading, None
+        return window.page(found, Version.from_record, total=count)
 
     async def collection_as_of(
         self,
@@ -228,12 +287,32 @@ class History:
 
         Raises:
             BadUserInput: an order that cannot be, a cursor of another list.
+            HistoryLost: versions of then were dropped.
             TimeLimit: the read took longer than it may.
         """
+        rows = self._scope.read_rows(entity)
         reading = CollectionAsOf(
-            self._mongo, self._archive(entity), entity, moment.at, where=where, order=order
+            self._mongo,
+            self._archive(entity),
+            entity,
+            moment.at,
+            where=rows.narrowed(where),
+            order=order,
         )
-        return await reading.page(page, fields, total=total)
+        found = await reading.page(page, rows.widened(fields), total=total)
+        # Behind the read: see `streams.horizons`.
+        await self._horizons.check(entity.collection, moment.at)
+        return found
 
     def _archive(self, entity: Entity) -> Archive:
         return self._archives[entity.collection]
+
+
+def _by_index(found: Sequence[Document], rows: Rows, count: int) -> list[Any]:
+    """Those that are there for the caller, in the order in which they were wanted."""
+    versions = {
+        record["wanted"]: Version.from_record(record)
+        for record in found
+        if rows.allow_version(record)
+    }
+    return [versions.get(n) for n in range(count)]

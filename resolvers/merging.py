@@ -15,7 +15,7 @@ from bson.dbref import DBRef
 
 from streams.documents import Document
 
-__all__ = ["REMOVED", "Merge", "applied", "field_of", "merge_of_paths"]
+__all__ = ["REMOVED", "Merge", "applied", "field_of", "merge_of_paths", "object_of"]
 
 Expression = Any
 
@@ -50,9 +50,7 @@ class Merge:
         if plain:
             parts.append({"$literal": plain})
         if computed:
-            # Not an object expression, whose keys must not begin with $.
-            pairs = [{"k": {"$literal": name}, "v": each} for name, each in computed.items()]
-            parts.append({"$arrayToObject": [pairs]})
+            parts.append(object_of(computed))
         is_object = {"$eq": [{"$type": target}, "object"]}
         old = target if target == "$$ROOT" else {"$cond": [is_object, target, {"$literal": {}}]}
         return {"$let": {"vars": {"old": old}, "in": {"$mergeObjects": parts}}}
@@ -61,6 +59,13 @@ class Merge:
 def field_of(target: Expression, name: str) -> Expression:
     """The value of a field of an object, whatever its name."""
     return {"$getField": {"field": {"$literal": name}, "input": target}}
+
+
+def object_of(values: Mapping[str, Expression]) -> Expression:
+    """Not an object expression, whose keys must not begin with $."""
+    return {
+        "$arrayToObject": [[{"k": {"$literal": name}, "v": each} for name, each in values.items()]]
+    }
 
 
 def _without(target: Expression, names: Sequence[str]) -> Expression:

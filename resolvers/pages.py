@@ -14,9 +14,14 @@ from resolvers.errors import BadUserInput
 from resolvers.keyset import Keys, Keyset, reversed_keys
 from streams.documents import Document
 
-__all__ = ["PLACED", "Page", "PageRequest", "Window", "page_request"]
+__all__ = ["LONGEST_PAGE", "PLACED", "USUAL_PAGE", "Page", "PageRequest", "Window", "page_request"]
 
 T = TypeVar("T")
+
+USUAL_PAGE = 20
+"""How many items a page has where a request does not say."""
+
+LONGEST_PAGE = 1000
 
 PLACED = "__placed"
 """Where the server's own sort key is put: it tells where a list in the way stands."""
@@ -56,8 +61,8 @@ def page_request(
     last: int | None = None,
     before: str | None = None,
     *,
-    default: int = 20,
-    most: int = 1000,
+    default: int = USUAL_PAGE,
+    most: int = LONGEST_PAGE,
 ) -> PageRequest:
     """What a connection's four arguments ask for.
 

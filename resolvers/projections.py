@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from streams.storage import PACKED
+
 __all__ = ["Fields", "document_projection", "inside", "record_projection"]
 
 Fields = frozenset[str]
@@ -26,6 +28,7 @@ _RECORD: Mapping[str, Any] = dict.fromkeys(
         "draft",
         "changed",
         "gap",
+        "cut",
     ),
     1,
 )
@@ -40,11 +43,13 @@ def record_projection(fields: Iterable[str] | None) -> dict[str, Any]:
     """Of an archive record: all that is said of the version, and of the document these fields.
 
     Args:
-        fields: None for nothing of the document; its `_id` is read with any.
+        fields: None for nothing of the document; its `_id` is read with any. With them goes what
+            leads to a content that lies elsewhere.
     """
     if fields is None:
         return dict(_RECORD)
-    return {**_RECORD, **{f"full.{name}": 1 for name in _outermost({"_id", *fields})}}
+    content = {f"full.{name}": 1 for name in _outermost({"_id", *fields})}
+    return {**_RECORD, **dict.fromkeys(PACKED, 1), **content}
 
 
 def inside(name: str, projection: Mapping[str, Any]) -> dict[str, Any]:

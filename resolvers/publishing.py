@@ -8,18 +8,21 @@ Source: docs/decisions/0014-drafts.md.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from model.entities import Entity
 from resolvers.alterations import Alteration
+from resolvers.changes import hidden_fields
+from resolvers.commits import ATTEMPTS, restless
 from resolvers.drafts import PROPOSED, PUBLISHED, REJECTED, Draft, Drafts, decide, decided
 from resolvers.merging import REMOVED, merge_of_paths
 from resolvers.outcomes import Author, InvalidDocument, VersionConflict, Written
+from resolvers.scopes import OPEN, Scope
 from resolvers.standing import Standing, conflict, not_found
-from resolvers.writes import ATTEMPTS, Beside, Writes, restless
+from resolvers.writes import Beside, Writes
 from streams.differences import Difference, Kind, differences
-from streams.versions import CHANGE_FIELD
 from streams.writing import Writing
 
 __all__ = ["Publishing"]
@@ -34,6 +37,20 @@ class Publishing:
         self._drafts = drafts
         self._standing = standing
         self._writes = writes
+        self._scope = OPEN
+
+    def within(
+        self, scope: Scope, drafts: Drafts, standing: Standing, writes: Writes
+    ) -> Publishing:
+        """The same for one caller, who must be allowed to write what the draft changes.
+
+        Args:
+            drafts, standing, writes: within the same.
+        """
+        limited = copy.copy(self)
+        limited._scope, limited._drafts = scope, drafts
+        limited._standing, limited._writes = standing, writes
+        return limited
 
     async def publish(self, entity: Entity, key: Any, number: int, author: Author) -> Written:
         """Make of a draft, and of those that it goes on from, the document's next version.
@@ -43,7 +60,9 @@ class Publishing:
             VersionConflict: others have changed the same fields since.
             InvalidDocument: it is decided already, or goes on from a draft that was rejected.
             AlreadyExists: a value of a unique field.
+            Forbidden: a field that it changes, or the document would leave the caller's rows.
         """
+        self._scope.write_rows(entity)
 
         async def publishing() -> Written:
             for _ in range(ATTEMPTS):
@@ -53,6 +72,8 @@ class Publishing:
                     raise not_found(entity, key)
                 base, content = await self._joint(entity, key, chain[0])
                 wanted = list(_changes(entity, chain[0].base, chain[-1].full))
+                for each in wanted:
+                    self._scope.check_path(entity, each.path)
                 if last.number != base:
                     moved = _changes(entity, content, last.full)
                     if _overlap(wanted, list(moved)):
@@ -84,6 +105,9 @@ class Publishing:
         if chain[0].status != PROPOSED:
             raise decided(chain[0])
         while (earlier := chain[0].based_on_draft) is not None:
+            if earlier not in drafts:
+                # Not there for the caller, who cannot publish it either.
+                await self._drafts.one(entity, key, earlier)
             if drafts[earlier].status == REJECTED:
                 raise InvalidDocument(
                     f"draft {number} goes on from draft {earlier}, which was rejected",
@@ -116,7 +140,7 @@ class Publishing:
 def _changes(
     entity: Entity, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Iterator[Difference]:
-    hidden = ("_id", entity.version, CHANGE_FIELD)
+    hidden = hidden_fields(entity)
     return (each for each in differences(before, after) if each.path[0] not in hidden)
 
 

@@ -15,6 +15,7 @@ from resolvers.errors import BadUserInput
 from resolvers.filters import parse_where
 from resolvers.inputs import from_api
 from resolvers.queries import regular_expression, to_query
+from resolvers.scopes import OPEN, Scope
 from streams import tokens
 
 __all__ = ["OPERATION", "VersionFilter", "parse_version_where"]
@@ -39,13 +40,14 @@ class VersionFilter:
 
 
 def parse_version_where(
-    model: Model, entity: Entity, where: Mapping[str, Any] | None
+    model: Model, entity: Entity, where: Mapping[str, Any] | None, scope: Scope = OPEN
 ) -> VersionFilter | None:
     """What a `VersionWhere` says of the versions of an entity's documents; None where it says
     nothing.
 
     Raises:
         BadUserInput: a field, operator or value that is none; names it.
+        Forbidden: a changed field that the caller may not read.
     """
     if not where:
         return None
@@ -54,9 +56,13 @@ def parse_version_where(
     if "changedField" in where and path is None:
         raise BadUserInput("VersionWhere.changedField: null is no field", argument="changedField")
     queries = [to_query(parse_where(model, _records_of(entity), given))] if given else []
-    queries += _bounds(given.get("at"))
+    if entity.layout is None or entity.layout.at is None:
+        # Where a layout says when, that may be long before it was recorded.
+        queries += _bounds(given.get("at"))
     if path is not None:
-        queries.append(_changed(stored_path(entity, model, path, "VersionWhere.changedField")))
+        stored = stored_path(entity, model, path, "VersionWhere.changedField")
+        scope.check_named(entity, path.split("."))
+        queries.append(_changed(stored))
     return VersionFilter(queries[0] if len(queries) == 1 else {"$and": queries})
 
 

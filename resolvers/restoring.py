@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
-import bson
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity
 from resolvers.alterations import Alteration, attribution
+from resolvers.commits import ATTEMPTS, restless
 from resolvers.outcomes import AlreadyExists, Author, DocumentNotFound, Written
 from resolvers.own_writes import OwnWrites
-from resolvers.standing import Standing, conflict
+from resolvers.scopes import OPEN, Scope
+from resolvers.standing import Standing, conflict, decoded, not_found
 from resolvers.values import json_value
-from resolvers.writes import ATTEMPTS, Writes, restless
+from resolvers.writes import Writes
 from streams.archive import Archive
-from streams.documents import DECODED, RAW
+from streams.horizons import Horizons
 from streams.mongo import Mongo
 from streams.versions import CHANGE_FIELD
-from streams.writing import Writing
 
 __all__ = ["Restoring"]
 
@@ -37,11 +38,23 @@ class Restoring:
         standing: Standing,
         writes: Writes,
     ) -> None:
-        self._mongo = mongo
         self._archives = archives
+        self._horizons = Horizons(mongo)
         self._own_writes = own_writes
         self._writes = writes
         self._standing = standing
+        self._scope = OPEN
+
+    def within(self, scope: Scope, standing: Standing, writes: Writes) -> Restoring:
+        """The same for one caller: what is brought back, and what it is brought back over, must be
+        among his rows. It takes the right to write every field.
+
+        Args:
+            standing, writes: within the same.
+        """
+        limited = copy.copy(self)
+        limited._scope, limited._standing, limited._writes = scope, standing, writes
+        return limited
 
     async def restore(
         self, entity: Entity, key: Any, number: int, expected: int | None, author: Author
@@ -53,8 +66,11 @@ class Restoring:
 
         Raises:
             DocumentNotFound: no such version, or one that is a deletion.
-            VersionConflict, AlreadyExists, InvalidDocument.
+            HistoryLost: it was dropped.
+            VersionConflict, AlreadyExists, InvalidDocument, Forbidden.
         """
+        rows = self._scope.write_rows(entity)
+        self._scope.check_whole(entity)
 
         async def restoring() -> Written:
             await self._own_writes.recorded(entity.collection, [key])
@@ -64,7 +80,8 @@ class Restoring:
                 try:
                     return await self._writes.alter(entity, key, alteration, expected, author)
                 except DocumentNotFound:
-                    pass
+                    if rows.limits:
+                        await self._check_gone(entity, key)
                 try:
                     return await self._bring_back(entity, key, content, number, expected, author)
                 except AlreadyExists as exc:
@@ -76,18 +93,40 @@ class Restoring:
         return await self._writes.once(entity, author, restoring)
 
     async def _content(self, entity: Entity, key: Any, number: int) -> RawBSONDocument:
-        name = self._archives[entity.collection].name
+        archive = self._archives[entity.collection]
         query = {"doc": {"$eq": key}, "v": number}
-        found = await self._mongo.find(name, query, limit=1, raw=True)
+        found = await archive.find(query, limit=1, raw=True)
         if not found:
             # Another process may have written it a moment ago: come to what there is now.
             await self._standing.now(entity, key)
-            found = await self._mongo.find(name, query, limit=1, raw=True)
+            found = await archive.find(query, limit=1, raw=True)
+        if not found and not self._scope.write_rows(entity).limits:
+            await self._horizons.check_number(archive, key, number)
         content: RawBSONDocument | None = found[0].get("full") if found else None
+        rows = self._scope.write_rows(entity)
+        if content is not None and not rows.allow({**decoded(content), "_id": key}):
+            found, content = [], None
         if content is None:
             problem = "is a deletion" if found else "is not there"
             raise DocumentNotFound(f"{entity.name} {json_value(key)}: version {number} {problem}")
         return content
+
+    async def _check_gone(self, entity: Entity, key: Any) -> None:
+        """Raises:
+        DocumentNotFound: it is there, or was when it was deleted, outside of the caller's rows.
+        """
+        archive = self._archives[entity.collection]
+        if await archive.layout.find({"_id": key}, projection={"_id": 1}, limit=1):
+            # Within them it would have been altered; where it has just come, it is tried again.
+            last = await self._standing.now(entity, key)
+            if last is None:
+                raise not_found(entity, key)
+            return
+        states = await archive.find(
+            {"doc": {"$eq": key}, "op": {"$ne": "DELETE"}}, sort=[("v", -1)], limit=1
+        )
+        if not states or not self._scope.write_rows(entity).allow_version(states[0]):
+            raise not_found(entity, key)
 
     async def _bring_back(
         self,
@@ -104,13 +143,9 @@ class Restoring:
         if expected is not None and last.number != expected:
             raise conflict(entity, key, expected, last.number)
         change = attribution(author, restoredFrom=number)
-        whole = dict(content.items())
+        whole = {name: value for name, value in content.items() if name != "_id"}
         if entity.version is not None:
             whole[entity.version] = last.number + 1
         whole[CHANGE_FIELD] = change
-
-        async def insert(writing: Writing) -> RawBSONDocument:
-            await writing.insert(entity.collection, whole)
-            return RawBSONDocument(bson.encode(whole, codec_options=DECODED), RAW)
-
-        return await self._writes.commit(entity, key, change, author, insert, last.number + 1)
+        number = last.number + 1
+        return await self._writes.insert(entity, key, whole, change, author, number)

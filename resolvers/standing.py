@@ -9,27 +9,43 @@ Source: docs/decisions/0012-writes.md.
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import bson
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity
+from resolvers.errors import Forbidden
 from resolvers.outcomes import DocumentNotFound, VersionConflict, Written
+from resolvers.scopes import OPEN, Scope
 from resolvers.values import json_value
 from streams import tokens
 from streams.archive import Archive
+from streams.copying import COPIER
 from streams.differences import same
-from streams.documents import Document
+from streams.documents import DECODED, Document
 from streams.events import identity
 from streams.mongo import Mongo
 from streams.progress import Progress
-from streams.versions import CHANGE_FIELD, Last, without_change
+from streams.versions import CHANGE_FIELD, Last, without_reserved
 
-__all__ = ["Standing", "conflict", "exactly", "not_found"]
+__all__ = ["Standing", "conflict", "decoded", "not_found", "out_of_rows"]
 
 _MOST_BYTES = 32 * 1024 * 1024
+# Versions that are looked through for somebody else's.
+_MOST_COPIED = 100
+
+
+@dataclass
+class _Known:
+    """What was written last, as far as it is remembered; the same for all callers."""
+
+    versions: OrderedDict[Any, Last] = field(default_factory=OrderedDict)
+    size_bytes: int = 0
 
 
 class Standing:
@@ -43,11 +59,19 @@ class Standing:
         self._mongo = mongo
         self._archives = archives
         self._progress = progress
-        self._known: OrderedDict[Any, Last] = OrderedDict()
-        self._size_bytes = 0
+        self._known = _Known()
+        self._scope = OPEN
+
+    def within(self, scope: Scope) -> Standing:
+        """The same for one caller: a document outside of the rows that he may write is not
+        there."""
+        limited = copy.copy(self)
+        limited._scope = scope
+        return limited
 
     async def at(self, entity: Entity, key: Any, expected: int, *, look: bool) -> Last:
-        """The version expected.
+        """The version expected; or the last one, where those after it only brought copies (`@copy`)
+        up to date: who has seen the one has seen all that anybody wrote.
 
         Args:
             look: what was answered before is not so any more.
@@ -57,7 +81,9 @@ class Standing:
             VersionConflict: it is at another version.
             ArchiveBehind: which one cannot be said within the bound.
         """
-        known = self._known.get((entity.collection, identity(key)))
+        known = self._allowed(
+            entity, key, self._known.versions.get((entity.collection, identity(key)))
+        )
         if known is not None and known.number == expected and not look:
             return known
         if not look:
@@ -65,20 +91,23 @@ class Standing:
             if last is not None and last.number == expected and last.full is not None:
                 return last
             if last is not None and last.number > expected and last.full is not None:
+                if await self._only_copied(entity, key, expected, last):
+                    return last
                 raise conflict(entity, key, expected, last.number)
         # Behind, or changed: what the archive says once it has come to what there is now.
         last = await self.now(entity, key)
         if last is None or last.full is None:
             raise not_found(entity, key)
-        if last.number != expected:
-            raise conflict(entity, key, expected, last.number)
-        return last
+        if last.number == expected or await self._only_copied(entity, key, expected, last):
+            return last
+        raise conflict(entity, key, expected, last.number)
 
     async def now(self, entity: Entity, key: Any) -> Last | None:
         """The version at which a document stands now; its content as the collection has it, whose
         fields may lie in another order than the archive's."""
         now = await self._mongo.operation_time()
-        found = await self._mongo.find(entity.collection, {"_id": key}, limit=1, at=now, raw=True)
+        layout = self._archives[entity.collection].layout
+        found = await layout.find({"_id": key}, limit=1, at=now, raw=True)
         await self._progress.wait(entity.collection, tokens.moment(now))
         last = await self._last(entity, key)
         if last is None or last.full is None or not found:
@@ -91,31 +120,54 @@ class Standing:
     def note(self, entity: Entity, written: Written) -> None:
         """A write was made."""
         name = (entity.collection, identity(written.key))
-        forgotten = self._known.pop(name, None)
-        self._size_bytes -= 0 if forgotten is None else forgotten.size_bytes
+        known = self._known
+        forgotten = known.versions.pop(name, None)
+        known.size_bytes -= 0 if forgotten is None else forgotten.size_bytes
         if written.document is None or written.number is None:
             return
         content, change = _divided(written.document)
-        known = Last(token="", number=written.number, full=content, change=change)
-        self._known[name] = known
-        self._size_bytes += known.size_bytes
-        while self._size_bytes > _MOST_BYTES:
-            self._size_bytes -= self._known.popitem(last=False)[1].size_bytes
+        last = Last(token="", number=written.number, full=content, change=change)
+        known.versions[name] = last
+        known.size_bytes += last.size_bytes
+        while known.size_bytes > _MOST_BYTES:
+            known.size_bytes -= known.versions.popitem(last=False)[1].size_bytes
+
+    async def _only_copied(self, entity: Entity, key: Any, expected: int, last: Last) -> bool:
+        """Whether all versions after the expected one are the Copier's."""
+        count = last.number - expected
+        said = last.change.get("by") if isinstance(last.change, Mapping) else None
+        # It stays where later writes leave it as it is; who made those, their records say.
+        if not 0 < count <= _MOST_COPIED or said != COPIER:
+            return False
+        found = await self._archives[entity.collection].find(
+            {"doc": {"$eq": key}, "v": {"$gt": expected, "$lte": last.number}},
+            projection={"by": 1},
+            limit=count,
+        )
+        return len(found) == count and all(each["by"] == COPIER for each in found)
 
     async def _last(self, entity: Entity, key: Any) -> Last | None:
         found = await self._archives[entity.collection].last([key])
-        return found.get(identity(key))
+        return self._allowed(entity, key, found.get(identity(key)))
+
+    def _allowed(self, entity: Entity, key: Any, last: Last | None) -> Last | None:
+        rows = self._scope.write_rows(entity)
+        if last is None or last.full is None or not rows.limits:
+            return last
+        return last if rows.allow({**decoded(last.full), "_id": key}) else None
 
 
-def exactly(key: Any, last: Last) -> Document:
-    """The query for a document that is what this version left."""
-    content = {"$unsetField": {"field": CHANGE_FIELD, "input": "$$ROOT"}}
-    return {
-        "_id": key,
-        # Who made the last change tells two states apart that are otherwise equal.
-        CHANGE_FIELD: {"$eq": last.change},
-        "$expr": {"$eq": [content, {"$literal": last.full}]},
-    }
+def decoded(document: RawBSONDocument) -> Document:
+    """As predicates see it."""
+    found: Document = bson.decode(document.raw, DECODED)
+    return found
+
+
+def out_of_rows(entity: Entity, key: Any) -> Forbidden:
+    return Forbidden(
+        f"{entity.name} {json_value(key)} would not be among the documents that are there for you",
+        subject=entity.name,
+    )
 
 
 def not_found(entity: Entity, key: Any) -> DocumentNotFound:
@@ -133,4 +185,4 @@ def conflict(entity: Entity, key: Any, expected: int, actual: int) -> VersionCon
 
 def _divided(document: RawBSONDocument) -> tuple[RawBSONDocument, Any]:
     """The content, and the `_change` that it carries."""
-    return without_change(document), document.get(CHANGE_FIELD)
+    return without_reserved(document), document.get(CHANGE_FIELD)

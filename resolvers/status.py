@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from streams import tokens
-from streams.checkpoints import Checkpoints
-from streams.lease import Leases
+from streams.checkpoints import Checkpoint, Checkpoints
+from streams.lease import Holder, Leases
+from streams.partitions import Partition
 from streams.progress import Progress
 
-__all__ = ["Status", "StreamStatus"]
+__all__ = ["Reading", "Status", "StreamStatus"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Of the present: how many documents were read, of about how many; None before it begins."""
+
+    documents: int
+    estimated_total: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStatus:
-    """`state`: "recording", "reading" (the first reading of what was there before) or "waiting"
-    (nobody holds it).
+    """`state`: "recording", "reading" (the first reading of what was there before), "working" (of
+    other listeners) or "waiting" (nobody holds it).
 
-    `lag_s`: the age of the oldest change that is not yet archived; 0 where there is none; None
-    where it never ran.
+    `lag_s`: the age of the oldest change that is not yet archived, or handled; 0 where there is
+    none; None where it never ran.
+
+    `reading`: None where the first reading is done. `trouble`: of other listeners, why they make no
+    progress; None where they do.
     """
 
     name: str
@@ -31,47 +43,78 @@ class StreamStatus:
     resume_token: str | None = None
     at: datetime | None = None
     lag_s: float | None = None
+    reading: Reading | None = None
+    trouble: str | None = None
 
 
 class Status:
-    """`listeners`: their names and collections, in the order shown."""
+    """`partitions`: those of all collections, in the order shown. `others`: the names of other
+    listeners, and the collections that they follow."""
 
     def __init__(
         self,
-        listeners: Sequence[tuple[str, str]],
+        partitions: Sequence[Partition],
+        others: Sequence[tuple[str, str]],
         leases: Leases,
         checkpoints: Checkpoints,
         progress: Progress,
     ) -> None:
-        self._listeners = listeners
+        self._partitions = partitions
+        self._others = others
         self._leases = leases
         self._checkpoints = checkpoints
         self._progress = progress
 
     async def statuses(self) -> list[StreamStatus]:
-        """Two reads, whatever the number of listeners."""
-        names = [name for name, _ in self._listeners]
+        """Two reads, and one per collection whose recorders run elsewhere."""
+        names = [each.name for each in self._partitions] + [name for name, _ in self._others]
         leases = await self._leases.holders(names)
         checkpoints = await self._checkpoints.load_all(names)
+        for name in {each.collection for each in self._partitions}:
+            await self._progress.position(name)
         found = []
-        for name, collection in self._listeners:
-            holder = leases.get(name)
+        for partition in self._partitions:
+            checkpoint = checkpoints.get(partition.name)
+            status = _status(partition.name, partition.collection, checkpoint, leases, "recording")
+            if checkpoint is not None:
+                token = max(checkpoint.token, self._progress.reached(partition))
+                baseline = checkpoint.baseline
+                if not baseline.done:
+                    reading = Reading(baseline.read, baseline.total or None)
+                    state = "reading" if status.owner else status.state
+                    status = replace(status, state=state, reading=reading)
+                status = _standing(status, token, self._progress.lag_s(partition))
+            found.append(status)
+        for name, collection in self._others:
             checkpoint = checkpoints.get(name)
-            if checkpoint is None:
-                found.append(StreamStatus(name=name, collection=collection, state="waiting"))
-                continue
-            token = await self._progress.position(collection)
-            state = "recording" if checkpoint.baseline.done else "reading"
-            found.append(
-                StreamStatus(
-                    name=name,
-                    collection=collection,
-                    state=state if holder and holder.live else "waiting",
-                    owner=holder.holder if holder and holder.live else None,
-                    fence=holder.fencing_token if holder else None,
-                    resume_token=token,
-                    at=tokens.cluster_time(token).as_datetime(),
-                    lag_s=self._progress.lag_s(collection),
-                )
-            )
+            status = _status(name, collection, checkpoint, leases, "working")
+            if checkpoint is not None:
+                lag_s = self._progress.lag_behind_s(collection, checkpoint.token)
+                status = _standing(status, checkpoint.token, lag_s)
+                status = replace(status, trouble=checkpoint.trouble)
+            found.append(status)
         return found
+
+
+def _status(
+    name: str,
+    collection: str,
+    checkpoint: Checkpoint | None,
+    leases: Mapping[str, Holder],
+    state: str,
+) -> StreamStatus:
+    holder = leases.get(name)
+    if checkpoint is None or holder is None:
+        return StreamStatus(name=name, collection=collection, state="waiting")
+    return StreamStatus(
+        name=name,
+        collection=collection,
+        state=state if holder.live else "waiting",
+        owner=holder.holder if holder.live else None,
+        fence=holder.fencing_token,
+    )
+
+
+def _standing(status: StreamStatus, token: str, lag_s: float) -> StreamStatus:
+    at = tokens.cluster_time(token).as_datetime()
+    return replace(status, resume_token=token, at=at, lag_s=lag_s)

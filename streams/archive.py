@@ -1,37 +1,63 @@
 """Where history is kept: one document per version, in `<collection>.versions`.
 
 `{_id: token, doc, v, op, at, wall, until, untilWall, span, prev, by, why, restoredFrom, draft,
-changed, full, first, gap, readAt, change}`
+changed, full, first, cut, gap, readAt, change, copies}`, or what `streams.storage` keeps instead
+of `full`. Where the collection keeps its versions itself, the contents come from there
+(`streams.layouts`).
 
-Guarantees: unique on `_id` and on `{doc, v}`; records are inserted in stream order, so what a crash
-leaves is a prefix, and `mend` closes the `until` chain behind it. Written by the recorder that
-holds the lease, read by everybody.
+Guarantees: unique on `_id` and on `{doc, v}`; the records of a partition (of the collection, where
+it is not divided) are inserted in stream order, so what a crash leaves of them is a prefix, and
+`mend` closes the `until` chain behind it. Written by the recorder that holds the partition's lease,
+read by everybody.
 Source: docs/decisions/0007-archive.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import bson
 from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
 
-from streams.documents import Document
-from streams.errors import DuplicateKey
+from streams.documents import DECODED, RAW, Document
+from streams.errors import DuplicateKey, HistoryLost
 from streams.events import identity
+from streams.layouts.archived import Archived
+from streams.layouts.layout import Layout
 from streams.mongo import Mongo
+from streams.storage import Contents, in_parts
 from streams.tokens import cluster_time
-from streams.versions import Last
+from streams.versions import Last, without_reserved
 
-__all__ = ["DOCUMENTS", "INDEXES", "INTERVALS", "Archive", "Until", "closing", "span"]
+__all__ = [
+    "DOCUMENTS",
+    "INDEXES",
+    "INTERVALS",
+    "NUMBERS",
+    "SPANS",
+    "Archive",
+    "Until",
+    "closing",
+    "span",
+]
 
 Until = tuple[str, Timestamp, Any]
 
 _FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
 
+# Records looked at in one go where a tail is mended.
+_TAIL = 5000
+
 # Names that readers hint with.
 INTERVALS = "intervals"
+SPANS = range(33)
+"""What `span` may be."""
 DOCUMENTS = "documents"
+_PACKED = "packed"
+# As MongoDB names {doc: 1, v: -1}.
+NUMBERS = "doc_1_v_-1"
 
 INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     ([("doc", 1), ("v", -1)], {"unique": True}),
@@ -41,16 +67,27 @@ INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     ([("span", 1), ("at", 1), ("until", 1)], {"name": INTERVALS}),
     # a whole collection as of a moment, in id order: each document once
     ([("doc", 1)], {"name": DOCUMENTS, "partialFilterExpression": {"first": True}}),
+    # whether there are contents that the server cannot see into
+    ([("packed", 1)], {"name": _PACKED, "partialFilterExpression": {"packed": True}}),
 )
 
 
 class Archive:
-    """The versions of one collection."""
+    """The versions of one collection.
 
-    def __init__(self, mongo: Mongo, collection: str) -> None:
+    Attributes:
+        layout: how the collection keeps its documents; where it keeps versions, too, they have no
+            content here.
+    """
+
+    def __init__(self, mongo: Mongo, collection: str, layout: Layout | None = None) -> None:
         self._mongo = mongo
         self.collection = collection
+        self.layout = layout or Archived(mongo, collection)
         self.name = f"{collection}.versions"
+        self.parts = f"{collection}.overflow"
+        self._contents = Contents(mongo, self.name, self.parts)
+        self._has_packed = False
 
     async def prepare(self) -> None:
         """Create the indexes; an archive that has them is left alone."""
@@ -60,17 +97,103 @@ class Archive:
     async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
         """The last version of each document that has one, by `events.identity` of its `_id`. One
         round trip."""
-        found = await self.newest([{"key": key} for key in keys], limit=1, raw=True)
+        found = await self.newest([{"key": key} for key in keys], limit=1, raw=True, lenient=True)
         return {
             identity(record["doc"]): Last(
                 token=record["_id"],
                 number=record["v"],
                 full=record.get("full"),
                 change=record.get("change"),
+                copies=record.get("copies"),
                 read_at=record.get("readAt"),
+                keyframe=record.get("keyframe"),
+                depth=record.get("depth", 0),
+                kept=record.get("kept"),
             )
             for record in found
         }
+
+    async def has_packed(self) -> bool:
+        """Whether some contents lie elsewhere than in `full`, where the server cannot filter."""
+        if not self._has_packed:
+            query = {"packed": True}
+            self._has_packed = bool(
+                await self._mongo.find(self.name, query, projection={"packed": 1}, limit=1)
+            )
+        return self._has_packed
+
+    async def filled(
+        self,
+        records: Sequence[Any],
+        *,
+        whole: bool = False,
+        raw: bool = False,
+        lenient: bool = False,
+    ) -> list[Any]:
+        """Records that were read with `storage.PACKED`, each with its content in `full`.
+
+        Args:
+            whole: nothing was left out of them.
+            lenient: a content that is no longer kept is an empty one, and no error.
+
+        Raises:
+            DamagedArchive: of one of them it cannot be made.
+            HistoryLost: one was dropped since it was read.
+        """
+        if any(_is_kept(each) for each in records):
+            records = await self._fetched(records, raw=raw, lenient=lenient)
+        return await self._contents.filled(records, whole=whole, raw=raw)
+
+    async def _fetched(self, records: Sequence[Any], *, raw: bool, lenient: bool) -> list[Document]:
+        """The records, with the contents that the collection itself keeps."""
+        wanted = {
+            (identity(each["doc"]), each["kept"]): (each["doc"], each["kept"])
+            for each in records
+            if _is_kept(each)
+        }
+        found = await self.layout.versions(list(wanted.values()))
+        made: list[Any] = []
+        for record in records:
+            if not _is_kept(record):
+                made.append(record)
+                continue
+            kept = found.get((identity(record["doc"]), record["kept"]))
+            content = None if kept is None else kept.content
+            if content is None and not lenient:
+                raise HistoryLost(
+                    f"{self.collection}/{record['doc']!r}: version {record['v']} is not kept any "
+                    f"more: it was number {record['kept']} there"
+                )
+            content = _empty(record["doc"]) if content is None else without_reserved(content)
+            full = content if raw else bson.decode(content.raw, DECODED)
+            made.append({**{n: v for n, v in record.items() if n != "packed"}, "full": full})
+        return made
+
+    async def find(
+        self,
+        query: Mapping[str, Any],
+        *,
+        projection: Mapping[str, Any] | None = None,
+        sort: Sequence[tuple[str, int]] = (),
+        limit: int = 0,
+        raw: bool = False,
+    ) -> list[Any]:
+        """Records, with their contents where the projection has something of them."""
+        found = await self._mongo.find(
+            self.name, query, projection=projection, sort=sort, limit=limit, raw=raw
+        )
+        return await self.filled(found, raw=raw) if _shows_content(projection) else found
+
+    async def known(self, keys: Iterable[Any]) -> list[Any]:
+        """Of these `_id`s, those that have versions: a look into an index each, and no lookup as in
+        `last`. Cheaper where most have none."""
+        wanted = list(keys)
+        pipeline: list[Mapping[str, Any]] = [
+            {"$match": {"first": True, "doc": {"$in": wanted}}},
+            {"$project": {"_id": 0, "doc": 1}},
+        ]
+        found = await self._mongo.aggregate(self.name, pipeline, hint=DOCUMENTS)
+        return [each["doc"] for each in found]
 
     async def documents(
         self, first: tuple[Any] | None, end: tuple[Any] | None, *, limit: int
@@ -100,6 +223,7 @@ class Archive:
         projection: Mapping[str, Any] | None = None,
         match: Sequence[Mapping[str, Any]] = (),
         raw: bool = False,
+        lenient: bool = False,
     ) -> list[Any]:
         """The newest versions of several documents, in one round trip that costs what it returns.
 
@@ -108,6 +232,7 @@ class Archive:
                 that cluster time.
             limit: versions per entry.
             match: further pipeline stages that a version must pass before it is counted.
+            lenient: see `filled`.
         Returns: records, newest first per entry, entries in no order; each has `wanted`, its index.
         """
         if not wanted:
@@ -142,7 +267,10 @@ class Archive:
             {"$unwind": "$found"},
             {"$replaceWith": {"$mergeObjects": ["$found", {"wanted": "$n"}]}},
         ]
-        return await self._mongo.aggregate(None, pipeline, raw=raw)
+        found = await self._mongo.aggregate(None, pipeline, raw=raw)
+        if not _shows_content(projection):
+            return found
+        return await self.filled(found, raw=raw, lenient=lenient)
 
     async def scan(
         self,
@@ -154,15 +282,13 @@ class Archive:
     ) -> list[Document]:
         """Records in token order, after one token and up to another."""
         query: Document = {"_id": {"$gt": after, "$lte": upto}, **(match or {})}
-        return await self._mongo.find(self.name, query, sort=[("_id", 1)], limit=limit)
+        return await self.find(query, sort=[("_id", 1)], limit=limit)
 
     async def by_token(
         self, wanted: Sequence[str], *, projection: Mapping[str, Any] | None = None
     ) -> dict[str, Document]:
         """Records by token; those that are not there are left out."""
-        found = await self._mongo.find(
-            self.name, {"_id": {"$in": list(wanted)}}, projection=projection
-        )
+        found = await self.find({"_id": {"$in": list(wanted)}}, projection=projection)
         return {record["_id"]: record for record in found}
 
     async def append(self, records: Sequence[Document], untils: Sequence[Until]) -> bool:
@@ -176,6 +302,8 @@ class Archive:
 
         Cancellation: safe once followed by `mend`.
         """
+        for each in records:
+            await self._put_apart(each)
         try:
             await self._mongo.insert_in_order(self.name, records)
         except DuplicateKey:
@@ -183,16 +311,49 @@ class Archive:
         await self._close(untils)
         return True
 
-    async def mend(self, after: str) -> int:
+    async def made_whole(self, record: Mapping[str, Any]) -> Document:
+        """An update of a record that was kept as a patch, after which it is a keyframe.
+
+        Args:
+            record: filled, raw.
+        """
+        whole = {name: record.get(name) for name in ("_id", "full", "change", "copies")}
+        await self._put_apart(whole)
+        gone = dict.fromkeys(("patch", "keyframe", "depth"), "")
+        if "full" not in whole:
+            return {"$set": {"parts": whole["parts"]}, "$unset": gone}
+        return {"$set": {"full": whole["full"]}, "$unset": {**gone, "packed": ""}}
+
+    async def _put_apart(self, record: Document) -> None:
+        """What does not fit into the record; before it is stored, so that what it speaks of is
+        there. A crash between may have left parts that were made of an earlier reading."""
+        for part in in_parts(record):
+            name, data = {"_id": part["_id"]}, {"data": part["data"]}
+            await self._mongo.find_one_and_update(self.parts, name, {"$set": data}, upsert=True)
+
+    async def mend(self, after: str, *, holds: Callable[[Any], bool] = lambda key: True) -> int:
         """Close what a crash between the two steps of `append` left open. Returns how many records
-        were looked at."""
-        tail = await self._mongo.find(
-            self.name,
-            {"_id": {"$gt": after}},
-            projection={"prev": 1, "at": 1, "wall": 1},
-        )
-        await self._close([(r["prev"], r["at"], r["wall"]) for r in tail if r["prev"]])
-        return len(tail)
+        were looked at.
+
+        Args:
+            holds: whether a document with this `_id` is among those to look at; the others' records
+                behind that place may be many.
+        """
+        looked_at = 0
+        while True:
+            tail = await self._mongo.find(
+                self.name,
+                {"_id": {"$gt": after}},
+                sort=[("_id", 1)],
+                limit=_TAIL,
+                projection={"doc": 1, "prev": 1, "at": 1, "wall": 1},
+            )
+            mine = [each for each in tail if holds(each["doc"])]
+            await self._close([(r["prev"], r["at"], r["wall"]) for r in mine if r["prev"]])
+            looked_at += len(mine)
+            if len(tail) < _TAIL:
+                return looked_at
+            after = tail[-1]["_id"]
 
     async def _close(self, untils: Sequence[Until]) -> None:
         await self._mongo.update_each(
@@ -202,6 +363,22 @@ class Archive:
                 for token, at, wall in untils
             ],
         )
+
+
+def _is_kept(record: Mapping[str, Any]) -> bool:
+    return bool(record.get("packed")) and "kept" in record
+
+
+def _empty(key: Any) -> RawBSONDocument:
+    return RawBSONDocument(bson.encode({"_id": key}, codec_options=DECODED), RAW)
+
+
+def _shows_content(projection: Mapping[str, Any] | None) -> bool:
+    if projection is None:
+        return True
+    return any(
+        shown and (name == "full" or name.startswith("full.")) for name, shown in projection.items()
+    )
 
 
 def closing(at: Timestamp, until: Timestamp, until_wall: Any) -> Document:

@@ -12,7 +12,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import bson
 from bson import Timestamp
@@ -22,23 +23,30 @@ from streams import tokens
 from streams.checkpoints import Baseline
 from streams.documents import DECODED, Document
 from streams.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
-from streams.mongo import Mongo
+from streams.events import identity
+from streams.mongo import COLLATION, Mongo
 from streams.server import remedy
 
-__all__ = ["Chunk", "oldest_start", "read_chunk", "read_documents"]
+if TYPE_CHECKING:
+    from streams.layouts.keeping import Keeping
+    from streams.layouts.kept import Kept
+
+__all__ = ["Chunk", "behind", "oldest_start", "read_chunk", "read_documents"]
 
 log = logging.getLogger(__name__)
 
+_CAPPED_POSITION_LOST = 136
 _SNAPSHOT_UNAVAILABLE = 246
 _CHUNK_BYTES = 16 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chunk:
     """Documents in `_id` order as they were at cluster time `at`; `end` where no others follow.
 
     `wall`: the database's clock at that time, since a cluster time knows only seconds.
     `after`: a tuple of the `_id` behind which they stand; None for the first chunk.
+    `versions`: of a collection that keeps them itself, all of theirs, instead of the documents.
     """
 
     at: Timestamp
@@ -46,6 +54,14 @@ class Chunk:
     after: tuple[Any] | None
     documents: Sequence[RawBSONDocument]
     end: bool
+    versions: Sequence[Kept] | None = None
+
+    @cached_property
+    def keys(self) -> list[Any]:
+        """Of the documents, in their order."""
+        if self.versions is None:
+            return [each["_id"] for each in self.documents]
+        return list({identity(each.key): each.key for each in self.versions}.values())
 
 
 async def oldest_start(mongo: Mongo) -> str:
@@ -57,7 +73,7 @@ async def oldest_start(mongo: Mongo) -> str:
     """
     now = await mongo.operation_time()
     try:
-        entry = await mongo.oldest("oplog.rs", {"op": {"$ne": "n"}}, database="local")
+        entry = await _oldest_entry(mongo)
     except Unavailable:
         raise
     except GatewayError as exc:
@@ -69,13 +85,34 @@ async def oldest_start(mongo: Mongo) -> str:
     return tokens.time_prefix(now if entry is None else entry["ts"])
 
 
-async def read_chunk(mongo: Mongo, collection: str, baseline: Baseline, *, size: int) -> Chunk:
-    """The chunk after the last one: at most `size` documents, and not much more than 16 MB."""
+async def _oldest_entry(mongo: Mongo) -> RawBSONDocument | None:
+    attempts = 5
+    while True:
+        try:
+            return await mongo.oldest("oplog.rs", {"op": {"$ne": "n"}}, database="local")
+        except DatabaseError as exc:
+            attempts -= 1
+            # A busy server lets the oldest entries go while they are looked through.
+            if exc.number != _CAPPED_POSITION_LOST or not attempts:
+                raise
+
+
+async def read_chunk(
+    mongo: Mongo, collection: str, baseline: Baseline, *, size: int, layout: Keeping | None = None
+) -> Chunk:
+    """The chunk after the last one: at most `size` documents, and not much more than 16 MB.
+
+    Args:
+        layout: of a collection that keeps versions itself.
+    """
     after = (baseline.after,) if baseline.started else None
     attempts = 5
     while True:
         wall, at = await mongo.clock()
         try:
+            if layout is not None:
+                versions, end = await layout.read(after, size=size, at=at)
+                return Chunk(at, wall, after, (), end, versions)
             documents, end = await read_documents(mongo, collection, after, size=size, at=at)
         except DatabaseError as exc:
             attempts -= 1
@@ -101,6 +138,25 @@ async def read_documents(
     if after is not None and found and _encoded(found[0]["_id"]) == _encoded(after[0]):
         found = found[1:]
     return found[:size], complete and len(found) < size
+
+
+async def behind(mongo: Mongo, collection: str, after: Any, keys: Sequence[Any]) -> list[Any]:
+    """Of these `_id`s, those that a reading has not come to that has read up to `after`."""
+    listed = await mongo.command({"listCollections": 1, "filter": {"name": collection}})
+    options = [each.get("options", {}) for each in listed["cursor"]["firstBatch"]]
+    reply = await mongo.command(
+        {
+            "aggregate": 1,
+            "pipeline": [
+                {"$documents": {"$literal": [{"key": each} for each in keys]}},
+                {"$match": {"$expr": {"$gt": ["$key", {"$literal": after}]}}},
+            ],
+            # The order in which chunks are read is that of the collection's own index.
+            "collation": options[0].get("collation", COLLATION) if options else COLLATION,
+            "cursor": {"batchSize": len(keys) + 1},
+        }
+    )
+    return [each["key"] for each in reply["cursor"]["firstBatch"]]
 
 
 def _encoded(value: Any) -> bytes:

@@ -21,7 +21,8 @@ from streams.errors import DatabaseError, GatewayError, Unsuitable
 from streams.indexes import wanted_indexes
 from streams.lease import Holder
 from streams.mongo import Mongo
-from streams.server import OLDEST_VERSION, check_stream, inspect_server, remedy
+from streams.partitions import Partition, partitions_in
+from streams.server import check_collections, check_stream, inspect_server, remedy
 
 __all__ = ["Diagnosis", "Finding"]
 
@@ -32,8 +33,6 @@ _SHORT_WINDOW_H = 24.0
 _SKEW_S = 1.0
 _IMAGES_LEAST_S = 3600
 _LONGEST_TRANSACTION_S = 10
-# From these on events over 16 MB are split by the server: 6.0.9, and 7.0.
-_SPLITS_LARGE = (6, 0, 9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,15 +48,15 @@ class Finding:
 
 class Diagnosis:
     """Args:
-    checkpoints, holders: of the recorders, by collection.
+    checkpoints, holders: of the recorders, by partition.
     """
 
     def __init__(
         self,
         mongo: Mongo,
         model: Model,
-        checkpoints: Mapping[str, Checkpoint],
-        holders: Mapping[str, Holder],
+        checkpoints: Mapping[Partition, Checkpoint],
+        holders: Mapping[Partition, Holder],
     ) -> None:
         self._mongo = mongo
         self._model = model
@@ -96,15 +95,6 @@ class Diagnosis:
         server = await inspect_server(self._mongo)
         kind = "a sharded cluster" if server.sharded else "a replica set"
         yield _ok("server", f"MongoDB {server.version}, {kind}")
-        numbers = tuple(int(part) for part in server.version.split("-")[0].split(".")[:3])
-        if OLDEST_VERSION <= numbers < _SPLITS_LARGE:
-            yield Finding(
-                level="note",
-                subject="server",
-                says=f"MongoDB {server.version} cannot split change events over 16 MB: a write to "
-                "a document of more than 5 to 8 MB may stop the recorder",
-                mend="upgrade to MongoDB 6.0.9 or newer",
-            )
         lifetime_s = await self._parameter("transactionLifetimeLimitSeconds")
         if lifetime_s is not None and lifetime_s > _LONGEST_TRANSACTION_S:
             yield Finding(
@@ -138,6 +128,7 @@ class Diagnosis:
 
     async def _stream(self) -> AsyncIterator[Finding]:
         await check_stream(self._mongo)
+        await check_collections(self._mongo, [each.collection for each in self._model.entities])
         yield _ok("change stream", "it can be followed")
 
     async def _oplog(self) -> AsyncIterator[Finding]:
@@ -246,9 +237,9 @@ class Diagnosis:
 
     async def _indexes(self) -> AsyncIterator[Finding]:
         wanted: dict[str, list[list[tuple[str, int]]]] = {}
-        for name, keys, _ in wanted_indexes(self._model):
+        for name, keys, _, _ in wanted_indexes(self._mongo, self._model):
             wanted.setdefault(name, []).append(keys)
-        for name in self._checkpoints:
+        for name in {each.collection for each in self._checkpoints}:
             wanted[Archive(self._mongo, name).name] = [keys for keys, _ in INDEXES]
         lacking = 0
         for name, several in wanted.items():
@@ -278,8 +269,8 @@ class Diagnosis:
 
     async def _recorders(self) -> AsyncIterator[Finding]:
         now = await self._mongo.operation_time()
-        names = [each.collection for each in self._model.entities]
-        never = [name for name in names if name not in self._checkpoints]
+        partitions = partitions_in(self._model)
+        never = [each.label for each in partitions if each not in self._checkpoints]
         if never:
             yield Finding(
                 level="warning",
@@ -287,10 +278,10 @@ class Diagnosis:
                 says=f"none has ever run for {', '.join(never)}: their history has not begun",
                 mend="start `revstream serve` or `revstream record`",
             )
-        for entity in self._model.entities:
-            name = entity.collection
-            checkpoint = self._checkpoints.get(name)
-            holder = self._holders.get(name)
+        for partition in partitions:
+            name = partition.label
+            checkpoint = self._checkpoints.get(partition)
+            holder = self._holders.get(partition)
             if checkpoint is None:
                 continue
             behind_s = max(0, now.time - tokens.cluster_time(checkpoint.token).time)
@@ -303,7 +294,10 @@ class Diagnosis:
                 )
                 continue
             reading = "" if checkpoint.baseline.done else ", reading what was there before"
-            gaps = await self._mongo.count(Archive(self._mongo, name).name, {"gap": True})
+            gaps = 0
+            if partition.index == 0:  # of them all, said once
+                archive = Archive(self._mongo, partition.collection)
+                gaps = await self._mongo.count(archive.name, {"gap": True})
             said = f"{name}: {holder.holder} records{reading}, {behind_s} s back"
             if gaps:
                 yield Finding(

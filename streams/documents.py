@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from bson import CodecOptions
@@ -9,21 +10,41 @@ from bson.binary import UuidRepresentation
 from bson.codec_options import DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 
-__all__ = ["DECODED", "RAW", "Document"]
+__all__ = ["DECODED", "RAW", "REPLY", "Document"]
 
 Document = dict[str, Any]
 
 # Nothing that a program can store may stop the stream: dates outside of Python's years become
-# DatetimeMS, and binaries of the UUID subtype stay Binary, since they need not have 16 bytes.
+# DatetimeMS, binaries of the UUID subtype stay Binary, since they need not have 16 bytes, and text
+# that is not UTF-8, which MongoDB does not look at, is shown with replacement characters.
 DECODED: CodecOptions[Document] = CodecOptions(
     document_class=dict,
     tz_aware=True,
     uuid_representation=UuidRepresentation.UNSPECIFIED,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="replace",
 )
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(
     document_class=RawBSONDocument,
     tz_aware=True,
     uuid_representation=UuidRepresentation.UNSPECIFIED,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="replace",
 )
+
+
+class _Reply(RawBSONDocument):
+    """PyMongo 4.15 to 4.20 adds the error's labels to a write concern error in place, where they
+    stand as it asks whether to repeat the write (helpers_shared._check_command_response)."""
+
+    _added: Mapping[str, Any] = {}
+
+    def update(self, added: Mapping[str, Any]) -> None:
+        self._added = added
+
+    def __getitem__(self, name: str) -> Any:
+        return self._added[name] if name in self._added else super().__getitem__(name)
+
+
+# For commands that write: raw, and what is said of a write that is not confirmed can be read.
+REPLY: CodecOptions[RawBSONDocument] = RAW.with_options(document_class=_Reply)

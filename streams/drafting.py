@@ -16,18 +16,23 @@ from typing import Any
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
-from streams.archive import Archive, Until, closing
-from streams.bootstrap import Chunk
+from streams.archive import Archive
+from streams.bootstrap import Chunk, behind
+from streams.checkpoints import Baseline
 from streams.deletions import Deletions
 from streams.differences import same
-from streams.documents import Document
+from streams.draft import Draft
 from streams.events import ChangeEvent, identity
+from streams.layouts.kept import Kept
+from streams.layouts.recording import Passed, found_there, write_of
 from streams.memory import LastVersions
 from streams.mongo import Mongo
+from streams.partitions import Partition
 from streams.reconstruction import Reconstruction
-from streams.versions import CHANGE_FIELD, Last, archived_operation, make_version
+from streams.storage import as_kept, as_patch
+from streams.versions import RESERVED, Last, archived_operation, make_version
 
-__all__ = ["Draft", "Drafting"]
+__all__ = ["Drafting"]
 
 log = logging.getLogger(__name__)
 
@@ -35,29 +40,12 @@ log = logging.getLogger(__name__)
 _TURN = 64
 
 
-class Draft:
-    """Records to be inserted together, in stream order, and the stored versions that they close."""
-
-    def __init__(self) -> None:
-        self.records: list[Document] = []
-        self.untils: list[Until] = []
-        self._open: dict[Any, Document] = {}
-
-    def add(self, record: Document, last: Last | None) -> None:
-        key = identity(record["doc"])
-        earlier = self._open.get(key)
-        if earlier is not None:
-            earlier |= closing(earlier["at"], record["at"], record["wall"])
-        elif last is not None:
-            self.untils.append((last.token, record["at"], record["wall"]))
-        self._open[key] = record
-        self.records.append(record)
-
-
 class Drafting:
-    """Of one collection.
+    """Of one collection, or of one partition of it.
 
     Args:
+        partition: its documents alone are drafted; of writes, it is given no others.
+        deltas: whether versions are kept as patches: see `streams.storage`.
         settled: waits until everything drafted before is in the archive; called before what it
             says of these documents is read.
     """
@@ -66,16 +54,21 @@ class Drafting:
         self,
         mongo: Mongo,
         archive: Archive,
+        partition: Partition,
         *,
         version_field: str | None,
+        deltas: bool,
         cache_bytes: int,
         settled: Callable[[], Awaitable[None]],
     ) -> None:
         self.gaps = 0
+        self.duplicates = 0
         self.skipped = 0
         self._mongo = mongo
         self._archive = archive
+        self._partition = partition
         self._version_field = version_field
+        self._deltas = deltas
         self._settled = settled
         self._lasts = LastVersions(archive, capacity_bytes=cache_bytes)
         self._reconstruction = Reconstruction(mongo, archive.collection)
@@ -84,33 +77,60 @@ class Drafting:
     def forget(self) -> None:
         self._lasts.clear()
 
-    async def writes(self, events: Sequence[ChangeEvent], *, all_known: bool) -> Draft:
+    async def writes(self, events: Sequence[ChangeEvent], baseline: Baseline) -> Draft:
         """The versions of writes.
 
         Args:
-            all_known: every document that was there has a version. Until then an update of one that
-                has none, and no image, is left to the first reading.
+            baseline: what it has not come to yet, it may have to tell of: an update that has no
+                image, of a document that has no version or one in doubt, is left to it.
         """
         draft = Draft()
+        inserted = [each.key for each in events if each.operation == "insert"]
+        await self._load(inserted, mostly_new=True)
         await self._load(each.key for each in events)
+        doubtful = await self._doubtful(events, baseline)
         deletions = await self._deletions.of(self._archive.collection, events)
         for count, event in enumerate(events, 1):
-            await self._write(event, draft, all_known, deletions.get(event.token))
+            deletion = deletions.get(event.token, event.deletion)
+            if self._archive.layout.keeps:
+                self._write_kept(event, draft, baseline.done, deletion)
+                continue
+            doubt = baseline.doubt if identity(event.key) in doubtful else ""
+            await self._write(event, draft, baseline.done, deletion, doubt=doubt)
             if count % _TURN == 0:
                 await asyncio.sleep(0)
         return draft
 
-    async def chunk(self, chunk: Chunk, number: int) -> Draft:
+    async def _doubtful(self, events: Sequence[ChangeEvent], baseline: Baseline) -> set[Any]:
+        """The documents, by identity, that may have changed unseen since their last version."""
+        if baseline.done or not baseline.doubt:
+            return set()
+        keys = [each.key for each in events if self._in_doubt(each.key, baseline.doubt)]
+        if keys and baseline.started:
+            keys = await behind(self._mongo, self._archive.collection, baseline.after, keys)
+        return {identity(each) for each in keys}
+
+    def _in_doubt(self, key: Any, doubt: str) -> bool:
+        last = self._lasts.get(key)
+        return last is not None and last.full is not None and last.token < doubt
+
+    async def chunk(self, chunk: Chunk, baseline: Baseline) -> Draft:
         """Documents that the archive does not know become BASELINE; those it knows otherwise, a
         version with a gap.
 
         Args:
-            number: how many baselines were written before.
+            baseline: how far the reading has come before.
         """
+        if chunk.versions is not None:
+            return await self._chunk_of_versions(chunk, chunk.versions, baseline)
         draft = Draft()
+        number = baseline.documents
         place = tokens.moment(chunk.at)
-        await self._load(each["_id"] for each in chunk.documents)
-        for document in chunk.documents:
+        documents = [each for each in chunk.documents if self._partition.holds(each["_id"])]
+        await self._load((each["_id"] for each in documents), mostly_new=True)
+        for count, document in enumerate(documents, 1):
+            if count % _TURN == 0:
+                await asyncio.sleep(0)
             last = self._lasts.get(document["_id"])
             present = last is not None and last.full is not None
             if last is not None and last.full is not None and _same_content(last.full, document):
@@ -120,19 +140,39 @@ class Drafting:
             self._add(
                 draft,
                 last,
-                token=tokens.numbered(place, number + len(draft.records)),
+                token=self._numbered(place, number + len(draft.records)),
                 at=chunk.at,
                 wall=chunk.wall,
                 key=document["_id"],
                 operation="REPLACE" if present else "BASELINE",
                 after=document,
                 read_at=chunk.at,
-                gap=last is not None,
+                gap=last is not None or bool(baseline.doubt),
             )
         return draft
 
+    async def _chunk_of_versions(
+        self, chunk: Chunk, versions: Sequence[Kept], baseline: Baseline
+    ) -> Draft:
+        """Of a collection that keeps them itself, all that the archive does not know: BASELINE for
+        the first of a document, and for others what they were."""
+        draft = Draft()
+        number = baseline.documents
+        place = tokens.moment(chunk.at)
+        mine = [each for each in versions if self._partition.holds(each.key)]
+        await self._load((each.key for each in mine), mostly_new=True)
+        for count, version in enumerate(mine, 1):
+            if count % _TURN == 0:
+                await asyncio.sleep(0)
+            last = self._lasts.get(version.key)
+            token = self._numbered(place, number + len(draft.records))
+            found = found_there(version, last, token=token, at=chunk.at, wall=chunk.wall)
+            if found is not None:
+                self._add(draft, last, **found)
+        return draft
+
     async def vanished(
-        self, chunk: Chunk, number: int, *, page: int = 1000
+        self, chunk: Chunk, number: int, *, page: int = 5000
     ) -> AsyncIterator[Draft]:
         """Documents within the chunk's bounds that the archive takes for present and that are not
         there: nobody saw them deleted. Page by page.
@@ -142,21 +182,24 @@ class Drafting:
         """
         await self._settled()
         place = tokens.moment(chunk.at)
-        present = {identity(each["_id"]) for each in chunk.documents}
+        present = set(map(identity, chunk.keys))
         first = chunk.after
-        end = None if chunk.end else (chunk.documents[-1]["_id"],)
+        end = None if chunk.end else (chunk.keys[-1],)
         while True:
             keys = await self._archive.documents(first, end, limit=page)
-            suspects = [each for each in keys if identity(each) not in present]
+            # Each once: while its history is cut, a document may be listed twice.
+            listed = {identity(each): each for each in keys}
+            suspects = [
+                key
+                for name, key in listed.items()
+                if name not in present and self._partition.holds(key)
+            ]
             await self._load(suspects)
             live = [each for each in suspects if self._stands(each, chunk)]
             if live:
                 # Asked by id: where the collection has a collation, its order is another one.
-                found = await self._mongo.find(
-                    self._archive.collection,
-                    {"_id": {"$in": live}},
-                    projection={"_id": 1},
-                    at=chunk.at,
+                found = await self._archive.layout.find(
+                    {"_id": {"$in": live}}, projection={"_id": 1}, at=chunk.at
                 )
                 there = {identity(each["_id"]) for each in found}
                 draft = Draft()
@@ -165,7 +208,7 @@ class Drafting:
                         self._add(
                             draft,
                             self._lasts.get(key),
-                            token=tokens.numbered(place, number),
+                            token=self._numbered(place, number),
                             at=chunk.at,
                             wall=chunk.wall,
                             key=key,
@@ -190,9 +233,7 @@ class Drafting:
         place = event.token
         # A crash in the middle: those already deleted are passed over, and numbering goes on behind
         # them.
-        number = await self._mongo.count(
-            self._archive.name, {"_id": {"$gt": f"{place}-", "$lt": f"{place}."}}
-        )
+        number = await self._last_number(place)
         after = ""
         while True:
             live = await self._mongo.find(
@@ -210,13 +251,14 @@ class Drafting:
             if not live:
                 return
             draft = Draft()
-            await self._load(each["doc"] for each in live)
-            for each in live:
+            mine = [each for each in live if self._partition.holds(each["doc"])]
+            await self._load(each["doc"] for each in mine)
+            for each in mine:
                 number += 1
                 self._add(
                     draft,
                     self._lasts.get(each["doc"]),
-                    token=tokens.numbered(place, number),
+                    token=self._numbered(place, number),
                     at=event.at,
                     wall=event.wall,
                     key=each["doc"],
@@ -226,11 +268,31 @@ class Drafting:
             after = live[-1]["_id"]
             yield draft
 
-    async def _load(self, keys: Iterable[Any]) -> None:
+    def _numbered(self, place: str, number: int) -> str:
+        """Other partitions have records at the same place."""
+        return tokens.numbered(place, self._partition.numbered(number))
+
+    async def _last_number(self, place: str) -> int:
+        """Of the records at one event that have numbers of this partition, however the collection
+        was divided when they were written; 0 where there are none."""
+        count, index = self._partition.count, self._partition.index
+        number = {"$toInt": {"$substrBytes": ["$_id", len(place) + 1, 8]}}
+        found = await self._mongo.aggregate(
+            self._archive.name,
+            [
+                {"$match": {"_id": {"$gt": f"{place}-", "$lt": f"{place}."}}},
+                {"$project": {"number": number}},
+                {"$match": {"$expr": {"$eq": [{"$mod": ["$number", count]}, index]}}},
+                {"$group": {"_id": None, "last": {"$max": "$number"}}},
+            ],
+        )
+        return int(found[0]["last"]) // count if found else 0
+
+    async def _load(self, keys: Iterable[Any], *, mostly_new: bool = False) -> None:
         if self._lasts.crowded:
             await self._settled()
         # Otherwise what is being written meanwhile is remembered, and not among what is read.
-        await self._lasts.load(keys)
+        await self._lasts.load(keys, mostly_new=mostly_new)
 
     async def _write(
         self,
@@ -238,19 +300,22 @@ class Drafting:
         draft: Draft,
         all_known: bool,
         deletion: Mapping[str, Any] | None,
+        *,
+        doubt: str,
     ) -> None:
         last = self._lasts.get(event.key)
         if last is not None and (
             last.token >= event.token or (last.read_at is not None and event.at <= last.read_at)
         ):
-            self.skipped += 1
+            self.duplicates += 1
             return
         existed = last is not None and last.full is not None
-        gap = existed if event.operation == "insert" else not existed
+        doubtful = existed and last is not None and last.token < doubt
+        gap = doubtful or (existed if event.operation == "insert" else not existed)
         after: RawBSONDocument | None = event.after
         read_at = None
         if event.operation != "delete" and after is None:
-            if not existed and not all_known:
+            if doubtful or (not existed and not all_known):
                 self.skipped += 1
                 return
             rebuilt = await self._reconstruction.after(event, last)
@@ -274,8 +339,40 @@ class Drafting:
             gap=gap,
         )
 
-    def _add(self, draft: Draft, last: Last | None, *, gap: bool = False, **write: Any) -> None:
-        record, made = make_version(last=last, version_field=self._version_field, gap=gap, **write)
+    def _write_kept(
+        self,
+        event: ChangeEvent,
+        draft: Draft,
+        all_known: bool,
+        deletion: Mapping[str, Any] | None,
+    ) -> None:
+        """Of a collection that keeps its versions itself."""
+        last = self._lasts.get(event.key)
+        found = write_of(event, last, all_known=all_known)
+        if isinstance(found, Passed):
+            self.duplicates += found is Passed.KNOWN
+            self.skipped += found is Passed.SKIPPED
+        else:
+            self._add(draft, last, deletion=deletion, **found)
+
+    def _add(
+        self,
+        draft: Draft,
+        last: Last | None,
+        *,
+        gap: bool = False,
+        kept: int | None = None,
+        **write: Any,
+    ) -> None:
+        record, made = make_version(
+            last=last, version_field=self._version_field, gap=gap, kept=kept, **write
+        )
+        if self._archive.layout.keeps:
+            # A removal leaves no number: those up to the last one are known all the same.
+            known = last.kept if kept is None and last is not None else kept
+            made = as_kept(record, made, known)
+        elif self._deltas:
+            made = as_patch(record, last, made)
         self.gaps += gap
         draft.add(record, last)
         self._lasts.put(record["doc"], made)
@@ -287,7 +384,7 @@ def _read_after(last: Last, chunk: Chunk) -> bool:
 
 
 def _same_content(archived: RawBSONDocument, present: RawBSONDocument) -> bool:
-    """Equal but for who made the last change, which the archive keeps beside the document."""
-    if CHANGE_FIELD not in present:
+    """Equal but for what the archive keeps beside the document."""
+    if not any(name in present for name in RESERVED):
         return same(archived, present)
-    return same(archived, {k: v for k, v in present.items() if k != CHANGE_FIELD})
+    return same(archived, {k: v for k, v in present.items() if k not in RESERVED})

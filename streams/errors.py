@@ -12,6 +12,8 @@ GatewayError
 └── InternalError       INTERNAL              masked on the wire
     ├── DuplicateKey                          an insert met a document with the same key
     ├── LeaseLost                             a newer fencing token is stored: stop, never retry
+    ├── DamagedArchive                        a version cannot be made of what is left of it
+    ├── ReceiverAway                          a sink's receiver takes nothing; it pauses
     └── DatabaseError                         any other refusal of the server; `number` is its code
 
 The codes are the wire's; `gql/errors.py` maps each to its log level. Messages name the thing and
@@ -24,12 +26,14 @@ from typing import Any, ClassVar
 
 __all__ = [
     "ArchiveBehind",
+    "DamagedArchive",
     "DatabaseError",
     "DuplicateKey",
     "GatewayError",
     "HistoryLost",
     "InternalError",
     "LeaseLost",
+    "ReceiverAway",
     "ResumeTokenInvalid",
     "SlowConsumer",
     "TimeLimit",
@@ -96,6 +100,14 @@ class DuplicateKey(InternalError):
 
 
 class LeaseLost(InternalError):
+    pass
+
+
+class DamagedArchive(InternalError):
+    pass
+
+
+class ReceiverAway(InternalError):
     pass
 
 

@@ -6,6 +6,7 @@ nobody filters is never decoded.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,13 +16,13 @@ from math import isnan
 from typing import Any
 
 import bson
-from bson import Binary, Decimal128, Timestamp
+from bson import Binary, DBRef, Decimal128, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.documents import DECODED, Document
 
-__all__ = ["WRITES", "Batch", "ChangeEvent", "decode_event", "identity"]
+__all__ = ["WRITES", "Batch", "ChangeEvent", "decode_event", "identity", "key_hash", "key_of"]
 
 WRITES = frozenset({"insert", "update", "replace", "delete"})
 
@@ -45,6 +46,9 @@ class ChangeEvent:
         renamed_to: the collection's new name, for renames.
         session: of the transaction that it was written in, where it was in one; others of its
             writes, also to the same document, may have the same cluster time.
+        kept: of a collection that keeps its versions itself, the number that this one has there;
+            the event is then that of a document, whatever was written (`streams.layouts`).
+        deletion: where a version says that the document was deleted, the `_change` that it carries.
     """
 
     token: str
@@ -58,6 +62,8 @@ class ChangeEvent:
     update: RawBSONDocument | None
     renamed_to: str | None = None
     session: Binary | None = None
+    kept: int | None = None
+    deletion: Any = None
 
     @property
     def in_transaction(self) -> bool:
@@ -79,6 +85,11 @@ class ChangeEvent:
         return None if self.before is None else bson.decode(self.before.raw, DECODED)
 
     @cached_property
+    def key_hash(self) -> int:
+        """Of the document's `_id`."""
+        return key_hash(self.key)
+
+    @cached_property
     def size_bytes(self) -> int:
         """About what it holds in memory."""
         parts = (self.after, self.before, self.update)
@@ -98,7 +109,6 @@ def decode_event(raw: RawBSONDocument) -> ChangeEvent:
     """From the server's change event; `documentKey` of a sharded collection keeps only its
     `_id`."""
     namespace = raw.get("ns") or {}
-    key = raw.get("documentKey")
     at = raw["clusterTime"]
     # Older servers send no wallTime; the cluster time's seconds come from the same clock.
     wall = raw.get("wallTime") or datetime.fromtimestamp(at.time, UTC)
@@ -109,13 +119,19 @@ def decode_event(raw: RawBSONDocument) -> ChangeEvent:
         wall=wall,
         operation=raw["operationType"],
         collection=namespace.get("coll") or "",
-        key=None if key is None else _plain(key.raw)["_id"],
+        key=key_of(raw),
         after=raw.get("fullDocument"),
         before=raw.get("fullDocumentBeforeChange"),
         update=raw.get("updateDescription"),
         renamed_to=None if to is None else to.get("coll"),
         session=raw["lsid"]["id"] if "txnNumber" in raw else None,
     )
+
+
+def key_of(raw: RawBSONDocument) -> Any:
+    """The `_id` of the document that the server's change event is of; None where it is of none."""
+    key = raw.get("documentKey")
+    return None if key is None else _plain(key.raw)["_id"]
 
 
 def _plain(raw: bytes) -> Document:
@@ -136,7 +152,32 @@ def identity(key: Any) -> Any:
         return "array", tuple(map(identity, key))
     if isinstance(key, Decimal128):
         key = key.to_decimal()
-    if isinstance(key, float | Decimal) and isnan(key):
+    # math.isnan raises on a signaling one.
+    if key.is_nan() if isinstance(key, Decimal) else isinstance(key, float) and isnan(key):
         return ("nan",)
     # Code and regular expressions cannot be hashed.
     return key if isinstance(key, Hashable) else bson.encode({"": key})
+
+
+def key_hash(key: Any) -> int:
+    """32 bits, equal where MongoDB's unique index calls two ids equal; the same in every process,
+    today and tomorrow."""
+    return zlib.crc32(_canonical(key))
+
+
+def _canonical(key: Any) -> bytes:
+    if isinstance(key, DBRef):
+        key = key.as_doc()
+    if isinstance(key, Mapping):
+        fields = (name.encode() + b"\0" + _canonical(value) for name, value in key.items())
+        return b"{" + b",".join(fields)
+    if isinstance(key, list):
+        return b"[" + b",".join(map(_canonical, key))
+    plain = identity(key)
+    if isinstance(plain, int | float | Decimal):
+        # Numbers that are equal have equal hashes, whatever their types, and no seed is in them:
+        # Python's reference, "Hashing of numeric types".
+        return b"%d" % hash(plain)
+    if isinstance(plain, tuple):
+        return repr(plain).encode()
+    return bson.encode({"": plain}, codec_options=DECODED)

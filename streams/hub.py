@@ -8,44 +8,58 @@ resumes from its last token and lost nothing.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streams.errors import GatewayError, SlowConsumer, Unavailable
+from streams.errors import GatewayError, SlowConsumer, TimeLimit, Unavailable
 from streams.events import Batch, ChangeEvent, identity
+from streams.layouts.layout import Layout
 from streams.ring import Ring
 from streams.source import Source
 
-__all__ = ["Hub", "HubOptions", "Subscriber", "follow"]
+__all__ = ["PORTION", "Hub", "HubOptions", "Subscriber", "follow"]
+
+log = logging.getLogger(__name__)
+
+# Events that a subscriber takes at once: what is made of them is its own, and stays with it for as
+# long as its client does not read.
+PORTION = 200
+# How soon what could not be read is read again.
+_AGAIN_S = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubOptions:
     """Args:
     ring_events, ring_bytes: what is kept in memory per collection for those who reconnect.
-    backlog_events: what one subscriber may have waiting before it is ended; several batches of the
-        stream, since a burst hands out one of them at once.
+    backlog_events, backlog_bytes: what one subscriber may have waiting before it is ended; several
+        batches of the stream, since a burst hands out one of them at once. Not more than the ring
+        has: the events are the same ones, and take memory once.
     """
 
     ring_events: int = 10_000
     ring_bytes: int = 64 * 1024 * 1024
     backlog_events: int = 5000
+    backlog_bytes: int = 64 * 1024 * 1024
 
 
 class Subscriber:
     """One receiver's bounded backlog. Made by `Hub.attach`, ended by `close`."""
 
     def __init__(
-        self, collection: str, key: Any, backlog_events: int, close: Callable[[], None]
+        self, collection: str, key: Any, options: HubOptions, close: Callable[[], None]
     ) -> None:
         self.collection = collection
         self.key = key
         self.close = close
-        self._limit = backlog_events
+        self._options = options
         self._backlog: deque[ChangeEvent] = deque()
+        self._backlog_bytes = 0
         self._wake: asyncio.Future[None] | None = None
         self._end: GatewayError | None = None
 
@@ -53,7 +67,8 @@ class Subscriber:
         return len(self._backlog)
 
     async def next(self, timeout_s: float | None = None) -> Sequence[ChangeEvent]:
-        """Wait for events; an empty list after `timeout_s` without any.
+        """Wait for events, and take no more than `PORTION`; an empty list after `timeout_s` without
+        any.
 
         Raises:
             SlowConsumer: the backlog was full; raised once what lies in it has been taken.
@@ -71,24 +86,28 @@ class Subscriber:
             finally:
                 self._wake = None
         if self._backlog:
-            taken = list(self._backlog)
-            self._backlog.clear()
+            size = min(len(self._backlog), PORTION)
+            taken = [self._backlog.popleft() for _ in range(size)]
+            self._backlog_bytes -= sum(each.size_bytes for each in taken)
             return taken
         assert self._end is not None
         raise self._end
 
     def offer(self, event: ChangeEvent) -> bool:
         """Add an event; False where the backlog is full, which ends this subscriber."""
-        if len(self._backlog) >= self._limit:
-            self.end(
-                SlowConsumer(
-                    f"{len(self._backlog)} events are waiting and {self._limit} are allowed; "
-                    "subscribe again after the last token received"
-                )
-            )
-            return False
-        self._backlog.append(event)
-        self._notify()
+        count, options = len(self._backlog), self._options
+        total = self._backlog_bytes + event.size_bytes
+        if count >= options.backlog_events:
+            problem = f"{count} events are waiting and {options.backlog_events} are allowed"
+        elif count and total > options.backlog_bytes:
+            problem = f"{total} bytes are waiting and {options.backlog_bytes} are allowed"
+        else:
+            self._backlog.append(event)
+            self._backlog_bytes = total
+            self._notify()
+            return True
+        self.end(SlowConsumer(f"{problem}; subscribe again after the last token received"))
+        return False
         return True
 
     def end(self, error: GatewayError) -> None:
@@ -119,8 +138,8 @@ class Hub:
         self._collections = tuple(collections)
         self._whole: dict[str, set[Subscriber]] = {name: set() for name in collections}
         self._by_key: dict[str, dict[Any, set[Subscriber]]] = {name: {} for name in collections}
-        self._slow_consumers = 0
-        self._published = 0
+        self._slow_consumers: Counter[str] = Counter()
+        self._published: Counter[str] = Counter()
         self._moved: asyncio.Event = asyncio.Event()
         self.restart(position)
 
@@ -136,9 +155,12 @@ class Hub:
             for name in self._collections
         }
         self._move(position)
-        self.end_all(
-            Unavailable("the stream was interrupted; subscribe again after the last token")
-        )
+        for each in self._subscribers(self._collections):
+            # One for each: who raises it adds what only concerns that subscriber.
+            each.end(
+                Unavailable("the stream was interrupted; subscribe again after the last token")
+            )
+            self._detach(each)
 
     def ring(self, collection: str) -> Ring:
         return self._rings[collection]
@@ -152,7 +174,7 @@ class Hub:
         subscriber = Subscriber(
             collection,
             key,
-            self._options.backlog_events,
+            self._options,
             lambda: self._detach(subscriber),
         )
         group.add(subscriber)
@@ -170,7 +192,7 @@ class Hub:
 
     def _hand_out(self, collection: str, event: ChangeEvent) -> None:
         self._rings[collection].append(event)
-        self._published += 1
+        self._published[collection] += 1
         receivers = list(self._whole[collection])
         if event.is_write:
             receivers += self._by_key[collection].get(identity(event.key), ())
@@ -179,7 +201,7 @@ class Hub:
                 receivers += group
         for each in receivers:
             if not each.offer(event):
-                self._slow_consumers += 1
+                self._slow_consumers[collection] += 1
                 self._detach(each)
 
     def _move(self, position: str) -> None:
@@ -193,26 +215,27 @@ class Hub:
         while self.position < token:
             await self._moved.wait()
 
-    def end_all(self, error: GatewayError) -> None:
-        for each in self._subscribers():
-            each.end(error)
-            self._detach(each)
-
-    def statistics(self) -> dict[str, int]:
-        subscribers = self._subscribers()
+    def statistics(self, collection: str | None = None) -> dict[str, int]:
+        """Of one collection, or of all. Walks the subscribers for the deepest backlog: 10,000 take
+        2 ms per scrape; to keep it would cost something with each event and subscriber."""
+        names = self._collections if collection is None else (collection,)
+        subscribers = self._subscribers(names)
+        rings = [self._rings[name] for name in names]
         return {
             "subscribers": len(subscribers),
             "deepest_backlog": max(map(len, subscribers), default=0),
-            "slow_consumers": self._slow_consumers,
-            "published": self._published,
-            "ring_events": sum(map(len, self._rings.values())),
-            "ring_bytes": sum(ring.size_bytes for ring in self._rings.values()),
+            "slow_consumers": sum(self._slow_consumers[name] for name in names),
+            "published": sum(self._published[name] for name in names),
+            "ring_events": sum(map(len, rings)),
+            "ring_bytes": sum(ring.size_bytes for ring in rings),
         }
 
-    def _subscribers(self) -> list[Subscriber]:
-        found = [each for group in self._whole.values() for each in group]
-        for groups in self._by_key.values():
-            found += [each for group in groups.values() for each in group]
+    def _subscribers(self, collections: Iterable[str]) -> list[Subscriber]:
+        found: list[Subscriber] = []
+        for name in collections:
+            found += self._whole[name]
+            for group in self._by_key[name].values():
+                found += group
         return found
 
     def _detach(self, subscriber: Subscriber) -> None:
@@ -226,7 +249,38 @@ class Hub:
                     del groups[identity(subscriber.key)]
 
 
-async def follow(source: Source, hub: Hub) -> None:
-    """Publish a source's events from the hub's position on. Never ends."""
+async def follow(source: Source, hub: Hub, layouts: Mapping[str, Layout] | None = None) -> None:
+    """Publish a source's events from the hub's position on. Never ends.
+
+    Args:
+        layouts: of the collections that keep versions themselves, by name: of their events, the
+            writes of documents that they mean.
+    """
     async for batch in source.batches(hub.position):
-        hub.publish(batch)
+        hub.publish(await _meant(batch, layouts) if layouts else batch)
+
+
+async def _meant(batch: Batch, layouts: Mapping[str, Layout]) -> Batch:
+    """The writes of documents that a batch means."""
+    events: list[ChangeEvent] = []
+    for name, group in itertools.groupby(batch.events, key=lambda each: each.collection):
+        layout = layouts.get(name)
+        if layout is None:
+            events += group
+        else:
+            events += await _translated(layout, list(group))
+    return Batch(tuple(events), batch.position)
+
+
+async def _translated(layout: Layout, events: Sequence[ChangeEvent]) -> Sequence[ChangeEvent]:
+    told = False
+    while True:
+        try:
+            return await layout.translated(events, before=True)
+        except (Unavailable, TimeLimit) as exc:
+            # As long as an outage lasts; the stream itself waits as well.
+            if not told:
+                facts = {"collection": layout.collection, "reason": exc.message}
+                log.warning("events cannot be told yet", extra=facts)
+            told = True
+            await asyncio.sleep(_AGAIN_S)

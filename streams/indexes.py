@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.entities import Index, Model
+from streams.copies import copied_fields
 from streams.errors import DatabaseError, DuplicateKey, Unsuitable
+from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
 
 __all__ = ["IndexRefused", "create_indexes", "wanted_indexes"]
@@ -32,12 +34,12 @@ async def create_indexes(mongo: Mongo, model: Model, report: Report) -> list[Ind
     Returns: those that were refused (a unique one over data that is not, or one of another kind on
         the same fields).
     """
-    wanted = wanted_indexes(model)
+    wanted = wanted_indexes(mongo, model)
     refused = []
-    for done, (collection, keys, index) in enumerate(wanted):
+    for done, (collection, keys, index, more) in enumerate(wanted):
         report(f"index {collection}({', '.join(index.fields)})", done, len(wanted))
         # As reads compare; the collection may be made otherwise.
-        options: dict[str, Any] = {"collation": {"locale": "simple"}}
+        options: dict[str, Any] = {"collation": {"locale": "simple"}, **more}
         if index.unique:
             options["unique"] = True
         if index.unique and len(index.fields) == 1:
@@ -51,11 +53,40 @@ async def create_indexes(mongo: Mongo, model: Model, report: Report) -> list[Ind
     return refused
 
 
-def wanted_indexes(model: Model) -> list[tuple[str, list[tuple[str, int]], Index]]:
-    """Those that a model asks for or needs: collection, keys, and the model's index."""
+Wanted = tuple[str, list[tuple[str, int]], Index, dict[str, Any]]
+
+
+def wanted_indexes(mongo: Mongo, model: Model) -> list[Wanted]:
+    """Those that a model asks for or needs: collection, keys, the model's index, and options; where
+    the collection's layout has the fields, and has a use for an index."""
     wanted = [(entity.collection, index) for entity in model.entities for index in entity.indexes]
     wanted += [each for each in _back_references(model) if each not in wanted]
-    return [(collection, _keys(index), index) for collection, index in wanted]
+    wanted += [each for each in dict.fromkeys(_copies(model)) if each not in wanted]
+    layouts = {each.collection: layout_of(mongo, each) for each in model.entities}
+    found: list[Wanted] = []
+    for collection, index in wanted:
+        keys = _keys(index)
+        indexed = layouts[collection].indexed([name for name, _ in keys])
+        if indexed is not None:
+            names, options = indexed
+            directions = [direction for _, direction in keys]
+            found.append((collection, list(zip(names, directions, strict=True)), index, options))
+    return found
+
+
+def _copies(model: Model) -> list[tuple[str, Index]]:
+    """By which the targets of a source are found, in the order of their ids."""
+    unique = {
+        (entity.collection, index.fields)
+        for entity in model.entities
+        for index in entity.indexes
+        if index.unique
+    }
+    return [
+        (each.target, Index(fields=(each.by_path,)))
+        for each in copied_fields(model)
+        if (each.target, (each.by_path,)) not in unique and each.by_path != "_id"
+    ]
 
 
 def _keys(index: Index) -> list[tuple[str, int]]:

@@ -1,5 +1,5 @@
 """Keep one listener's work running in exactly one process: acquire the lease, work, renew, give
-way, take over.
+way, take over; and leave to others what is more than this process's share.
 
 Guarantees: work runs only while the lease holds; it is cancelled before the lease can run out, and
 the lease is given back on the way out. Work that MongoDB's absence ended is begun again at a later
@@ -17,6 +17,7 @@ from typing import Literal
 
 from streams.errors import GatewayError, LeaseLost, Unavailable
 from streams.lease import Lease, Leases
+from streams.members import Members
 
 __all__ = ["Listener", "ListenerState"]
 
@@ -27,70 +28,130 @@ Work = Callable[[int], Awaitable[None]]
 
 
 class Listener:
-    """`work(fencing_token)` runs until it is cancelled or raises."""
+    """`work(fencing_token)` runs until it is cancelled or raises.
+
+    Args:
+        members: says which listeners are this process's share; without it, it takes what it gets.
+    Attributes:
+        fencing_token: of the lease that it holds or held last; 0 where it never held one.
+        trouble: why it cannot work or ask for the lease; None where all is well.
+        changes, fences_refused, interruptions: how often it got the lease, a write of its work was
+            refused because another process had taken over, MongoDB's absence ended the work.
+    """
 
     def __init__(
-        self, name: str, leases: Leases, work: Work, *, release_limit_s: float = 2.0
+        self,
+        name: str,
+        leases: Leases,
+        work: Work,
+        *,
+        members: Members | None = None,
+        release_limit_s: float = 2.0,
     ) -> None:
         self.name = name
         self.state: ListenerState = "waiting"
         self.lease: Lease | None = None
-        self.changes = 0
+        self.fencing_token = 0
+        self.trouble: str | None = None
+        self.changes = self.fences_refused = self.interruptions = 0
+        # How long work must live, and until when, before it is believed to be well again.
+        self._proof_s = self._suspect_until = 0.0
+        # The last request for the lease, which may still be on its way.
+        self._asking: asyncio.Future[Lease | None] | None = None
         self._leases = leases
         self._work = work
+        self._members = members
         self._release_limit_s = release_limit_s
 
     async def run(self) -> None:
         """Never ends by itself; raises what the work raises, but `LeaseLost` and `Unavailable`."""
-        options = self._leases.options
         while True:
-            try:
-                self.lease = await self._leases.acquire(self.name)
-            except Unavailable as exc:
-                log.warning(
-                    "lease cannot be asked for",
-                    extra={"listener": self.name, "reason": exc.message},
-                )
-                self.lease = None
-            if self.lease is None:
+            if self._members is not None and not self._members.mine(self.name):
                 self.state = "following"
-                await asyncio.sleep(options.renew_every_s)
-                continue
-            self.changes += 1
-            log.info(
-                "lease acquired",
-                extra={
-                    "listener": self.name,
-                    "fencing_token": self.lease.fencing_token,
-                },
-            )
-            self.state = "recording"
+                # It is for another one to work.
+                self.trouble = None
+                await self._members.until(self.name, mine=True)
             try:
-                await self._hold(self.lease)
+                if await self._acquire():
+                    assert self.lease is not None
+                    await self._hold(self.lease)
             finally:
-                self.state = "waiting"
+                self.state = "following" if self.lease is None else "waiting"
                 await self._give_back()
             # Who has taken over is not raced for it, and an outage is not met with a busy loop.
-            await asyncio.sleep(options.renew_every_s)
+            await asyncio.sleep(self._leases.options.renew_every_s)
+
+    async def _acquire(self) -> bool:
+        """Whether it has the lease now."""
+        try:
+            self.lease = await self._ask()
+        except Unavailable as exc:
+            self._trouble("lease cannot be asked for", exc.message)
+            return False
+        if self.lease is None:
+            # Another one works.
+            self.trouble = None
+            return False
+        self.state = "recording"
+        self.changes += 1
+        self.fencing_token = self.lease.fencing_token
+        log.info(
+            "lease acquired",
+            extra={"listener": self.name, "fencing_token": self.fencing_token},
+        )
+        return True
+
+    async def _ask(self) -> Lease | None:
+        # Shielded: MongoDB does what it was asked to whether or not somebody still waits for the
+        # answer, and a lease that nobody knows to be held is not given back.
+        self._asking = asyncio.ensure_future(self._leases.acquire(self.name))
+        return await asyncio.shield(self._asking)
 
     async def _hold(self, lease: Lease) -> None:
         """Work until the lease is lost or the work fails."""
+        began = time.monotonic()
+        self._suspect_until = began + self._proof_s
         work = asyncio.ensure_future(self._work(lease.fencing_token))
+        given_up = asyncio.ensure_future(self._given_up())
         try:
             while not work.done():
-                await asyncio.wait([work], timeout=self._next_turn_s())
-                if not work.done() and not await self._renew():
+                await asyncio.wait(
+                    [work, given_up],
+                    timeout=self._next_turn_s(),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if work.done():
+                    break
+                if given_up.done():
+                    log.info("lease handed over", extra={"listener": self.name})
+                    return
+                if not await self._renew():
                     log.warning("lease lost", extra={"listener": self.name})
                     return
             await work
         except LeaseLost as exc:
+            self.fences_refused += 1
             log.warning("lease lost", extra={"listener": self.name, "reason": exc.message})
         except Unavailable as exc:
-            log.warning("work interrupted", extra={"listener": self.name, "reason": exc.message})
+            self.interruptions += 1
+            lived_s = time.monotonic() - began
+            self._proof_s = 2 * min(lived_s, self._leases.options.duration_s)
+            self._trouble("work interrupted", exc.message)
         finally:
-            work.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await work
+            given_up.cancel()
+            await _ended(work)
+
+    def _trouble(self, event: str, reason: str) -> None:
+        if self.trouble is None:
+            log.warning(event, extra={"listener": self.name, "reason": reason})
+        self.trouble = f"{event}: {reason}"
+
+    async def _given_up(self) -> None:
+        """Return once the lease is another's share."""
+        if self._members is None:
+            await asyncio.Event().wait()
+        else:
+            await self._members.until(self.name, mine=False)
 
     def _next_turn_s(self) -> float:
         """Until the next renewal, or until the lease runs out where the last one has failed."""
@@ -104,21 +165,51 @@ class Listener:
         try:
             # Lease times are on time.monotonic, which is also the event loops' clock.
             async with asyncio.timeout_at(self.lease.expires_at):
-                renewed = await self._leases.acquire(self.name)
-        except (Unavailable, TimeoutError):
+                renewed = await self._ask()
+        except (Unavailable, TimeoutError) as exc:
+            self._trouble("lease cannot be renewed", str(exc) or "no answer in time")
             return not self.lease.expired
         if renewed is None or renewed.fencing_token != self.lease.fencing_token:
             return False
         self.lease = renewed
+        # What ended the work the last time has not done so for longer than it took.
+        if time.monotonic() >= self._suspect_until:
+            self.trouble, self._proof_s = None, 0.0
         return True
 
     async def _give_back(self) -> None:
-        if self.lease is None:
-            return
-        lease, self.lease = self.lease, None
         try:
             # Majority acknowledgement has no bound of its own.
             async with asyncio.timeout(self._release_limit_s):
-                await self._leases.release(lease)
+                await self._release()
         except (TimeoutError, GatewayError) as exc:
-            log.warning("lease not released: it runs out by itself", extra={"reason": str(exc)})
+            log.warning(
+                "lease not released: it runs out by itself",
+                extra={"listener": self.name, "reason": str(exc)},
+            )
+
+    async def _release(self) -> None:
+        lease, self.lease = self.lease, None
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            # What it still brings is held as well; if it fails, that has been told.
+            with contextlib.suppress(GatewayError):
+                lease = await asking or lease
+        if lease is not None:
+            await self._leases.release(lease)
+            log.info("lease released", extra={"listener": self.name})
+
+
+async def _ended(work: asyncio.Future[None]) -> None:
+    """Cancel it and wait until it has ended, whatever it raises. Who is cancelled while waiting
+    is cancelled, once it has: awaiting the work itself, one could not tell whose cancellation it
+    is that comes out."""
+    work.cancel()
+    try:
+        await asyncio.wait([work])
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise
+    finally:
+        if work.done() and not work.cancelled():
+            work.exception()  # seen

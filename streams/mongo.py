@@ -1,5 +1,4 @@
-"""Reach MongoDB through Motor or PyMongo's own asyncio client: the one module that names a driver's
-client.
+"""Reach MongoDB through a driver's client, whichever that is.
 
 Guarantees: the same calls mean the same on both drivers; every read has a time limit; driver errors
 leave as `streams.errors`.
@@ -10,28 +9,25 @@ Source: docs/decisions/0004-driver.md.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import pymongo
 import pymongo.errors
 from bson import CodecOptions, Timestamp
 from bson.raw_bson import RawBSONDocument
-from motor.motor_asyncio import AsyncIOMotorClient
 
-from streams.documents import DECODED, RAW, Document
+from streams.client import MongoOptions, open_client
+from streams.documents import DECODED, RAW, REPLY, Document
 from streams.errors import Unsuitable
 from streams.refusals import STANDALONE, translated
+from streams.rounds import rounds
 from streams.sessions import Sessions
 
-__all__ = ["COLLATION", "Driver", "Mongo", "MongoOptions"]
-
-Driver = Literal["motor", "pymongo"]
+__all__ = ["COLLATION", "Mongo"]
 
 # Documents per round trip; the server also ends a batch at 16 MB.
 _BATCH = 10_000
@@ -40,19 +36,6 @@ COLLATION = {"locale": "simple"}
 
 # What is only courtesy to the server is not waited for any longer.
 _PARTING_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MongoOptions:
-    """Args:
-    driver: "motor" or "pymongo".
-    read_limit_s: the longest a read may take on the server.
-    server_selection_s: how long to look for a primary before `Unavailable`.
-    """
-
-    driver: Driver = "motor"
-    read_limit_s: float = 30.0
-    server_selection_s: float = 10.0
 
 
 class Mongo:
@@ -64,6 +47,7 @@ class Mongo:
         self._client = client
         self._database = client.get_database(name, codec_options=DECODED)
         self._raw = client.get_database(name, codec_options=RAW)
+        self._replies = client.get_database(name, codec_options=REPLY)
         self._sessions = Sessions(client)
 
     @classmethod
@@ -77,23 +61,7 @@ class Mongo:
             Unsuitable: the URI cannot be understood.
         """
         options = options or MongoOptions()
-        kind = AsyncIOMotorClient if options.driver == "motor" else pymongo.AsyncMongoClient
-        try:
-            client: Any = kind(
-                uri,
-                tz_aware=True,
-                appname="revstream",
-                serverSelectionTimeoutMS=int(options.server_selection_s * 1000),
-                # Snapshot reads and the archive are only worth something when the majority has
-                # them.
-                w="majority",
-            )
-        except (
-            pymongo.errors.ConfigurationError,
-            pymongo.errors.InvalidURI,
-            ValueError,
-        ) as exc:
-            raise Unsuitable(f"the MongoDB URI cannot be used: {exc}") from exc
+        client = open_client(uri, options)
         mongo = cls(client, name, options)
         try:
             yield mongo
@@ -145,13 +113,14 @@ class Mongo:
         pipeline: Sequence[Mapping[str, Any]],
         *,
         at: Timestamp | None = None,
+        snapshot: bool = False,
         raw: bool = False,
         hint: str | None = None,
     ) -> list[Any]:
         """All results of a pipeline on a collection, or on the database where `collection` is
-        None."""
+        None; with `snapshot`, its lookups too as of one moment, the last that a majority has."""
         with translated():
-            if at is not None:
+            if snapshot or at is not None:
                 command: Document = {
                     "aggregate": collection or 1,
                     "pipeline": list(pipeline),
@@ -202,7 +171,7 @@ class Mongo:
         """From the collection's figures, without looking at it."""
         return int((await self.command({"count": collection}))["n"])
 
-    async def pages(
+    def pages(
         self,
         collection: str,
         query: Mapping[str, Any],
@@ -210,6 +179,7 @@ class Mongo:
         sort: Sequence[tuple[str, int]],
         size: int,
         at: Timestamp | None = None,
+        hint: str | None = None,
     ) -> AsyncGenerator[list[Document]]:
         """All matching documents in lists of at most `size`; ends with the last one. No time limit
         on the whole."""
@@ -222,10 +192,18 @@ class Mongo:
         }
         if at is not None:
             command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
-        async with aclosing(self._rounds(collection, command, DECODED, size=size)) as rounds:
-            async for each in rounds:
-                if each["batch"]:
-                    yield list(each["batch"])
+        if hint is not None:
+            command["hint"] = hint
+        return self._batches(collection, command, size)
+
+    def aggregate_pages(
+        self, collection: str, pipeline: Sequence[Mapping[str, Any]], *, size: int, at: Timestamp
+    ) -> AsyncGenerator[list[Document]]:
+        """The same of what a pipeline makes of a collection, in its order."""
+        command: Document = {"aggregate": collection, "pipeline": list(pipeline)}
+        command |= {"cursor": {"batchSize": size}, "collation": COLLATION}
+        command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
+        return self._batches(collection, command, size)
 
     async def insert_in_order(
         self, collection: str, documents: Sequence[Mapping[str, Any]]
@@ -306,6 +284,13 @@ class Mongo:
         """The cluster time of the last operation the primary knows: now, in the stream's terms."""
         return (await self.clock())[1]
 
+    async def confirmed_time(self) -> Timestamp:
+        """The same, once a majority has confirmed that who is asked still is the primary: one that
+        is cut off does not know how far the others have come."""
+        read = {"find": "revstream.deployment", "limit": 1, "maxTimeMS": self._limit_ms}
+        await self.command({**read, "readConcern": {"level": "linearizable"}})
+        return await self.operation_time()
+
     async def clock(self) -> tuple[datetime, Timestamp]:
         """Now, by the primary's wall clock (UTC, to the millisecond) and by the cluster's time."""
         reply = await self.command({"hello": 1})
@@ -323,7 +308,7 @@ class Mongo:
 
     def raw(self, collection: str) -> Any:
         """The driver's, giving documents raw, for `streams.writing`."""
-        return self._raw[collection]
+        return self._replies[collection]
 
     @asynccontextmanager
     async def change_batches(
@@ -341,58 +326,40 @@ class Mongo:
         async with aclosing(rounds):
             yield rounds
 
+    async def _batches(
+        self, collection: str, command: Document, size: int
+    ) -> AsyncGenerator[list[Document]]:
+        async with aclosing(self._rounds(collection, command, DECODED, size=size)) as rounds:
+            async for each in rounds:
+                if each["batch"]:
+                    yield list(each["batch"])
+
     async def _rounds(
-        self,
-        collection: str,
-        command: Document,
-        codec: CodecOptions[Any],
-        *,
-        size: int,
-        wait_ms: int | None = None,
+        self, collection: str, command: Document, codec: CodecOptions[Any], **more: Any
     ) -> AsyncGenerator[Document]:
-        """What each round trip of a cursor brings, until the server closes it."""
-        async with self.session() as session:
-            with translated():
-                reply = await self._database.command(command, session=session, codec_options=codec)
-            cursor, part = reply["cursor"], "firstBatch"
-            more = {"getMore": cursor["id"], "collection": collection, "batchSize": size}
-            if wait_ms is not None:
-                more["maxTimeMS"] = wait_ms
-            try:
-                while True:
-                    yield {"batch": cursor[part], "token": cursor.get("postBatchResumeToken")}
-                    if not cursor["id"]:
-                        return
-                    with translated():
-                        reply = await self._database.command(
-                            more, session=session, codec_options=codec
-                        )
-                    cursor, part = reply["cursor"], "nextBatch"
-            finally:
-                if cursor["id"]:
-                    await self._kill(collection, cursor["id"], session)
+        """See `streams.rounds`; in a session of its own."""
+        async with (
+            self.session() as session,
+            aclosing(rounds(self._database, session, collection, command, codec, **more)) as opened,
+        ):
+            async for each in opened:
+                yield each
 
     @property
     def _limit_ms(self) -> int:
         return int(self.options.read_limit_s * 1000)
 
-    async def _at(self, command: Document, at: Timestamp, *, raw: bool) -> list[Any]:
+    async def _at(self, command: Document, at: Timestamp | None, *, raw: bool) -> list[Any]:
         cursor = await self._open_at(command, at, raw=raw)
         return list(await cursor.to_list(None))
 
-    async def _open_at(self, command: Document, at: Timestamp, *, raw: bool) -> Any:
-        command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
+    async def _open_at(self, command: Document, at: Timestamp | None, *, raw: bool) -> Any:
+        moment = {} if at is None else {"atClusterTime": at}
+        command["readConcern"] = {"level": "snapshot", **moment}
         command["maxTimeMS"] = self._limit_ms
-        codec = RAW if raw else DECODED
-        return await _awaited(self._database.cursor_command(command, codec_options=codec))
-
-    async def _kill(self, collection: str, cursor_id: Any, session: Any) -> None:
-        """Free a server cursor; a server that is gone has freed it already."""
-        with suppress(pymongo.errors.PyMongoError, TimeoutError):
-            async with asyncio.timeout(_PARTING_S):
-                await self._database.command(
-                    {"killCursors": collection, "cursors": [cursor_id]}, session=session
-                )
+        # The argument is for the first batch, the database's own for those that follow.
+        codec, database = (RAW, self._raw) if raw else (DECODED, self._database)
+        return await _awaited(database.cursor_command(command, codec_options=codec))
 
 
 async def _awaited(value: Any) -> Any:

@@ -1,23 +1,29 @@
 """How far each archive has come, and waiting for it: what makes a read of history complete.
 
-Where the recorder runs in this process it says so itself; where it runs elsewhere, its checkpoint
-does, together with this process's own stream: if that has passed the moment and its last event is
-archived, then so is everything up to the moment.
+Where a partition's recorder runs in this process it says so itself; where it runs elsewhere, its
+checkpoint does, together with this process's own stream: if that has passed the moment and its last
+event of the partition is archived, then so is everything up to the moment. A collection has come as
+far as the one of its partitions that is furthest behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from streams import tokens
-from streams.checkpoints import Checkpoint, Checkpoints
+from streams.checkpoints import Checkpoint, Checkpoints, complete, furthest
 from streams.errors import ArchiveBehind
+from streams.events import ChangeEvent
 from streams.hub import Hub
+from streams.partitions import Partition
 
 __all__ = ["Progress"]
+
+Stored = Mapping[Partition, Checkpoint]
 
 
 class Progress:
@@ -28,54 +34,52 @@ class Progress:
         checkpoints: Checkpoints,
         hub: Hub,
         *,
-        listener: Callable[[str], str],
         limit_s: float = 5.0,
         poll_s: float = 0.02,
     ) -> None:
         self._checkpoints = checkpoints
         self._hub = hub
-        self._listener = listener
         self._limit_s = limit_s
         self._poll_s = poll_s
+        # Up to here, all of a collection is archived.
         self._known: dict[str, str] = {}
-        self._local: set[str] = set()
+        # Up to here, each partition is; those whose recorders run here say so themselves.
+        self._reached: dict[str, dict[Partition, str]] = {}
+        self._here: dict[str, dict[Partition, str]] = {}
         self._moved: dict[str, asyncio.Event] = {}
-        self._asking: dict[str, asyncio.Future[Checkpoint | None]] = {}
+        self._asking: dict[str, asyncio.Future[dict[Partition, Checkpoint]]] = {}
 
-    def advance(self, collection: str, token: str) -> None:
+    def advance(self, partition: Partition, token: str) -> None:
         """The recorder in this process has archived everything up to a token."""
-        self._local.add(collection)
-        self._known[collection] = max(token, self._known.get(collection, ""))
-        moved = self._moved.pop(collection, None)
-        if moved is not None:
-            moved.set()
+        here = self._here.setdefault(partition.collection, {})
+        here[partition] = max(token, here.get(partition, ""))
+        if self._all_here(partition.collection):
+            self._learn(partition.collection, min(here.values()))
+            self._wake(partition.collection)
 
-    def leave(self, collection: str) -> None:
+    def leave(self, partition: Partition) -> None:
         """The recorder in this process has stopped: from now on another one's checkpoint tells."""
-        self._local.discard(collection)
-        moved = self._moved.pop(collection, None)
-        if moved is not None:
-            moved.set()
+        self._here.get(partition.collection, {}).pop(partition, None)
+        self._wake(partition.collection)
 
     async def position(self, collection: str) -> str:
         """Everything of this collection at or before this token is archived; "" where nothing was.
 
         Those who ask while the answer is on its way share it.
         """
-        if collection not in self._local:
+        if not self._all_here(collection):
             asking = self._asking.get(collection)
             if asking is None:
-                asking = asyncio.ensure_future(self.checkpoint(collection))
+                asking = asyncio.ensure_future(self._checkpoints.of(collection))
                 asking.add_done_callback(lambda _: self._asking.pop(collection, None))
                 self._asking[collection] = asking
             # Shielded, since it is not only ours to cancel.
-            checkpoint = await asyncio.shield(asking)
-            if checkpoint is not None:
-                self._known[collection] = max(checkpoint.token, self._known.get(collection, ""))
+            self._take(collection, await asyncio.shield(asking))
         return self._known.get(collection, "")
 
     async def checkpoint(self, collection: str) -> Checkpoint | None:
-        return await self._checkpoints.load(self._listener(collection))
+        """Of the collection as a whole; None where no recorder has ever run for all of it."""
+        return furthest(await self._checkpoints.of(collection))
 
     async def wait(self, collection: str, token: str, *, limit_s: float | None = None) -> None:
         """Return once everything up to a token is archived.
@@ -88,8 +92,12 @@ class Progress:
         while self._known.get(collection, "") < token:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                raise await self._behind(collection, token, limit_s)
-            if collection in self._local:
+                # Asked once more: the last answer may have been long on its way.
+                known = await self.position(collection)
+                if known >= token:
+                    break
+                raise _behind(collection, known, token, limit_s)
+            if self._all_here(collection):
                 moved = self._moved.setdefault(collection, asyncio.Event())
                 try:
                     async with asyncio.timeout(remaining):
@@ -99,7 +107,7 @@ class Progress:
                 continue
             known = await self.position(collection)
             if known >= token or self._joined(collection, known, token):
-                self._known[collection] = max(token, known)
+                self._learn(collection, token)
                 return
             await asyncio.sleep(min(self._poll_s, remaining))
 
@@ -108,40 +116,123 @@ class Progress:
         is known to be archived."""
         return max(self._hub.position, self._known.get(collection, ""))
 
-    def lag_s(self, collection: str) -> float:
+    def reached(self, partition: Partition) -> str:
+        """Everything of this partition up to here is known to be archived; asks nobody."""
+        reached = self._now(partition.collection).get(partition, "")
+        return max(reached, self._known.get(partition.collection, ""))
+
+    def lag_s(self, partition: Partition) -> float:
         """The age of the oldest change, seen by this process, that is not known to be archived; 0
-        where there is none."""
-        waiting = self._hub.ring(collection).after(self._known.get(collection, ""))
-        if waiting is None:
-            # More are waiting than the ring holds: its oldest is younger than the oldest of them.
-            waiting = self._hub.ring(collection).after(self._hub.ring(collection).floor) or []
-        if not waiting:
-            return 0.0
-        return max(0.0, (datetime.now(UTC) - waiting[0].wall).total_seconds())
+        where there is none. Where more are waiting than the ring holds, that of its oldest."""
+        _, oldest = self._waiting(partition)
+        return _age_s(oldest)
+
+    def lag_events(self, partition: Partition) -> int:
+        """How many changes, seen by this process, are not known to be archived; no more than the
+        ring holds."""
+        return self._waiting(partition)[0]
+
+    def lag_behind_s(self, collection: str, token: str) -> float:
+        """The age of the oldest change behind a token that this process has seen; 0 where there is
+        none. Where there are more than the ring holds, that of its oldest."""
+        _, oldest = self._hub.ring(collection).waiting(token)
+        return _age_s(oldest)
+
+    def _waiting(self, partition: Partition) -> tuple[int, ChangeEvent | None]:
+        """How many, and the oldest of them."""
+        ring, reached = self._hub.ring(partition.collection), self.reached(partition)
+        if partition.count == 1:
+            return ring.waiting(reached)
+        events = ring.after(reached)
+        if events is None:
+            # More may be waiting than the ring holds: its oldest is younger than the oldest of
+            # them.
+            waiting = ring.after(ring.floor) or []
+        else:
+            waiting = [each for each in events if partition.concerns(each)]
+        return len(waiting), waiting[0] if waiting else None
+
+    def _all_here(self, collection: str) -> bool:
+        here = self._here.get(collection)
+        return here is not None and any(each.count == len(here) for each in here)
+
+    def _now(self, collection: str) -> Mapping[Partition, str]:
+        if self._all_here(collection):
+            return self._here[collection]
+        return self._reached.get(collection, {})
+
+    def _take(self, collection: str, stored: Stored) -> None:
+        """What the checkpoints say; a recorder that runs here is further than its own."""
+        here = self._here.get(collection, {})
+        fresh = {
+            partition: replace(each, token=max(each.token, here.get(partition, "")))
+            for partition, each in stored.items()
+        }
+        best = max(
+            complete(fresh).values(),
+            key=lambda each: min(one.token for one in each.values()),
+            default=None,
+        )
+        if best is not None:
+            self._reached[collection] = {name: each.token for name, each in best.items()}
+            self._learn(collection, min(self._reached[collection].values()))
+
+    def _learn(self, collection: str, token: str) -> None:
+        self._known[collection] = max(token, self._known.get(collection, ""))
+
+    def _wake(self, collection: str) -> None:
+        moved = self._moved.pop(collection, None)
+        if moved is not None:
+            moved.set()
 
     def _joined(self, collection: str, known: str, token: str) -> bool:
         """Whether this process's stream shows that nothing lies between what is archived and the
-        token."""
-        if self._hub.position < token:
-            return False
-        later = self._hub.ring(collection).after(known)
-        return later is not None and not any(event.token <= token for event in later)
+        token.
 
-    async def _behind(self, collection: str, token: str, limit_s: float) -> ArchiveBehind:
-        known = await self.position(collection)
-        wanted_at = tokens.cluster_time(token).as_datetime()
-        if not known:
-            return ArchiveBehind(
-                f"no recorder has ever run for {collection}; "
-                "start `revstream serve` or `revstream record`",
-                collection=collection,
-            )
-        reached_at = tokens.cluster_time(known).as_datetime()
-        lag_s = max(0.0, (wanted_at - reached_at).total_seconds())
+        Of what lies between, each partition may have archived its own: so far as all have, it is
+        known from then on, and not looked at again.
+        """
+        later = self._hub.ring(collection).after(known)
+        if self._hub.position < token or later is None:
+            return False
+        for event in later:
+            if event.token > token:
+                break
+            if not self._archived(collection, event):
+                return False
+            self._learn(collection, event.token)
+        return True
+
+    def _archived(self, collection: str, event: ChangeEvent) -> bool:
+        reached = self._now(collection)
+        count = len(reached)
+        if not count:
+            return False
+        if not event.is_write or count == 1:
+            return event.token <= min(reached.values())
+        return event.token <= reached[Partition(collection, event.key_hash % count, count)]
+
+
+def _age_s(event: ChangeEvent | None) -> float:
+    if event is None:
+        return 0.0
+    return max(0.0, (datetime.now(UTC) - event.wall).total_seconds())
+
+
+def _behind(collection: str, known: str, token: str, limit_s: float) -> ArchiveBehind:
+    wanted_at = tokens.cluster_time(token).as_datetime()
+    if not known:
         return ArchiveBehind(
-            f"the archive of {collection} has reached {reached_at:%F %T}Z, "
-            f"and {wanted_at:%F %T}Z was asked for; "
-            f"waited {limit_s:g} s; try again, or look at Query.streams",
+            f"no recorder has ever run for {collection}; "
+            "start `revstream serve` or `revstream record`",
             collection=collection,
-            lagSeconds=lag_s,
         )
+    reached_at = tokens.cluster_time(known).as_datetime()
+    lag_s = max(0.0, (wanted_at - reached_at).total_seconds())
+    return ArchiveBehind(
+        f"the archive of {collection} has reached {reached_at:%F %T}Z, "
+        f"and {wanted_at:%F %T}Z was asked for; "
+        f"waited {limit_s:g} s; try again, or look at Query.streams",
+        collection=collection,
+        lagSeconds=lag_s,
+    )

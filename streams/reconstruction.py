@@ -22,7 +22,8 @@ from streams.documents import DECODED, RAW, Document
 from streams.errors import DatabaseError, GatewayError
 from streams.events import ChangeEvent, identity
 from streams.mongo import Mongo
-from streams.versions import CHANGE_FIELD, Last
+from streams.storms import Storm
+from streams.versions import CHANGE_FIELD, COPIES_FIELD, Last
 
 __all__ = ["Rebuilt", "Reconstruction"]
 
@@ -45,6 +46,7 @@ class Reconstruction:
     def __init__(self, mongo: Mongo, collection: str) -> None:
         self._mongo = mongo
         self._collection = collection
+        self._gaps = Storm(log, "version cannot be rebuilt exactly: read again, marked as a gap")
 
     async def after(self, event: ChangeEvent, last: Last | None) -> Rebuilt | None:
         """The document after `event`; None where it can only be read again and is gone.
@@ -54,11 +56,14 @@ class Reconstruction:
         """
         reason = "the state before is not known"
         if last is not None and last.full is not None and event.update is not None:
-            state = _plain(last.full)
-            if last.change is not None:
-                state[CHANGE_FIELD] = _plain(last.change)
+            state, update = _plain(last.full), _plain(event.update)
+            if not (_holds(state, last.full) and _holds(update, event.update)):
+                return await self._read(event, "there are values that Python has no types for")
+            for name, beside in ((CHANGE_FIELD, last.change), (COPIES_FIELD, last.copies)):
+                if beside is not None:
+                    state[name] = _plain(beside)
             try:
-                return Rebuilt(_raw(apply_delta(state, _plain(event.update))))
+                return Rebuilt(_raw(apply_delta(state, update)))
             except Ambiguous as exc:
                 reason = str(exc)
             try:
@@ -116,10 +121,7 @@ class Reconstruction:
         return found[0] if found else None
 
     def _log_gap(self, event: ChangeEvent, reason: str) -> None:
-        log.warning(
-            "version cannot be rebuilt exactly: read again, marked as a gap",
-            extra={"collection": self._collection, "key": str(event.key), "reason": reason},
-        )
+        self._gaps.note(collection=self._collection, key=str(event.key), reason=reason)
 
 
 def _id_of(operation: Mapping[str, Any]) -> Any:
@@ -135,6 +137,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(each) for each in value]
     return value
+
+
+def _holds(values: Document, document: RawBSONDocument) -> bool:
+    """Whether Python's values hold all of it: not a symbol, say, nor text that is not UTF-8."""
+    return bson.encode(values, codec_options=DECODED) == document.raw
 
 
 def _raw(document: Document) -> RawBSONDocument:

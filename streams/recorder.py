@@ -1,5 +1,5 @@
 """Write history: every change event of one collection becomes a version in its archive, in order,
-once.
+once. Where the collection is divided, of one partition of it.
 
 Order: archive, then checkpoint. Crash anywhere, restart, and each version is there once: what a
 document's last version already covers is passed over. Runs under a lease; a checkpoint with an
@@ -13,24 +13,31 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from streams import tokens
 from streams.archive import Archive
 from streams.bootstrap import Chunk, oldest_start, read_chunk
-from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.drafting import Draft, Drafting
-from streams.errors import HistoryLost, LeaseLost
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints, complete, furthest
+from streams.draft import Draft
+from streams.drafting import Drafting
+from streams.errors import GatewayError, HistoryLost, LeaseLost
 from streams.events import Batch, ChangeEvent
+from streams.layouts.keeping import Keeping
 from streams.mongo import Mongo
+from streams.partitions import Partition
 from streams.progress import Progress
 from streams.source import Source
 
 __all__ = ["Recorder", "RecorderOptions"]
 
 log = logging.getLogger(__name__)
+
+# What may be lost without harm is not waited for any longer.
+_PARTING_S = 1.0
+Report = Callable[[str, int, int], None]
 
 _GONE = frozenset({"drop", "rename", "dropDatabase"})
 
@@ -50,7 +57,11 @@ class RecorderOptions:
 
 
 class Recorder:
-    """The recorder of one collection. `run` it under a lease."""
+    """The recorder of one partition of a collection. `run` it under the partition's lease.
+
+    Args:
+        source: of the partition's events, at least; one of the whole collection does too.
+    """
 
     def __init__(
         self,
@@ -60,27 +71,39 @@ class Recorder:
         checkpoints: Checkpoints,
         progress: Progress,
         *,
-        name: str,
         version_field: str | None,
+        partition: Partition | None = None,
+        deltas: bool = False,
         options: RecorderOptions | None = None,
+        report: Report = lambda collection, read, total: None,
     ) -> None:
-        self.name = name
+        """Args:
+        report: given how far the first reading has come: what is read, how many documents were
+            read, and how many there are, as far as is known; equal at the end, both 0 where it
+            breaks off.
+        """
+        self.partition = partition or Partition(archive.collection)
+        self.name = self.partition.name
         self.collection = archive.collection
         self._mongo = mongo
         self._archive = archive
+        self._layout = archive.layout
         self._source = source
         self._checkpoints = checkpoints
         self._progress = progress
         self._options = options or RecorderOptions()
+        self._report = report
         self._drafting = Drafting(
             mongo,
             archive,
+            self.partition,
             version_field=version_field,
+            deltas=deltas,
             cache_bytes=self._options.cache_bytes,
             settled=self._settled,
         )
         self._checkpoint = Checkpoint("", "")
-        self._stored = self._checkpoint
+        self._stored = self._archived = self._checkpoint
         self._writing: asyncio.Future[None] | None = None
         self._fencing_token = 0
         self._saved_at = 0.0
@@ -98,15 +121,13 @@ class Recorder:
         # From what is stored, not from memory: another holder may have gone on in between.
         self._drafting.forget()
         self._chunk = None
-        checkpoint = await self._checkpoints.load(self.name)
-        if checkpoint is None:
-            start = await oldest_start(self._mongo)
-            checkpoint = Checkpoint(start, start)
-        self._checkpoint = checkpoint
+        self._checkpoint = checkpoint = await self._begin()
         # Before the first event, so that a crash on it loses nothing; and refuses the last holder.
         await self._save(checkpoint)
-        await self._archive.mend(checkpoint.token)
+        await self._tidy()
+        await self._archive.mend(checkpoint.token, holds=self.partition.holds)
         self._caught_up_at = tokens.moment(await self._mongo.operation_time())
+        recovering = asyncio.ensure_future(self._recover()) if self._layout.keeps else None
         try:
             while True:
                 try:
@@ -114,23 +135,59 @@ class Recorder:
                 except HistoryLost as exc:
                     await self._settled()
                     await self._begin_anew(exc)
+        except asyncio.CancelledError:
+            await self._part()
+            raise
         finally:
+            await _dismiss(recovering)
             await _dismiss(self._writing)
             self._writing = None
-            self._progress.leave(self.collection)
+            self._progress.leave(self.partition)
+            self._report(self.partition.label, 0, 0)
 
     def statistics(self) -> dict[str, Any]:
         baseline = self._checkpoint.baseline
         return {
             "versions": self._versions,
+            "duplicates": self._drafting.duplicates,
             "skipped": self._drafting.skipped,
             "gaps": self._drafting.gaps,
             "batches": self._batches,
             "reconnects": self._source.reconnects,
             "baseline_documents": baseline.documents,
+            "baseline_read": baseline.read,
+            "baseline_total": baseline.total,
             "baseline_done": baseline.done,
             "position": self._checkpoint.token,
         }
+
+    @property
+    def trouble(self) -> str | None:
+        """Why its stream is not open; None where it is, or is about to be."""
+        return self._source.trouble
+
+    async def _begin(self) -> Checkpoint:
+        """From where to go on: this partition's own checkpoint, or where the collection as a whole
+        is archived further, as it was divided before."""
+        stored = await self._checkpoints.of(self.collection)
+        own, whole = stored.get(self.partition), furthest(stored)
+        if own is None and whole is None:
+            start = await oldest_start(self._mongo)
+            return Checkpoint(start, start)
+        found = [each for each in (own, whole) if each is not None]
+        # The first where both are as far.
+        return max(found, key=lambda each: each.token)
+
+    async def _tidy(self) -> None:
+        """Forget how the collection was divided before, once that tells nothing any more."""
+        stored = await self._checkpoints.of(self.collection)
+        mine = complete(stored).get(self.partition.count)
+        others = [each for each in stored if each.count != self.partition.count]
+        whole = furthest(stored)
+        if not others or mine is None or whole is None:
+            return
+        if min(each.token for each in mine.values()) == whole.token:
+            await self._checkpoints.remove(each.name for each in others)
 
     async def _follow(self) -> None:
         batches = self._source.batches(self._checkpoint.token)
@@ -159,7 +216,9 @@ class Recorder:
             events = events[len(before) :]
         draft = await self._draft(events)
         self._batches += 1
-        self._checkpoint = replace(self._checkpoint, token=batch.position)
+        # Never back: what stands at the chunk's moment stands behind the moment itself.
+        position = max(self._checkpoint.token, batch.position)
+        self._checkpoint = replace(self._checkpoint, token=position)
         # One batch is being written while the next is drafted; never two.
         await self._settled()
         self._writing = asyncio.ensure_future(
@@ -167,8 +226,17 @@ class Recorder:
         )
         baseline = self._checkpoint.baseline
         if not baseline.done and self._chunk is None and batch.position >= self._caught_up_at:
+            if not baseline.started:
+                total = await self._mongo.estimated_count(self.collection)
+                baseline = replace(baseline, total=total)
+                self._checkpoint = replace(self._checkpoint, baseline=baseline)
+                self._report(self.partition.label, 0, total)
             self._chunk = await read_chunk(
-                self._mongo, self.collection, baseline, size=self._options.chunk_documents
+                self._mongo,
+                self.collection,
+                baseline,
+                size=self._options.chunk_documents,
+                layout=self._layout if isinstance(self._layout, Keeping) else None,
             )
 
     async def _draft(self, events: Sequence[ChangeEvent]) -> Draft:
@@ -178,14 +246,38 @@ class Recorder:
         for writes, group in itertools.groupby(events, key=lambda each: each.is_write):
             if writes:
                 await self._write(draft)
-                known = self._checkpoint.baseline.done
-                draft = await self._drafting.writes(list(group), all_known=known)
+                meant = await self._meant(list(group))
+                draft = await self._drafting.writes(meant, self._checkpoint.baseline)
                 continue
             await self._write(draft)
             draft = Draft()
             for event in group:
                 await self._take_fate(event)
         return draft
+
+    async def _meant(self, events: Sequence[ChangeEvent]) -> Sequence[ChangeEvent]:
+        """The writes of this partition's documents."""
+        if not self._layout.keeps:
+            return events
+        meant = await self._layout.translated(events)
+        return [each for each in meant if self.partition.concerns(each)]
+
+    async def _recover(self) -> None:
+        """Mend what a crash has left, in a collection that keeps versions itself."""
+        try:
+            mended = await self._layout.recover()
+        except GatewayError as exc:
+            facts = {"collection": self.collection, "reason": exc.message}
+            log.warning("layout not recovered: tried again at the next start", extra=facts)
+            return
+        except Exception:
+            log.exception("layout not recovered", extra={"collection": self.collection})
+            return
+        if mended:
+            log.warning(
+                "layout recovered",
+                extra={"collection": self.collection, "documents": mended},
+            )
 
     async def _take_fate(self, event: ChangeEvent) -> None:
         """What happens to the collection as a whole."""
@@ -197,6 +289,9 @@ class Recorder:
             # The archive went with it.
             self._drafting.forget()
             await self._archive.prepare()
+        if self._layout.keeps and (arrived or event.operation in _GONE):
+            # The index by which versions are compared went with it.
+            await self._layout.prepare()
         if arrived:
             # What stands there now came from elsewhere, whole: read it as if for the first time.
             self._chunk = None
@@ -205,33 +300,42 @@ class Recorder:
 
     async def _take_chunk(self, chunk: Chunk) -> None:
         baseline = self._checkpoint.baseline
-        draft = await self._drafting.chunk(chunk, baseline.documents)
+        draft = await self._drafting.chunk(chunk, baseline)
         await self._write(draft)
         number = baseline.documents + len(draft.records)
         async for vanished in self._drafting.vanished(chunk, number):
             await self._write(vanished)
-        read = chunk.documents
-        done = Baseline(
+        found = chunk.keys
+        read = baseline.read + len(found)
+        done = replace(
+            baseline,
             done=chunk.end,
-            started=bool(read) or baseline.started,
-            after=read[-1]["_id"] if read else baseline.after,
+            started=bool(found) or baseline.started,
+            after=found[-1] if found else baseline.after,
             documents=number,
+            read=read,
+            total=read if chunk.end else max(baseline.total, read + 1),
         )
-        log.info(
-            "first reading",
-            extra={"collection": self.collection, "documents": done.documents, "done": done.done},
-        )
-        self._checkpoint = replace(self._checkpoint, baseline=done)
+        self._report(self.partition.label, done.read, done.total)
+        place = tokens.behind(tokens.moment(chunk.at))
+        self._checkpoint = replace(self._checkpoint, token=place, baseline=done)
 
     async def _settled(self) -> None:
         """Return once what was handed to `_commit` is stored; raises what it raised."""
-        if self._writing is not None:
-            writing, self._writing = self._writing, None
-            await writing
+        writing = self._writing
+        if writing is None:
+            return
+        try:
+            # Shielded: who is cancelled while waiting finishes it in `_part`.
+            await asyncio.shield(writing)
+        finally:
+            if writing.done():
+                self._writing = None
 
     async def _commit(self, draft: Draft, checkpoint: Checkpoint, written: bool) -> None:
         await self._append(draft)
-        self._progress.advance(self.collection, checkpoint.token)
+        self._archived = checkpoint
+        self._progress.advance(self.partition, checkpoint.token)
         idle = time.monotonic() - self._saved_at >= self._options.idle_save_s
         written = written or checkpoint.baseline != self._stored.baseline
         # Each save is itself an entry of the oplog: saving every empty batch would feed itself.
@@ -254,8 +358,17 @@ class Recorder:
 
     async def _save(self, checkpoint: Checkpoint) -> None:
         await self._checkpoints.save(self.name, checkpoint, fencing_token=self._fencing_token)
-        self._stored = checkpoint
+        self._stored = self._archived = checkpoint
         self._saved_at = time.monotonic()
+
+    async def _part(self) -> None:
+        """Finish what is being written and store how far it has come, so that whoever takes over
+        need not read it again; not at any price."""
+        with contextlib.suppress(TimeoutError, GatewayError):
+            async with asyncio.timeout(_PARTING_S):
+                await self._settled()
+                if self._archived != self._stored:
+                    await self._save(self._archived)
 
     async def _begin_anew(self, lost: HistoryLost) -> None:
         """The oplog no longer reaches back: read the present again and record what differs, marked
@@ -265,9 +378,8 @@ class Recorder:
             "history lost: reading the present again",
             extra={"collection": self.collection, "reason": lost.message},
         )
-        self._checkpoint = replace(
-            self._checkpoint, token=tokens.time_prefix(now), baseline=Baseline()
-        )
+        start = tokens.time_prefix(now)
+        self._checkpoint = replace(self._checkpoint, token=start, baseline=Baseline(doubt=start))
         self._caught_up_at = tokens.moment(now)
         self._chunk = None
         await self._save(self._checkpoint)

@@ -22,15 +22,30 @@ from streams.errors import (
     Unsuitable,
 )
 
-__all__ = ["DUPLICATE_KEY", "STANDALONE", "TOO_LARGE", "translated"]
+__all__ = ["DUPLICATE_KEY", "OF_DOCUMENT", "STANDALONE", "TOO_LARGE", "harmless", "translated"]
 
 _TIME_LIMIT = 50
 _NOT_PERMITTED = {13, 8000}  # Unauthorized, AtlasError
 _AUTHENTICATION_FAILED = 18
+_USER_NOT_FOUND = 11
 _NOT_A_REPLICA_SET = 40573
 _DROP_PENDING = 215
+_DISK_FULL = 14031  # OutOfDiskSpace
+_UNDONE = {251, 290}  # NoSuchTransaction, TransactionExceededLifetimeLimitSeconds
 DUPLICATE_KEY = 11000
 TOO_LARGE = 10334  # BSONObjectTooLarge
+OF_DOCUMENT = {
+    2,  # BadValue
+    14,  # TypeMismatch
+    52,  # DollarPrefixedFieldName
+    57,  # DottedFieldName
+    121,  # DocumentValidationFailure
+    171,  # CannotIndexParallelArrays
+    17280,  # KeyTooLong
+    *(TOO_LARGE, 17419, 17420),
+    DUPLICATE_KEY,
+}
+"""What is refused because of what one document would be."""
 # spec: retryable-writes.md, "Retryable Error": shutting down, stepping down, not primary.
 _GOING = {91, 189, 10107, 11600, 11602, 13435, 13436}
 
@@ -38,6 +53,7 @@ STANDALONE = (
     "this mongod is a standalone, and change streams need a replica set; convert it: "
     "start it with --replSet rs0, then run rs.initiate() in mongosh"
 )
+_NO_ROOM = "MongoDB's disk is full: make room, and it goes on by itself"
 # The server does not say which of the three it is.
 _NOT_LOGGED_IN = (
     "MongoDB does not know this user with this password: correct them in the URI, or, "
@@ -70,18 +86,44 @@ def translated() -> Iterator[None]:
             raise TimeLimit("the read took longer than its limit on the server") from exc
         if exc.code == _AUTHENTICATION_FAILED:
             raise Unsuitable(_NOT_LOGGED_IN) from exc
+        if exc.code == _USER_NOT_FOUND:
+            # Where a certificate names the user.
+            raise Unsuitable(
+                f"MongoDB does not know this user: {_first_line(exc)}; "
+                "create it there, by the certificate's subject"
+            ) from exc
         if exc.code in _NOT_PERMITTED:
             raise Unsuitable(f"MongoDB does not permit this: {_first_line(exc)}") from exc
         if exc.code == _DROP_PENDING:
             raise Unavailable("the database is being dropped; try again") from exc
+        if exc.code == _DISK_FULL:
+            raise Unavailable(_NO_ROOM) from exc
+        if exc.code in _UNDONE or exc.has_error_label("TransientTransactionError"):
+            raise Unavailable(
+                f"MongoDB has undone the transaction; try again: {_first_line(exc)}"
+            ) from exc
         if exc.code == _NOT_A_REPLICA_SET:
             raise Unsuitable(STANDALONE) from exc
         raise DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=exc.code) from exc
     except pymongo.errors.DocumentTooLarge as exc:
         # Said by the driver, before the server could.
         raise DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=TOO_LARGE) from exc
+    except pymongo.errors.ConfigurationError as exc:
+        # PyMongo's asyncio client asks the DNS for the hosts of a mongodb+srv URI when it connects.
+        raise Unsuitable(f"the MongoDB URI cannot be used: {_first_line(exc)}") from exc
     except pymongo.errors.PyMongoError as exc:
         raise DatabaseError(f"MongoDB driver: {_first_line(exc)}") from exc
+
+
+_QUOTED = re.compile(r"""(["'])(?P<quoted>.*?)\1|(?<=: )(?P<last>\S+)$""")
+
+
+def harmless(exc: Exception, uri: str) -> str:
+    """What is wrong with a URI, without what the message quotes of it: it may be part of a password
+    that was not escaped."""
+    return _QUOTED.sub(
+        lambda found: "…" if (found["quoted"] or found["last"]) in uri else found[0], str(exc)
+    )
 
 
 def _duplicate(details: Mapping[str, Any]) -> DuplicateKey:
@@ -104,6 +146,8 @@ def _of_bulk_write(details: Mapping[str, Any], exc: Exception) -> GatewayError:
     reason = first.get("errmsg", _first_line(exc))
     if first.get("code") in _GOING:
         return Unavailable(f"MongoDB is going down or electing: {reason}")
+    if first.get("code") == _DISK_FULL:
+        return Unavailable(_NO_ROOM)
     return DatabaseError(f"a write was refused: {reason}", number=first.get("code"))
 
 

@@ -10,6 +10,7 @@ Source: docs/decisions/0009-hand-over.md.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,8 @@ from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import HistoryLost
 from streams.events import ChangeEvent, identity
-from streams.hub import Hub, Subscriber
+from streams.horizons import Horizons
+from streams.hub import PORTION, Hub, Subscriber
 from streams.progress import Progress
 
 __all__ = ["Caught", "Live", "Part", "Quiet", "Replay", "Replayed"]
@@ -53,6 +55,11 @@ class Quiet:
     token: str
 
 
+# How often the archive is looked at where what comes does not come by the stream.
+_OWED_S = 0.2
+# Behind every token.
+_NOT_YET_KNOWN = "~"
+
 Part = Replayed | Caught | Live | Quiet
 
 
@@ -69,6 +76,7 @@ class Replay:
         archive: Archive,
         hub: Hub,
         progress: Progress,
+        horizons: Horizons,
         *,
         page: int = 500,
         quiet_s: float = 20.0,
@@ -76,6 +84,7 @@ class Replay:
         self._archive = archive
         self._hub = hub
         self._progress = progress
+        self._horizons = horizons
         self._page = page
         self._quiet_s = quiet_s
 
@@ -86,31 +95,39 @@ class Replay:
             key: only this document's `_id`.
 
         Raises:
-            HistoryLost: the token is older than the archive and the ring.
+            HistoryLost: the token is older than the archive and the ring, or retention has dropped
+                what comes next.
             SlowConsumer, Unavailable: from the hub; the last token given resumes.
         """
         position = self._hub.position if after is None else after
-        if self._hub.ring(self._archive.collection).after(position) is None:
+        archived = self._hub.ring(self._archive.collection).after(position) is None
+        if archived:
             await self._check_reach(position)
+        start, owed = position, ""
         match = None if key is None else {"doc": key}
         while True:
             if (drop := tokens.divided(position)) is not None:
                 async for records in self._rest_of(drop, position, match):
                     yield Replayed(records)
                 position = tokens.behind(drop)
+            if archived:
+                owed = await self._owed(start, owed)
             # No await from here to `attach`: the ring and the live stream join without a seam.
             caught = self._hub.ring(self._archive.collection).after(position)
-            if caught is not None:
+            if caught is not None and position >= owed:
                 subscriber = self._hub.attach(self._archive.collection, key)
                 reached = self._hub.position
                 break
             upto = await self._progress.position(self._archive.collection)
+            if upto <= position < owed:
+                await asyncio.sleep(_OWED_S)
+                continue
             if upto <= position:
                 # The recorder is behind the ring's oldest event: wait for it to move.
                 floor = self._hub.ring(self._archive.collection).floor
                 await self._progress.wait(self._archive.collection, floor)
                 continue
-            records = await self._archive.scan(position, upto, limit=self._page, match=match)
+            records = await self._scan(position, upto, match)
             if records:
                 yield Replayed(records)
             position = records[-1]["_id"] if len(records) == self._page else upto
@@ -118,8 +135,8 @@ class Replay:
             if key is not None:
                 wanted = identity(key)
                 caught = [e for e in caught if not e.is_write or identity(e.key) == wanted]
-            if caught:
-                yield Caught(caught)
+            for first in range(0, len(caught), PORTION):
+                yield Caught(caught[first : first + PORTION])
             yield Quiet(max(position, reached))
             async for part in self._live(subscriber, max(position, reached)):
                 yield part
@@ -132,9 +149,18 @@ class Replay:
         """The records behind a position within a drop, which is a single event in the ring."""
         await self._progress.wait(self._archive.collection, drop)
         end = tokens.behind(drop)
-        while records := await self._archive.scan(position, end, limit=self._page, match=match):
+        while records := await self._scan(position, end, match):
             yield records
             position = records[-1]["_id"]
+
+    async def _scan(
+        self, position: str, upto: str, match: Mapping[str, Any] | None
+    ) -> list[Document]:
+        """The next page of records behind a position, of which none was dropped."""
+        records = await self._archive.scan(position, upto, limit=self._page, match=match)
+        # Behind the read: see `streams.horizons`.
+        await self._horizons.check_behind(self._archive.collection, position)
+        return records
 
     async def _live(self, subscriber: Subscriber, position: str) -> AsyncGenerator[Part]:
         while True:
@@ -147,6 +173,21 @@ class Replay:
             elif not events and reached > position:
                 position = reached
                 yield Quiet(position)
+
+    async def _owed(self, start: str, before: str) -> str:
+        """Up to which place the archive must be read, also where the ring reaches further back:
+        what was lost behind `start` and is found by reading the present again comes into the
+        archive alone, and not by the stream.
+
+        Args:
+            before: the last answer.
+        """
+        checkpoint = await self._progress.checkpoint(self._archive.collection)
+        if checkpoint is None or start >= checkpoint.baseline.doubt:
+            return ""
+        if not checkpoint.baseline.done:
+            return _NOT_YET_KNOWN
+        return checkpoint.token if before in ("", _NOT_YET_KNOWN) else before
 
     async def _check_reach(self, position: str) -> None:
         checkpoint = await self._progress.checkpoint(self._archive.collection)

@@ -45,6 +45,11 @@ class Ring:
             del self._events[: self._start]
             self._start = 0
 
+    def waiting(self, token: str) -> tuple[int, ChangeEvent | None]:
+        """How many events it holds after a token, and the oldest of them. O(log n)."""
+        first = bisect_right(self._tokens, token, lo=self._start)
+        return len(self._events) - first, self._events[first] if first < len(self._events) else None
+
     def after(self, token: str) -> list[ChangeEvent] | None:
         """The events after a token, oldest first; None where the ring does not reach back to it."""
         if token < self.floor:

@@ -17,6 +17,7 @@ from streams.refusals import STANDALONE
 __all__ = [
     "OLDEST_VERSION",
     "Server",
+    "check_collections",
     "check_stream",
     "deployment_tag",
     "enable_images",
@@ -30,6 +31,14 @@ log = logging.getLogger(__name__)
 OLDEST_VERSION = (6, 0)
 _NAMESPACE_NOT_FOUND = 26
 _NAMESPACE_EXISTS = 48
+_WITHOUT_HISTORY = {
+    "view": "a view, and views have no change stream: name the collection behind it in the model",
+    "timeseries": "a time-series collection, and those have no change stream: "
+    "take it out of the model, or copy it into an ordinary collection",
+    "capped": "a capped collection, and MongoDB does not read those as of a moment: "
+    "take it out of the model, or copy it into an ordinary collection "
+    "(one with a TTL index, where old documents are to go)",
+}
 # No letters that are easily taken for one another: people compare tokens by eye.
 _LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 
@@ -74,6 +83,33 @@ async def check_stream(mongo: Mongo) -> None:
         mongo.change_batches([{"$changeStream": {}}], size=1, wait_ms=1) as replies,
     ):
         await anext(replies)
+
+
+async def check_collections(mongo: Mongo, names: Sequence[str]) -> None:
+    """Those that exist are ordinary collections.
+
+    Raises:
+        Unsuitable: one is of a kind whose history cannot be kept; says of each why, and the way
+            out.
+    """
+    reply = await mongo.command(
+        {
+            "listCollections": 1,
+            "filter": {"name": {"$in": list(names)}},
+            "cursor": {"batchSize": len(names)},
+        }
+    )
+    kinds = {
+        each["name"]: "capped" if each["options"].get("capped") else each["type"]
+        for each in reply["cursor"]["firstBatch"]
+    }
+    refused = [
+        f"{mongo.name}.{name} is {_WITHOUT_HISTORY[kind]}"
+        for name, kind in kinds.items()
+        if kind in _WITHOUT_HISTORY
+    ]
+    if refused:
+        raise Unsuitable("; ".join(refused))
 
 
 async def deployment_tag(mongo: Mongo) -> str:

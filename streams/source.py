@@ -13,16 +13,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.errors import DatabaseError, GatewayError, HistoryLost, Unavailable
-from streams.events import Batch, decode_event
+from streams.events import WRITES, Batch, ChangeEvent, decode_event, key_of
 from streams.mongo import Mongo
 from streams.refusals import TOO_LARGE
 
@@ -34,6 +36,9 @@ log = logging.getLogger(__name__)
 _TURN = 200
 
 _NEVER = Timestamp(0, 0)
+
+# How often an interruption that lasts is told of.
+_TOLD_AGAIN_S = 60.0
 
 # Events read without images, where large ones keep coming.
 _LONGEST_STAY = 4095
@@ -79,7 +84,17 @@ class SourceOptions:
 
 
 class Source:
-    """One change stream over some collections of one database."""
+    """One change stream over some collections of one database.
+
+    Args:
+        holds: whether a document with this `_id` is wanted: writes to others are passed over
+            undecoded. All are where it is None.
+        name: what the log calls it.
+    Attributes:
+        connected: whether it is open.
+        trouble: why it is not, where it was interrupted and is read all the same.
+        reconnects: how often it was.
+    """
 
     def __init__(
         self,
@@ -88,15 +103,21 @@ class Source:
         *,
         before_images: bool,
         sharded: bool = False,
+        holds: Callable[[Any], bool] | None = None,
         options: SourceOptions | None = None,
+        name: str = "live",
     ) -> None:
         self._mongo = mongo
         self._collections = sorted(collections)
         self._before_images = before_images
         self._sharded = sharded
+        self._holds = holds
         self._options = options or SourceOptions()
         self.reconnects = 0
         self.connected = False
+        self.trouble: str | None = None
+        self._name = name
+        self._told_at = 0.0
 
     async def batches(self, after: str) -> AsyncGenerator[Batch]:
         """Every event after that token; also empty batches, whose position tells that nothing was
@@ -110,48 +131,67 @@ class Source:
         start = tokens.cluster_time(after)
         attempt = 0
         care = _Care(before_images=self._before_images)
-        while True:
-            try:
-                async with aclosing(self._opened(position, start, care)) as opened:
-                    async for batch in opened:
-                        attempt = 0
-                        self.connected = True
-                        position = batch.position
-                        yield batch
-                        if care.passed(len(batch.events)):
-                            break
-                if care.changed:
-                    start = tokens.cluster_time(position)
+        try:
+            while True:
+                try:
+                    async with aclosing(self._opened(position, start, care)) as opened:
+                        async for batch in opened:
+                            attempt = 0
+                            self.connected = True
+                            self._recovered()
+                            position = batch.position
+                            yield batch
+                            if care.passed(len(batch.events)):
+                                break
+                    if care.changed:
+                        start = tokens.cluster_time(position)
+                        continue
+                    # The server ended the stream after an invalidate; at its own time it would only
+                    # end again.
+                    last = tokens.cluster_time(position)
+                    start = Timestamp(last.time, last.inc + 1)
+                    position = max(position, tokens.moment(last))
                     continue
-                # The server ended the stream after an invalidate; at its own time it would only end
-                # again.
-                last = tokens.cluster_time(position)
-                start = Timestamp(last.time, last.inc + 1)
-                position = max(position, tokens.moment(last))
-                continue
-            except GatewayError as exc:
-                if getattr(exc, "number", None) == TOO_LARGE and care.take(position):
-                    start = tokens.cluster_time(position)
-                    continue
-                self.connected = False
-                _check_resumable(exc, position)
-                reason = exc.message
-            start = tokens.cluster_time(position)
-            self.reconnects += 1
-            delay = min(
-                self._options.retry_most_s,
-                self._options.retry_first_s * 2 ** min(attempt, 20),
-            ) * random.uniform(0.5, 1.0)
-            attempt += 1
+                except GatewayError as exc:
+                    if getattr(exc, "number", None) == TOO_LARGE and care.take(position):
+                        start = tokens.cluster_time(position)
+                        continue
+                    self.connected = False
+                    _check_resumable(exc, position)
+                    reason = exc.message
+                start = tokens.cluster_time(position)
+                self.reconnects += 1
+                delay = min(
+                    self._options.retry_most_s,
+                    self._options.retry_first_s * 2 ** min(attempt, 20),
+                ) * random.uniform(0.5, 1.0)
+                attempt += 1
+                self._interrupted(reason, attempt, delay)
+                await asyncio.sleep(delay)
+        finally:
+            # Nobody reads it any more: what kept it from being read keeps nobody from anything.
+            self.connected, self.trouble = False, None
+
+    def _interrupted(self, reason: str, attempt: int, delay_s: float) -> None:
+        # An outage of an hour is not a line for each attempt.
+        now = time.monotonic()
+        if self.trouble is None or now - self._told_at >= _TOLD_AGAIN_S:
+            self._told_at = now
             log.warning(
                 "change stream interrupted",
                 extra={
+                    "stream": self._name,
                     "reason": reason,
                     "attempt": attempt,
-                    "retry_in_s": round(delay, 2),
+                    "retry_in_s": round(delay_s, 2),
                 },
             )
-            await asyncio.sleep(delay)
+        self.trouble = reason
+
+    def _recovered(self) -> None:
+        if self.trouble is not None:
+            self.trouble = None
+            log.info("change stream open again", extra={"stream": self._name})
 
     async def _opened(self, position: str, start: Timestamp, care: _Care) -> AsyncGenerator[Batch]:
         """One cursor's life; ends where the server closes it."""
@@ -163,17 +203,20 @@ class Source:
             wait_ms=self._options.wait_ms,
         ) as replies:
             async for reply in replies:
-                events = []
+                events: list[ChangeEvent] = []
                 for count, raw in enumerate(reply["batch"], 1):
                     if count % _TURN == 0:
                         await asyncio.sleep(0)
+                    if not self._wanted(raw):
+                        continue
                     event = decode_event(raw)
                     # Opened by time, so what stands at that time comes again.
                     if event.token > position:
                         events.append(event)
-                    last_event = event.token
+                if reply["batch"]:
+                    last_event = tokens.from_stream(reply["batch"][-1]["_id"]["_data"])
                 reached = max(position, last_event)
-                if events and not events[-1].is_write:
+                if events and events[-1].token == last_event and not events[-1].is_write:
                     # Of what befalls a whole collection the archive makes many records.
                     reached = max(reached, tokens.behind(last_event))
                 if reply["token"] is not None:
@@ -183,6 +226,11 @@ class Source:
                     reached = max(reached, self._mark(data, more, opening))
                 position = reached
                 yield Batch(tuple(events), position)
+
+    def _wanted(self, raw: RawBSONDocument) -> bool:
+        if self._holds is None or raw["operationType"] not in WRITES:
+            return True
+        return self._holds(key_of(raw))
 
     def _mark(self, data: str, more: str, opening: Timestamp) -> str:
         """What a postBatchResumeToken says of the place reached.

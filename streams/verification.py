@@ -10,25 +10,24 @@ Does not see: a version whose content was changed together with what the two aro
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
-from streams.archive import Archive, span
-from streams.bootstrap import read_documents
+from streams.archive import Archive
+from streams.chains import Flaw, flaws_of_chain, flaws_of_links, is_first
 from streams.checkpoints import Checkpoint
 from streams.differences import differences, same
 from streams.documents import Document
-from streams.errors import DatabaseError
+from streams.errors import DamagedArchive, DatabaseError, HistoryLost
 from streams.events import identity
 from streams.mongo import Mongo
-from streams.versions import CHANGE_FIELD, changed_paths, next_number
+from streams.versions import RESERVED
 
 __all__ = ["Finding", "Verification", "Verified"]
 
@@ -68,8 +67,10 @@ class Verification:
     """Of one collection.
 
     Args:
-        checkpoint: of its recorder; None where none has ever run.
+        checkpoint: of its recorder, or of those of its partitions together; None where none has
+            ever run, or not all of them.
         version_field: as the model says.
+        partitioned: whether several recorders write it, or did so lately.
     """
 
     def __init__(
@@ -79,11 +80,13 @@ class Verification:
         checkpoint: Checkpoint | None,
         *,
         version_field: str | None,
+        partitioned: bool = False,
     ) -> None:
         self._mongo = mongo
         self._archive = archive
         self._checkpoint = checkpoint
         self._version_field = version_field
+        self._partitioned = partitioned
         self._verified = Verified()
         self._position = ""
 
@@ -94,11 +97,14 @@ class Verification:
         if self._checkpoint is None:
             self._tell("BEHIND", "no recorder has ever run for it; start `revstream serve`")
             return self._verified
-        # What it has written behind its checkpoint is there too, without a hole.
-        newest = await self._mongo.find(
-            self._archive.name, {}, sort=[("_id", -1)], limit=1, projection={"_id": 1}
-        )
-        self._position = max([self._checkpoint.token, *(each["_id"] for each in newest)])
+        self._position = self._checkpoint.token
+        if not self._partitioned:
+            # What it has written behind its checkpoint is there too, without a hole. Of several
+            # that write beside one another, one may be ahead of the others.
+            newest = await self._mongo.find(
+                self._archive.name, {}, sort=[("_id", -1)], limit=1, projection={"_id": 1}
+            )
+            self._position = max([self._position, *(each["_id"] for each in newest)])
         at = tokens.cluster_time(self._position)
         after: tuple[Any] | None = None
         while True:
@@ -120,9 +126,7 @@ class Verification:
         """The next documents, and whether they are the last; None where they cannot be read as of
         that time."""
         try:
-            return await read_documents(
-                self._mongo, self._archive.collection, after, size=_CHUNK, at=at
-            )
+            return await self._archive.layout.present(after, size=_CHUNK, at=at)
         except DatabaseError as exc:
             if exc.number not in _TOO_OLD:
                 raise
@@ -140,18 +144,43 @@ class Verification:
         at: Timestamp,
         present: Sequence[RawBSONDocument] | None,
     ) -> None:
+        assert self._checkpoint is not None
         there = {identity(each["_id"]): each for each in present or ()}
         differing: list[tuple[Document, str]] = []
-        async for versions in self._versions(after, last, at):
+        beheaded: list[Document] = []
+        async for packed in self._versions(after, last, at):
             self._verified.documents += 1
-            self._check_chain(versions, at)
+            try:
+                versions = await self._archive.filled(packed, whole=True)
+            except DamagedArchive as exc:
+                self._about(packed[0], "CONTENT", exc.message)
+                self._note(flaws_of_links(packed, at))
+                if not is_first(packed[-1]):
+                    beheaded.append(packed[-1])
+                there.pop(identity(packed[0]["doc"]), None)
+                continue
+            except HistoryLost:
+                # Cut while it was read.
+                there.pop(identity(packed[0]["doc"]), None)
+                continue
+            self._note(
+                flaws_of_chain(
+                    versions, at, done=self._checkpoint.token, version_field=self._version_field
+                )
+            )
             newest = versions[0]
+            if not is_first(versions[-1]):
+                beheaded.append(versions[-1])
             if present is not None:
                 problem = _difference(newest, there.pop(identity(newest["doc"]), None))
                 if problem is not None:
                     differing.append((newest, problem))
+        await self._check_beheaded(beheaded)
         unknown = list(there.values()) if self._first_reading_done else []
         before = await self._just_before(at, differing, unknown)
+        later = await self._read_later(at, differing, unknown)
+        differing = [each for each in differing if identity(each[0]["doc"]) not in later]
+        unknown = [each for each in unknown if identity(each["_id"]) not in later]
         for newest, problem in differing:
             key = identity(newest["doc"])
             if newest["at"] == at or key not in before or _difference(newest, before[key]):
@@ -175,11 +204,28 @@ class Verification:
         if not keys or self._position.endswith("~"):
             return {}
         earlier = Timestamp(at.time, at.inc - 1) if at.inc else Timestamp(at.time - 1, 2**32 - 1)
-        found = await self._mongo.find(
-            self._archive.collection, {"_id": {"$in": keys}}, at=earlier, raw=True
-        )
+        found = await self._archive.layout.find({"_id": {"$in": keys}}, at=earlier, raw=True)
         documents = {identity(each["_id"]): each for each in found}
         return {identity(each): documents.get(identity(each)) for each in keys}
+
+    async def _read_later(
+        self,
+        at: Timestamp,
+        differing: Sequence[tuple[Document, str]],
+        unknown: Sequence[RawBSONDocument],
+    ) -> set[Any]:
+        """Of the same documents, those that a partition has read behind the place that all have
+        reached: what it found, which stood there before, is known since then."""
+        keys = [newest["doc"] for newest, _ in differing] + [each["_id"] for each in unknown]
+        if not keys or not self._partitioned:
+            return set()
+        read = {"$or": [{"readAt": {"$exists": True}}, {"gap": True}]}
+        found = await self._mongo.find(
+            self._archive.name,
+            {"doc": {"$in": keys}, "at": {"$gt": at}, **read},
+            projection={"doc": 1},
+        )
+        return {identity(each["doc"]) for each in found}
 
     async def _versions(
         self, after: tuple[Any] | None, last: tuple[Any] | None, at: Timestamp
@@ -208,64 +254,24 @@ class Verification:
         if found:
             yield found
 
-    def _check_chain(self, versions: Sequence[Document], at: Timestamp) -> None:
-        """Args:
-        versions: of one document, the newest first.
-        """
-        newest, oldest = versions[0], versions[-1]
-        until = newest.get("until")
-        if until is not None and until <= at:
-            self._about(newest, "MISSING", "was replaced by a version that is not there")
-        for newer, older in pairwise(versions):
-            self._check_pair(older, newer)
-        if oldest["prev"] is not None or not oldest.get("first"):
-            self._about(oldest, "MISSING", "the versions before it are not there")
-        else:
-            self._check_content(None, oldest)
-
-    def _check_pair(self, older: Document, newer: Document) -> None:
-        if newer["prev"] != older["_id"]:
-            self._about(
-                newer, "MISSING", f"does not follow version {older['v']}, which is the one before"
-            )
-            return
-        expected = (newer["at"], newer["wall"], span(older["at"], newer["at"]))
-        found = (older.get("until"), older.get("untilWall"), older.get("span"))
-        # Behind its checkpoint a recorder that was killed may have left it open: it mends that when
-        # it starts.
-        assert self._checkpoint is not None
-        left_open = newer["_id"] > self._checkpoint.token and older.get("until") is None
-        if (found != expected and not left_open) or newer["_id"] <= older["_id"]:
-            self._about(
-                older,
-                "INTERVAL",
-                f"stands until {older.get('untilWall')}, and version {newer['v']} stands from "
-                f"{newer['wall']}",
-            )
-        number = next_number(older["v"], newer["full"], self._version_field)
-        if newer["v"] != number:
-            self._about(newer, "NUMBER", f"should be version {number}")
-        self._check_content(older, newer)
-
-    def _check_content(self, older: Document | None, newer: Document) -> None:
-        """What a version says it has changed is what differs from the one before."""
-        full = newer["full"]
-        if (full is None) != (newer["op"] == "DELETE"):
-            has = "no content" if full is None else "content"
-            self._about(newer, "CONTENT", f"is a {newer['op']} and has {has}")
-            return
-        before = None if older is None else older["full"]
-        changed = changed_paths(before, full, self._version_field)
-        if list(newer["changed"]) != changed:
-            self._about(
-                newer,
-                "CONTENT",
-                f"says that it changed {newer['changed']}, and {changed} differs",
-            )
+    async def _check_beheaded(self, oldest: Sequence[Document]) -> None:
+        """The first versions that were found of some documents, and that say that they are not."""
+        # They may have been cut while they were read.
+        now = await self._archive.by_token(
+            [each["_id"] for each in oldest], projection={"prev": 1, "first": 1}
+        )
+        for each in oldest:
+            record = now.get(each["_id"])
+            if record is not None and not is_first(record):
+                self._about(each, "MISSING", "the versions before it are not there")
 
     @property
     def _first_reading_done(self) -> bool:
         return self._checkpoint is not None and self._checkpoint.baseline.done
+
+    def _note(self, flaws: Iterable[Flaw]) -> None:
+        for each in flaws:
+            self._about(each.record, each.kind, each.problem)
 
     def _about(self, record: Mapping[str, Any], kind: str, problem: str) -> None:
         self._tell(kind, problem, record["doc"], record["v"])
@@ -291,7 +297,7 @@ def _difference(newest: Document, document: RawBSONDocument | None) -> str | Non
         return None if full is None else "is the last version, and the document is gone"
     if full is None:
         return "is a deletion, and the document is there"
-    content = {k: v for k, v in document.items() if k != CHANGE_FIELD}
+    content = {k: v for k, v in document.items() if k not in RESERVED}
     if same(full, content):
         return None
     paths = [each.dotted for each in differences(full, content)]

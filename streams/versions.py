@@ -12,30 +12,40 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import bson
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
+from streams.cuts import Cut
 from streams.differences import differences, same
-from streams.documents import DECODED, RAW, Document
+from streams.documents import RAW, Document
+from streams.elements import without_field
 from streams.events import ChangeEvent
 
 __all__ = [
     "CHANGE_FIELD",
+    "COPIES_FIELD",
+    "RESERVED",
     "Last",
     "Version",
     "archived_operation",
     "attribution",
+    "carried_number",
     "make_version",
     "next_number",
-    "without_change",
+    "without_reserved",
 ]
 
 # The reserved sub-document by which a writer says who and why:
 # {id, by, why, restoredFrom, draft, op}.
 CHANGE_FIELD = "_change"
+# Another one, in which the Copier keeps what its copies are of: see `streams.copies`.
+COPIES_FIELD = "_copies"
+# Both are kept beside a version's content, and are no part of it.
+RESERVED = (CHANGE_FIELD, COPIES_FIELD)
 # Version numbers are GraphQL's Int.
 _HIGHEST = 2**31 - 1
+# Of a record: with all of its paths it could exceed what MongoDB stores as one document.
+_MOST_PATHS = 10_000
 _OPERATIONS = {
     "insert": "INSERT",
     "update": "UPDATE",
@@ -51,7 +61,8 @@ class Version:
     not asked for.
 
     `token` is the record's `_id`; `previous` the token of the version before; `until` when the next
-    one replaced it.
+    one replaced it. `cut`: versions before it were dropped. `copies`: the `_copies` that the
+    document carried.
     """
 
     token: str
@@ -69,6 +80,8 @@ class Version:
     draft: int | None = None
     changed: tuple[str, ...] = ()
     gap: bool = False
+    cut: Cut | None = None
+    copies: Mapping[str, Any] | None = None
     full: Document | None = None
 
     @classmethod
@@ -89,6 +102,8 @@ class Version:
             draft=record.get("draft"),
             changed=tuple(record.get("changed", ())),
             gap=record.get("gap", False),
+            cut=Cut.from_record(record.get("cut")),
+            copies=record.get("copies"),
             full=record.get("full"),
         )
 
@@ -99,30 +114,48 @@ class Last:
 
     `full` is None where that was a deletion. `change` is the `_change` that the document carries: a
     later write that leaves it as it is was not made by whom it names, and deltas may change it in
-    part. `read_at`: the cluster time at which `full` was read, where it was not taken from an
-    event; events up to it are in it.
+    part; `copies` is its `_copies`, likewise. `read_at`: the cluster time at which `full` was read,
+    where it was not taken from an event; events up to it are in it. `keyframe`, `depth`, `kept`:
+    see `streams.storage`.
     """
 
     token: str
     number: int
     full: RawBSONDocument | None
     change: Any = None
+    copies: Any = None
     read_at: Timestamp | None = None
+    keyframe: int | None = None
+    depth: int = 0
+    kept: int | None = None
 
     @property
     def size_bytes(self) -> int:
         return 300 + (0 if self.full is None else len(self.full.raw))
 
 
-def next_number(last: int, document: Mapping[str, Any] | None, version_field: str | None) -> int:
-    """See the module. Integral doubles count: JavaScript shells write them."""
-    if document is not None and version_field is not None:
-        value = document.get(version_field)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, int) and not isinstance(value, bool) and last < value <= _HIGHEST:
-            return int(value)
-    return last + 1
+def carried_number(document: Mapping[str, Any] | None, version_field: str | None) -> int | None:
+    """The number that a document carries, if it is one. Integral doubles count: JavaScript shells
+    write them."""
+    if document is None or version_field is None:
+        return None
+    number = _number(document.get(version_field))
+    return number if number is not None and 0 < number <= _HIGHEST else None
+
+
+def next_number(
+    last: int,
+    document: Mapping[str, Any] | None,
+    version_field: str | None,
+    kept: int | None = None,
+) -> int:
+    """See the module.
+
+    Args:
+        kept: of a collection that keeps versions itself, the number that this one has there.
+    """
+    carried = carried_number({"": kept}, "") if kept else carried_number(document, version_field)
+    return max(last + 1, carried or 0)
 
 
 def make_version(
@@ -139,6 +172,7 @@ def make_version(
     deletion: Mapping[str, Any] | None = None,
     read_at: Timestamp | None = None,
     gap: bool = False,
+    kept: int | None = None,
 ) -> tuple[Document, Last]:
     """The record of a write, and what the next one needs of it.
 
@@ -149,11 +183,13 @@ def make_version(
         event: the change event, where the version comes from one: it decides about attribution.
         deletion: of an attributed delete, what the document would carry under `_change`.
         read_at: where `after` was read rather than sent: when.
+        kept: see `next_number`.
     """
     carried = deletion if after is None else after.get(CHANGE_FIELD)
     change = attribution(event, after, last.change if last else None, deletion) if event else {}
-    full = after if after is None or CHANGE_FIELD not in after else without_change(after)
-    number = next_number(0 if last is None else last.number, after, version_field)
+    full = None if after is None else without_reserved(after)
+    copies = None if after is None else after.get(COPIES_FIELD)
+    number = next_number(0 if last is None else last.number, after, version_field, kept)
     record: Document = {
         "_id": token,
         "doc": key,
@@ -176,12 +212,17 @@ def make_version(
         record["first"] = True
     if carried is not None:
         record["change"] = carried
+    if copies is not None:
+        record["copies"] = copies
     if read_at is not None:
         record["readAt"] = read_at
     if gap:
         record["gap"] = True
     record["full"] = full
-    return record, Last(token=token, number=number, full=full, change=carried, read_at=read_at)
+    made = Last(
+        token=token, number=number, full=full, change=carried, copies=copies, read_at=read_at
+    )
+    return record, made
 
 
 def archived_operation(event: ChangeEvent) -> str:
@@ -243,10 +284,11 @@ def _number(value: Any) -> int | None:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def without_change(document: RawBSONDocument) -> RawBSONDocument:
-    # Field by field and not decoded as a whole: what is below stays the bytes that it was.
-    fields = {name: value for name, value in document.items() if name != CHANGE_FIELD}
-    return RawBSONDocument(bson.encode(fields, codec_options=DECODED), RAW)
+def without_reserved(document: RawBSONDocument) -> RawBSONDocument:
+    for name in RESERVED:
+        if name in document:
+            document = RawBSONDocument(without_field(bytes(document.raw), name), RAW)
+    return document
 
 
 def changed_paths(
@@ -254,13 +296,15 @@ def changed_paths(
     after: RawBSONDocument | None,
     version_field: str | None,
 ) -> list[str]:
-    """Dotted stored paths; for a first state its top-level fields, for a deletion none."""
+    """Dotted stored paths; for a first state its top-level fields, for a deletion none. Where there
+    are very many, only the top-level fields that they are in."""
     if after is None:
         return []
     if before is None:
         return [name for name in after if name not in ("_id", version_field)]
-    return [
-        each.dotted
-        for each in differences(before, after)
-        if each.path[0] not in ("_id", version_field)
+    found = [
+        each for each in differences(before, after) if each.path[0] not in ("_id", version_field)
     ]
+    if len(found) > _MOST_PATHS:
+        return list(dict.fromkeys(each.path[0] for each in found))
+    return [each.dotted for each in found]

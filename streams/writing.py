@@ -14,16 +14,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import bson
 import pymongo
 import pymongo.errors
 from bson import Binary, Timestamp
 from bson.raw_bson import RawBSONDocument
 
-from streams.documents import RAW
+from streams.documents import DECODED, RAW
 from streams.mongo import COLLATION, Mongo
-from streams.refusals import DUPLICATE_KEY, translated
+from streams.refusals import DUPLICATE_KEY, OF_DOCUMENT, translated
 
-__all__ = ["EachChanged", "Pipeline", "Writing", "write"]
+__all__ = ["EachChanged", "FoundChanged", "Pipeline", "Writing", "change_found", "write"]
 
 T = TypeVar("T")
 Pipeline = Sequence[Mapping[str, Any]]
@@ -46,9 +47,9 @@ async def write(
             writing = Writing(mongo, session)
             if transaction:
                 result = await session.with_transaction(lambda _session: work(writing))
-            else:
-                result = await work(writing)
-            return result, session.operation_time
+                return result, session.operation_time
+            result = await work(writing)
+            return result, writing.made_at or session.operation_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,20 @@ class EachChanged:
 
 
 class Writing:
-    """What may be written within one `write`; documents come back raw."""
+    """What may be written within one `write`; documents come back raw.
+
+    Attributes:
+        made_at: when the write was made that the others only go with; None for the last one.
+    """
 
     def __init__(self, mongo: Mongo, session: Any) -> None:
         self._mongo = mongo
         self._session = session
+        self.made_at: Timestamp | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        return bool(self._session.in_transaction)
 
     @property
     def session_id(self) -> Binary:
@@ -79,8 +89,23 @@ class Writing:
         found: Timestamp = self._session.operation_time
         return found
 
-    async def insert(self, collection: str, document: Mapping[str, Any]) -> None:
-        await self._mongo.raw(collection).insert_one(document, session=self._session)
+    async def insert(self, collection: str, document: Mapping[str, Any]) -> RawBSONDocument:
+        """The document as it is sent; without an `_id` it gets one."""
+        sent = RawBSONDocument(bson.encode(document, codec_options=DECODED), RAW)
+        await self._mongo.raw(collection).insert_one(sent, session=self._session)
+        return sent
+
+    async def insert_unless(
+        self, collection: str, document: Mapping[str, Any], unique: Sequence[str]
+    ) -> RawBSONDocument | None:
+        """The same, or None where another document has these values of the fields that are unique
+        together; a transaction has then to be given up."""
+        try:
+            return await self.insert(collection, document)
+        except pymongo.errors.DuplicateKeyError as exc:
+            if set((exc.details or {}).get("keyPattern") or ()) != set(unique):
+                raise
+            return None
 
     async def change(
         self,
@@ -108,6 +133,44 @@ class Writing:
         )
         return _detached(found)
 
+    async def found(
+        self, collection: str, query: Mapping[str, Any], *, limit: int
+    ) -> list[RawBSONDocument]:
+        """Documents that match, as this write sees them."""
+        cursor = self._mongo.raw(collection).find(
+            query, limit=limit, collation=COLLATION, session=self._session
+        )
+        return [each async for each in cursor]
+
+    async def update_each(
+        self,
+        collection: str,
+        updates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | Pipeline]],
+    ) -> int:
+        """One update per (filter, update), in one command. Returns how many matched."""
+        result = await self._mongo.raw(collection).bulk_write(
+            [pymongo.UpdateOne(query, change) for query, change in updates],
+            ordered=False,
+            session=self._session,
+        )
+        return int(result.matched_count)
+
+    async def change_all(
+        self, collection: str, query: Mapping[str, Any], change: Mapping[str, Any]
+    ) -> int:
+        """How many differ now."""
+        result = await self._mongo.raw(collection).update_many(
+            query, change, collation=COLLATION, session=self._session
+        )
+        return int(result.modified_count)
+
+    async def remove_all(self, collection: str, query: Mapping[str, Any]) -> int:
+        """How many there were."""
+        result = await self._mongo.raw(collection).delete_many(
+            query, collation=COLLATION, session=self._session
+        )
+        return int(result.deleted_count)
+
     async def change_each(
         self, collection: str, changes: Sequence[tuple[Any, Pipeline]]
     ) -> EachChanged:
@@ -132,6 +195,41 @@ class Writing:
             changed = details["nModified"] + details["nUpserted"]
             return EachChanged(changed, [each["index"] for each in errors])
         return EachChanged(result.modified_count + result.upserted_count, ())
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChanged:
+    """How many documents differ now, and why a change was refused, by its place in the list."""
+
+    changed: int
+    refused: Mapping[int, str]
+
+
+async def change_found(
+    mongo: Mongo, collection: str, changes: Sequence[tuple[Mapping[str, Any], Pipeline]]
+) -> FoundChanged:
+    """Change all documents that each query finds; in one command and no order. What is refused for
+    the sake of a document (by a validator, a unique index, its size) does not keep the others from
+    being made, but ends its own change.
+
+    Raises:
+        GatewayError: what is refused for another reason; some of it may have been made.
+    """
+    updates = [
+        pymongo.UpdateMany(query, list(change), collation=COLLATION) for query, change in changes
+    ]
+    with translated():
+        try:
+            result = await mongo.raw(collection).bulk_write(updates, ordered=False)
+        except pymongo.errors.BulkWriteError as exc:
+            details: Mapping[str, Any] = exc.details
+            errors = details.get("writeErrors") or []
+            confirmed = not details.get("writeConcernErrors")
+            if not confirmed or not errors or not all(e.get("code") in OF_DOCUMENT for e in errors):
+                raise
+            refused = {each["index"]: str(each.get("errmsg")) for each in errors}
+            return FoundChanged(details["nModified"], refused)
+    return FoundChanged(result.modified_count, {})
 
 
 def _met_another(error: Mapping[str, Any]) -> bool:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -18,9 +16,10 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from gql.demo.shop import beginnings
-from streams.mongo import Mongo, MongoOptions
+from streams.client import MongoOptions
+from streams.mongo import Mongo
 from tests.support.gateway import ROOT, running_gateway
-from tests.support.mongod import running_mongod
+from tests.support.mongod import running_mongod, temporary_directory
 
 
 @pytest.fixture(scope="session")
@@ -33,11 +32,7 @@ def mongo_uri() -> Iterator[str]:
     if given:
         yield given
         return
-    # Not pytest's tmp_path, which keeps the directories (300 MB each) of the last three runs.
-    with (
-        tempfile.TemporaryDirectory(prefix="revstream-tests-") as directory,
-        running_mongod(Path(directory)) as uri,
-    ):
+    with temporary_directory() as directory, running_mongod(directory) as uri:
         yield uri
 
 

@@ -11,6 +11,7 @@ from graphql import build_schema as parse_schema
 from graphql.utilities import find_breaking_changes
 
 from gql.errors import TABLE
+from gql.measures import METRICS
 from gql.schema import build_schema, print_sdl
 from gql.settings import PREFIX, Settings
 from model.reading import read_model
@@ -21,20 +22,24 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 MEANINGS = {
     "BAD_USER_INPUT": "an argument cannot be understood, or does not fit another",
-    "FORBIDDEN": "not for this caller",
+    "UNAUTHENTICATED": "sign in, or sign in again: the message says what is wrong",
+    "FORBIDDEN": "not for this caller: a role or a row rule says no",
+    "LIMIT_EXCEEDED": "more than one request may ask for; has what was asked for and the bound",
+    "PERSISTED_QUERY_NOT_FOUND": "a document's hash that is not known here: send both",
     "DOCUMENT_MISFIT": "a stored document does not fit the model; names document and field",
     "RESUME_TOKEN_INVALID": "malformed, or of another deployment",
     "HISTORY_LOST": "before what the archive holds; has the oldest token that works",
     "ARCHIVE_BEHIND": "the archive has not come so far within the bound; has the lag",
     "SLOW_CONSUMER": "the client did not keep up; has its last token, to subscribe again after",
-    "TIMEOUT": "the read took longer than its limit",
-    "UNAVAILABLE": "MongoDB cannot be reached or cannot serve, or the gateway is shutting down",
+    "TIMEOUT": "the read, or the whole operation, took longer than its limit",
+    "UNAVAILABLE": "MongoDB cannot be reached or cannot serve, or the gateway has too much to do "
+    "or is shutting down",
     "INTERNAL": "a fault of revstream; the log has it under the incident's number",
 }
 
 
-def _block(name: str) -> str:
-    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", README, re.S)
+def _block(name: str, page: str = README) -> str:
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", page, re.S)
     assert found is not None
     return found.group(1).strip()
 
@@ -57,6 +62,22 @@ def _errors_table() -> str:
     codes = dict.fromkeys(rule.code for rule in TABLE.values())
     rows += [f"| `{code}` | {MEANINGS[code]} |" for code in codes]
     return "\n".join(rows)
+
+
+def _metrics_table() -> str:
+    rows = ["| metric | type | labels | what it says |", "|---|---|---|---|"]
+    rows += [
+        f"| `{each.name}` | {each.kind} | {', '.join(each.labels)} | {each.says} |"
+        for each in METRICS
+    ]
+    return "\n".join(rows)
+
+
+def test_the_metrics_of_the_documentation_are_those_of_the_code() -> None:
+    """And `tests/protocol/test_metrics.py` compares these with what is served."""
+    page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    table = _metrics_table()
+    assert _block("metrics", page) == table, f"docs/operating.md should have:\n{table}"
 
 
 @pytest.mark.parametrize(

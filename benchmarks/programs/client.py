@@ -1,7 +1,7 @@
 """Ask a server as fast as it answers, over connections that stay open; where there is no wrk.
 
 `python -m benchmarks.programs.client CONNECTIONS SECONDS`, and on standard input one line of JSON:
-`{host, port, requests}`, where each request is `[method, path, body]`.
+`{host, port, requests}`, where each request is `[method, path, body, token]`.
 """
 
 from __future__ import annotations
@@ -58,11 +58,12 @@ class _Connection(asyncio.Protocol):
         self._transport.write(next(self._requests))
 
 
-def encode(host: str, method: str, path: str, body: str) -> bytes:
+def encode(host: str, method: str, path: str, body: str, token: str) -> bytes:
     content = body.encode()
+    signed = f"Authorization: Bearer {token}\r\n" if token else ""
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        f"{signed}Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
 

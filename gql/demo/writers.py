@@ -135,27 +135,15 @@ class Writers:
             self._withdrawn.append(product)
 
     async def rename_supplier(self) -> None:
-        """Keeps the name's copies itself, in the same transaction."""
+        """The Copier brings it to the products."""
         supplier = await self._any("suppliers")
         if supplier is None:
             return
         name = supplier["name"]
         renamed = name.removesuffix(" & Co.") if name.endswith(" & Co.") else f"{name} & Co."
-
-        async def work(session: AsyncClientSession) -> None:
-            await self._shop.suppliers.update_one(
-                {"_id": supplier["_id"]},
-                {"$set": {"name": renamed}, "$inc": {"version": 1}},
-                session=session,
-            )
-            await self._shop.products.update_many(
-                {"supplierId": supplier["_id"]},
-                {"$set": {"supplierName": renamed}},
-                session=session,
-            )
-
-        async with self._shop.client.start_session() as session:
-            await session.with_transaction(work)
+        await self._shop.suppliers.update_one(
+            {"_id": supplier["_id"]}, {"$set": {"name": renamed}, "$inc": {"version": 1}}
+        )
 
     async def _any(self, collection: str) -> dict[str, Any] | None:
         cursor = await self._shop[collection].aggregate([{"$sample": {"size": 1}}])

@@ -38,6 +38,7 @@ def applying_fields(model: Model, shape: Shape) -> list[StrawberryField]:
 
 def _apply(model: Model, shape: Shape) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        info.context.scope.check_content(shape.entity, given["document"])
         document = parse_document(model, shape.entity, given["document"])
         key = stored_id(shape, given["id"])
         return await info.context.editing.fences.apply(shape.entity, key, document, author)
@@ -69,6 +70,7 @@ def _apply_each(model: Model, shape: Shape) -> StrawberryField:
         author = info.context.author_of(info, {"events": events})
         parsed = []
         for place, event in enumerate(events):
+            info.context.scope.check_content(entity, event["document"])
             try:
                 document = parse_document(model, entity, event["document"])
             except InvalidDocument as exc:

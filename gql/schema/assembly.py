@@ -5,8 +5,12 @@ from __future__ import annotations
 import strawberry
 from strawberry.schema.config import StrawberryConfig
 
-from gql.documents import Documents, KnownDocuments
-from gql.execution import Executor, IdempotencyKey, Schema
+from gql.admission import Admission, Admitted
+from gql.documents import CheckedDocuments, Documents
+from gql.execution import Executor, IdempotencyKey, OneOperation, Schema
+from gql.limits import Limits
+from gql.operations import Operations, timed
+from gql.persisted import AutomaticDocuments, Persisted
 from gql.schema.applying import applied_name
 from gql.schema.back_links import back_link_field
 from gql.schema.building import Types
@@ -30,8 +34,20 @@ from model.entities import Model
 __all__ = ["build_schema", "print_sdl"]
 
 
-def build_schema(model: Model) -> strawberry.Schema:
-    """The API of a model. Each operation is given a `gql.context.Context`."""
+def build_schema(
+    model: Model,
+    limits: Limits | None = None,
+    admission: Admission | None = None,
+    persisted: Persisted | None = None,
+) -> Schema:
+    """The API of a model. Each operation is given a `gql.context.Context`.
+
+    Args:
+        limits, admission: how much each may ask for, and how many may run; the defaults where they
+            are left out.
+        persisted: the documents that clients may name; those that they have sent, where it is left
+            out.
+    """
     types = Types(SCALARS)
     shapes = shapes_of(model)
     for enum in model.enums:
@@ -58,7 +74,9 @@ def build_schema(model: Model) -> strawberry.Schema:
     define_mutation(types, model, shapes)
     define_subscription(types, model, shapes)
     every = types.finish()
-    documents = Documents()
+    documents = Documents(limits or Limits())
+    admission = admission or Admission()
+    operations = Operations()
     return Schema(
         query=types["Query"],
         mutation=types["Mutation"],
@@ -66,7 +84,17 @@ def build_schema(model: Model) -> strawberry.Schema:
         types=every,
         config=StrawberryConfig(info_class=FieldInfo, scalar_map=SCALAR_MAP),
         execution_context_class=Executor,
-        extensions=[lambda: KnownDocuments(documents), IdempotencyKey],
+        extensions=[
+            lambda: CheckedDocuments(documents),
+            OneOperation,
+            IdempotencyKey,
+            timed(operations),
+            lambda: Admitted(admission),
+        ],
+        operations=operations,
+        admission=admission,
+        documents=documents,
+        persisted=persisted or AutomaticDocuments(),
     )
 
 

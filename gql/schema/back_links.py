@@ -12,11 +12,11 @@ from gql.records import CurrentDocument
 from gql.schema.connections import (
     PAGE_ARGUMENTS,
     PageRecord,
+    allowed_order,
     connection_name,
     current_page,
     edge_name,
     filter_arguments,
-    order_of,
 )
 from gql.schema.fields import Resolve
 from gql.shapes import BackLink
@@ -49,8 +49,8 @@ def back_link_field(model: Model, link: BackLink) -> StrawberryField:
                 target.entity,
                 by.stored,
                 ids,
-                where=parse_where(model, target.entity, where),
-                order=order_of(order_by),
+                where=parse_where(model, target.entity, where, context.scope.check_read),
+                order=allowed_order(info, target, order_by),
                 page=page_request(**page),
                 fields=selections.stored(selected.items, target, target.name),
                 total=selected.total,

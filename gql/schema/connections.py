@@ -23,6 +23,7 @@ from streams.versions import Version
 
 __all__ = [
     "PAGE_ARGUMENTS",
+    "allowed_order",
     "connection_name",
     "current_page",
     "define_connections",
@@ -62,6 +63,23 @@ def order_of(
 ) -> list[tuple[str, Literal["ASC", "DESC"]]]:
     """What the argument says: API names with ASC or DESC."""
     return [item for each in order_by or () for item in each.items()]
+
+
+def allowed_order(
+    info: ResolveInfo,
+    shape: Shape,
+    order_by: Sequence[Mapping[str, Literal["ASC", "DESC"]]] | None,
+) -> list[tuple[str, Literal["ASC", "DESC"]]]:
+    """The same, for the one who asks.
+
+    Raises:
+        Forbidden: a field that the caller may not read.
+    """
+    order = order_of(order_by)
+    for name, _ in order:
+        if name in shape.guarded:
+            info.context.scope.check_read(shape.type, shape.guarded[name])
+    return order
 
 
 def connection_name(type_name: str) -> str:

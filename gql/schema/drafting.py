@@ -39,6 +39,7 @@ def _propose(model: Model, shape: Shape) -> StrawberryField:
     async def propose(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
         if given.get("based_on") is not None and given.get("based_on_draft") is not None:
             raise BadUserInput("give one of basedOn and basedOnDraft; got both")
+        info.context.scope.check_content(shape.entity, given["patch"], merges=True)
         return await info.context.editing.drafts.propose(
             shape.entity,
             stored_id(shape, given["id"]),

@@ -42,6 +42,32 @@ def define_interfaces(types: Types) -> None:
         "An object with an id that is unique across all types; "
         "`nodeId` of a version or a snapshot names that one state for ever.",
     )
+    types.add_object(
+        "HistoryCut",
+        [
+            Read("versions", "Int!", "How many were dropped.", attrgetter("versions")),
+            Read("at", "DateTime!", "When the last of them was dropped.", attrgetter("at")),
+            Read(
+                "purgedBy",
+                "String",
+                "Who has purged the document's history; null where nobody has.",
+                lambda source: source.purge and source.purge.by,
+            ),
+            Read(
+                "purgedWhy",
+                "String",
+                "Why, then.",
+                lambda source: source.purge and source.purge.why,
+            ),
+            Read(
+                "purgedAt",
+                "DateTime",
+                "When, then.",
+                lambda source: source.purge and source.purge.at,
+            ),
+        ],
+        "What is no longer there of a document's history.",
+    )
     types.add_interface(
         "Version",
         version_fields(),
@@ -143,7 +169,7 @@ def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
         ),
         Read("author", "String", "Who wrote it, where the writer said so.", read("author")),
         Read("comment", "String", "Why it was written, where the writer said so.", read("comment")),
-        Read(
+        Resolve(
             "changedFields",
             "[String!]!",
             "The fields that it changed: dotted paths.",
@@ -166,6 +192,13 @@ def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
             "Boolean!",
             "True where something between the version before and this one may have been lost.",
             read("gap"),
+        ),
+        Read(
+            "cut",
+            "HistoryCut",
+            "What was dropped before it, if anything was; only the oldest version that is there "
+            "has it.",
+            read("cut"),
         ),
         Resolve(
             "resumeToken",
@@ -194,13 +227,13 @@ def change_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
         ),
         Read("documentId", "ID", "The id of the document.", read("document_id")),
         Read("version", "Int", "The version that it made.", read("version")),
-        Read(
+        Resolve(
             "changedFields",
             "[String!]",
             "The fields that it changed: dotted paths.",
             read("changed_fields"),
         ),
-        Read(
+        Resolve(
             "diff",
             "[FieldChange!]",
             "What it changed, with the values before and after.",
@@ -230,6 +263,19 @@ def _define_stream_status(types: Types) -> None:
         return None if source.resume_token is None else info.context.token_out(source.resume_token)
 
     types.add_object(
+        "StreamReading",
+        [
+            Read("documents", "Long!", "How many it has read.", attrgetter("documents")),
+            Read(
+                "estimatedTotal",
+                "Long",
+                "About how many there are, as the database said when it began; null before.",
+                attrgetter("estimated_total"),
+            ),
+        ],
+        "How far a listener's reading of a collection has come.",
+    )
+    types.add_object(
         "StreamStatus",
         [
             Read("name", "String!", "The listener's name.", attrgetter("name")),
@@ -242,8 +288,8 @@ def _define_stream_status(types: Types) -> None:
             Read(
                 "state",
                 "String!",
-                "`recording`; `reading`, while it reads what was there before it; "
-                "`waiting`, while no process has it.",
+                "`recording`; `reading`, while it reads what was there before it; `working`, of "
+                "other listeners; `waiting`, while no process has it.",
                 attrgetter("state"),
             ),
             Read("owner", "String", "Which process holds the lease.", attrgetter("owner")),
@@ -261,6 +307,19 @@ def _define_stream_status(types: Types) -> None:
                 "Float",
                 "The age of the oldest change that it has yet to deal with; 0 where there is none.",
                 attrgetter("lag_s"),
+            ),
+            Read(
+                "reading",
+                "StreamReading",
+                "How far the reading of what was there before it has come; null once it is done.",
+                attrgetter("reading"),
+            ),
+            Read(
+                "trouble",
+                "String",
+                "Why it makes no progress, as when a sink's receiver takes nothing; null where it "
+                "does. Of recorders, `/readyz` of their process tells.",
+                attrgetter("trouble"),
             ),
         ],
         "One change-stream listener of this deployment: a recorder, a view or a sink.",

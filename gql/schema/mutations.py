@@ -48,6 +48,7 @@ def _create(model: Model, shape: Shape) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
         entity, id_ = shape.entity, given.get("id")
         key = new_id(entity, id_)
+        info.context.scope.check_content(entity, given.get("document"))
         document = parse_document(model, entity, given.get("document") or {})
         return await info.context.editing.writes.create(
             entity, key, document, author, fresh=id_ is None
@@ -65,6 +66,8 @@ def _create(model: Model, shape: Shape) -> StrawberryField:
 
 def _update(model: Model, shape: Shape) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        for content in (given.get("patch"), given.get("increment")):
+            info.context.scope.check_content(shape.entity, content, merges=True)
         change = parse_change(model, shape.entity, given.get("patch"), given.get("increment"))
         return await info.context.editing.writes.alter(
             shape.entity,
@@ -91,11 +94,13 @@ def _update(model: Model, shape: Shape) -> StrawberryField:
 
 def _replace(model: Model, shape: Shape) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        scope = info.context.scope
+        scope.check_content(shape.entity, given["document"])
         document = parse_document(model, shape.entity, given["document"])
         return await info.context.editing.writes.alter(
             shape.entity,
             stored_id(shape, given["id"]),
-            Alteration.replacement(shape.entity, document),
+            Alteration.replacement(scope.writable(shape.entity), document),
             given.get("expected_version"),
             author,
         )

@@ -12,6 +12,7 @@ from gql.context import ResolveInfo
 from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
 from gql.schema.building import Types
 from gql.schema.fields import Argument, Read, Resolve
+from gql.schema.guards import shown_to_readers
 from gql.shapes import Shape
 from model.entities import Model
 from resolvers.changes import FieldChange, field_changes
@@ -80,8 +81,9 @@ def define_drafts(types: Types, model: Model, shape: Shape) -> None:
     """Define `<Entity>Draft`, and what proposing and rejecting answer."""
     entity = shape.entity
 
-    def diff(source: DraftRecord) -> Sequence[FieldChange]:
-        return field_changes(entity, model, source.draft.base, source.draft.full)
+    def diff(source: DraftRecord, info: ResolveInfo) -> Sequence[FieldChange]:
+        compared = info.context.scope.readable(entity, model)
+        return field_changes(*compared, source.draft.base, source.draft.full)
 
     async def comments(source: DraftRecord, info: ResolveInfo) -> list[Comment]:
         draft = source.draft
@@ -113,7 +115,7 @@ def define_drafts(types: Types, model: Model, shape: Shape) -> None:
                 "What it makes of the document.",
                 attrgetter("snapshot"),
             ),
-            Read("diff", "[FieldChange!]!", "What it changes.", diff),
+            Resolve("diff", "[FieldChange!]!", "What it changes.", diff),
             Resolve("comments", "[Comment!]!", "What was said about it.", comments),
             Read(
                 "publishedAs",
@@ -144,7 +146,11 @@ def define_drafts(types: Types, model: Model, shape: Shape) -> None:
     )
     types.add_object(
         f"{shape.name}Drafted",
-        [Read("draft", f"{shape.name}Draft!", "The draft.", attrgetter("draft"))],
+        [
+            shown_to_readers(
+                shape, Read("draft", f"{shape.name}Draft!", "The draft.", attrgetter("draft"))
+            )
+        ],
         "The draft was made, or decided about.",
     )
     types.add_union(

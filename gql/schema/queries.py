@@ -13,11 +13,11 @@ from gql.schema.building import Types
 from gql.schema.connections import (
     PAGE_ARGUMENTS,
     PageRecord,
+    allowed_order,
     connection_name,
     current_page,
     edge_name,
     filter_arguments,
-    order_of,
     version_page,
 )
 from gql.schema.fields import Argument, Resolve
@@ -82,8 +82,8 @@ def _many(model: Model, shape: Shape) -> StrawberryField:
         )
         found = await context.current.page(
             shape.entity,
-            where=parse_where(model, shape.entity, where),
-            order=order_of(order_by),
+            where=parse_where(model, shape.entity, where, context.scope.check_read),
+            order=allowed_order(info, shape, order_by),
             page=page_request(**page),
             fields=selections.stored(selected.items, shape, shape.name),
             total=selected.total,
@@ -115,7 +115,7 @@ def _version(shape: Shape) -> StrawberryField:
         f"{shape.entity.singular}Version",
         shape.version,
         "One version of a document, by number or as of a moment; give one of the two. "
-        "Null where the document did not exist.",
+        "Null where the document did not exist; HISTORY_LOST where it may have been dropped.",
         resolve,
         (_ID, *STATE_ARGUMENTS),
     )
@@ -139,8 +139,8 @@ def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
         found = await context.history.collection_as_of(
             shape.entity,
             moment,
-            where=parse_where(model, shape.entity, where),
-            order=order_of(order_by),
+            where=parse_where(model, shape.entity, where, context.scope.check_read),
+            order=allowed_order(info, shape, order_by),
             page=page_request(**page),
             fields=selections.version(selected.items, shape),
             total=selected.total,
@@ -171,7 +171,7 @@ def _trail(model: Model, shape: Shape) -> StrawberryField:
         )
         found = await context.history.trail(
             shape.entity,
-            where=parse_version_where(model, shape.entity, where),
+            where=parse_version_where(model, shape.entity, where, context.scope),
             page=page_request(**page),
             fields=selections.version(selected.items, shape),
             total=selected.total,

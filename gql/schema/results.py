@@ -16,6 +16,7 @@ from gql.context import ResolveInfo
 from gql.records import CurrentDocument
 from gql.schema.building import Types
 from gql.schema.fields import Read, Resolve
+from gql.schema.guards import shown_to_readers
 from gql.schema.nodes import current_document
 from gql.shapes import Shape
 from model.entities import Scalar
@@ -120,11 +121,14 @@ def define_written(types: Types, shape: Shape) -> None:
     types.add_object(
         f"{shape.name}Written",
         [
-            Read(
-                shape.entity.singular,
-                shape.name,
-                "The document as this write left it; null where it deleted it.",
-                attrgetter("document"),
+            shown_to_readers(
+                shape,
+                Read(
+                    shape.entity.singular,
+                    shape.name,
+                    "The document as this write left it; null where it deleted it.",
+                    attrgetter("document"),
+                ),
             ),
             Read("version", "Int!", "The number of the version it made.", attrgetter("version")),
             _resume_token("Where this write stands: subscribe after it, or read as of it."),

@@ -14,6 +14,7 @@ from gql.references import follow
 from gql.schema.building import Types
 from gql.schema.descriptions import field_description
 from gql.schema.fields import Read, Resolve
+from gql.schema.guards import guarded_member
 from gql.schema.interfaces import NODE_ID
 from gql.shapes import Link, Shape
 from model.entities import Field
@@ -37,6 +38,9 @@ def define_states(types: Types, shape: Shape, more: Sequence[StrawberryField] = 
     )
     current = _fields(shape, past=False, type_of=lambda inner: inner.name)
     past = _fields(shape, past=True, type_of=lambda inner: inner.snapshot)
+    current = [guarded_member(shape, each) for each in current]
+    past = [guarded_member(shape, each) for each in past]
+    more = [guarded_member(shape, each) for each in more]
     if shape.is_entity:
         current = [*_identity(shape), _version(shape), *current, *more]
         past = [*_snapshot_identity(shape), *past]

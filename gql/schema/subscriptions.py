@@ -13,7 +13,8 @@ from bson import Timestamp
 from bson.datetime_ms import DatetimeMS
 from strawberry.types.field import StrawberryField
 
-from gql.context import ResolveInfo
+from gql.context import Context, ResolveInfo
+from gql.following import followed
 from gql.records import CurrentDocument, SnapshotDocument
 from gql.schema.building import Types
 from gql.schema.fields import Argument, Read, Resolve
@@ -21,16 +22,16 @@ from gql.schema.interfaces import change_fields
 from gql.schema.nodes import stored_id
 from gql.selection import Nodes, Selections
 from gql.shapes import Shape
-from model.entities import Model
+from model.entities import Entity, Model
 from resolvers.changes import FieldChange, changed_fields, field_changes
 from resolvers.completion import Change
 from resolvers.dates import date_text
-from resolvers.errors import BadUserInput
+from resolvers.errors import BadUserInput, Unauthenticated
 from resolvers.filters import parse_where
-from resolvers.live import ChangeRequest
+from resolvers.starts import ChangeRequest
 from resolvers.values import Place, id_to_api
 from streams import tokens
-from streams.errors import SlowConsumer
+from streams.errors import SlowConsumer, Unavailable
 
 __all__ = ["define_subscription"]
 
@@ -89,17 +90,20 @@ def define_subscription(types: Types, model: Model, shapes: Mapping[str, Shape])
 def _define_change(types: Types, model: Model, shape: Shape) -> None:
     entity = shape.entity
 
-    def changed(source: ChangeRecord) -> list[str] | None:
+    def changed(source: ChangeRecord, info: ResolveInfo) -> list[str] | None:
         change = source.change
         if change.kind != "CHANGE" or change.changed is None:
             return None
-        return changed_fields(entity, model, change.changed)
+        return changed_fields(*_compared(info), change.changed)
 
-    def diff(source: ChangeRecord) -> Sequence[FieldChange] | None:
+    def diff(source: ChangeRecord, info: ResolveInfo) -> Sequence[FieldChange] | None:
         change = source.change
         if change.kind != "CHANGE":
             return None
-        return field_changes(entity, model, change.before, change.document)
+        return field_changes(*_compared(info), change.before, change.document)
+
+    def _compared(info: ResolveInfo) -> tuple[Entity, Model]:
+        return info.context.scope.readable(entity, model)
 
     def resume_token(source: ChangeRecord, info: ResolveInfo) -> str:
         token: str = info.context.token_out(source.change.token)
@@ -157,9 +161,14 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
     ) -> AsyncGenerator[ChangeRecord]:
         context = info.context
         selections = context.selections(info)
+        if context.place is not None and context.place.after is not None:
+            # What a client had begun with is behind it.
+            after, since, cursor, snapshot = context.place.after, None, None, False
         request = ChangeRequest(
             id=None if id is None else stored_id(shape, id),
-            where=None if where is None else parse_where(model, shape.entity, where),
+            where=None
+            if where is None
+            else parse_where(model, shape.entity, where, context.scope.check_read),
             operations=None if operations is None else frozenset(operations),
             after=None if after is None else context.token_in(after),
             since=_within_years(since),
@@ -170,8 +179,10 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
             needs_before=_needs_before(selections, info.field_nodes, shape),
             needs_author=_needs_author(selections, info.field_nodes, shape),
         )
+        context.scope.check_shown(shape.entity)
         # Not a generator itself: what cannot be asked is refused before there is a stream.
-        return _followed(shape, context.live.changes(shape.entity, request))
+        changes = context.live.changes(shape.entity, request)
+        return _followed(shape, followed(context, info.field_name, changes), context)
 
     name = shape.name
     return Resolve(
@@ -211,14 +222,19 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-async def _followed(shape: Shape, changes: AsyncGenerator[Change]) -> AsyncGenerator[ChangeRecord]:
+async def _followed(
+    shape: Shape, changes: AsyncGenerator[Change], context: Context
+) -> AsyncGenerator[ChangeRecord]:
     last: str | None = None
     try:
         async with aclosing(changes) as opened:
             async for change in opened:
-                last = change.token
+                if change.kind != "SNAPSHOT":
+                    last = change.token
+                if context.place is not None:
+                    context.place.token = None if last is None else context.token_out(last)
                 yield ChangeRecord(shape, change)
-    except SlowConsumer as exc:
+    except (SlowConsumer, Unauthenticated, Unavailable) as exc:
         # What a client that kept no token of its own resumes after.
         if last is not None:
             exc.facts["resumeToken"] = last

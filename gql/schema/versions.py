@@ -25,9 +25,9 @@ from gql.schema.interfaces import version_fields
 from gql.schema.proposals import comments_of_version, draft_of_version, drafts_field
 from gql.selection import Nodes
 from gql.shapes import Shape
-from model.entities import Model
+from model.entities import Entity, Model
 from resolvers.blame import Blame, blame
-from resolvers.changes import FieldChange, changed_fields, field_changes
+from resolvers.changes import FieldChange, changed_fields, field_changes, latest_values
 from resolvers.errors import BadUserInput
 from resolvers.nodes import node_id
 from resolvers.pages import page_request
@@ -48,6 +48,10 @@ STATE_ARGUMENTS = (
     Argument("asOf", "TimePoint", "The version that stood at this moment."),
 )
 VERSION_WHERE = Argument("where", "VersionWhere", "Only versions that match.")
+
+
+_WHOLE = frozenset({"INSERT", "BASELINE"})
+"""Operations before which there was no document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +78,13 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
         until=attrgetter("version.until_wall"),
         author=attrgetter("version.by"),
         comment=attrgetter("version.why"),
-        changed_fields=lambda source: changed_fields(entity, model, source.version.changed),
+        changed_fields=lambda source, info: changed_fields(
+            *_compared(info), source.version.changed
+        ),
         restored_from=attrgetter("version.restored_from"),
         from_draft=attrgetter("version.draft"),
         gap=attrgetter("version.gap"),
+        cut=attrgetter("version.cut"),
         resume_token=resume_token,
         comments=comments_of_version,
     )
@@ -87,8 +94,14 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
         return _recorded(shape, await _before(source.version, info, fields))
 
     async def diff(source: VersionRecord, info: ResolveInfo) -> Sequence[FieldChange]:
+        version = source.version
+        if version.cut is not None and version.operation not in _WHOLE:
+            return latest_values(*_compared(info), version.changed, version.full)
         before = await _before(source.version, info, shape.everything)
-        return field_changes(entity, model, _full(before), source.version.full)
+        return field_changes(*_compared(info), _full(before), source.version.full)
+
+    def _compared(info: ResolveInfo) -> tuple[Entity, Model]:
+        return info.context.scope.readable(entity, model)
 
     async def _before(
         version: Version, info: ResolveInfo, fields: frozenset[str] | None
@@ -112,11 +125,16 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
             Resolve(
                 "previous",
                 shape.version,
-                "The version before; null where this is the first.",
+                "The version before; null where this is the first, or those before were dropped "
+                "(`cut`).",
                 previous,
             ),
             Resolve(
-                "diff", "[FieldChange!]!", "What it changed, against the version before.", diff
+                "diff",
+                "[FieldChange!]!",
+                "What it changed, against the version before; where that was dropped (`cut`), "
+                "without the values that were there.",
+                diff,
             ),
             draft_of_version(shape),
         ],
@@ -164,7 +182,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             return await context.history.pages_of(
                 entity,
                 ids,
-                where=parse_version_where(model, entity, where),
+                where=parse_version_where(model, entity, where, context.scope),
                 page=page_request(**page),
                 fields=selections.version(selected.items, shape),
                 total=selected.total,
@@ -201,7 +219,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             after = await context.loads.document(entity, id_, shape.everything)
         else:
             after = await content(to)
-        return field_changes(entity, model, before, after)
+        return field_changes(*context.scope.readable(entity, model), before, after)
 
     async def blames(source: CurrentDocument, info: ResolveInfo) -> list[BlameRecord]:
         context = info.context
@@ -210,7 +228,8 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
 
         async def read(ids: list[Any]) -> list[list[Blame]]:
             fields = selections.version(selected, shape)
-            return await blame(context.history, model, entity, ids, fields)
+            shown, within = context.scope.readable(entity, model)
+            return await blame(context.history, within, shown, ids, fields)
 
         kind = ("blame", shape.name, *map(id, info.field_nodes))
         found = await context.loads.together(kind, source.values["_id"], read)
@@ -231,7 +250,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             "state",
             shape.version,
             "One version of it, by number or as of a moment; give one of the two. "
-            "Null where it did not exist.",
+            "Null where it did not exist; HISTORY_LOST where it may have been dropped.",
             state,
             STATE_ARGUMENTS,
         ),
@@ -252,7 +271,8 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
         Resolve(
             "blame",
             f"[{shape.name}Blame!]!",
-            "For each field, the version that last changed it.",
+            "For each field, the version that last changed it; those of which it was dropped are "
+            "left out.",
             blames,
         ),
         drafts_field(shape),

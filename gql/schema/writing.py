@@ -56,7 +56,7 @@ def writing_field(
 async def _written(info: ResolveInfo, shape: Shape, written: Written) -> WrittenRecord:
     number = None
     if _wants_number(info, shape):
-        number = await info.context.editing.writes.number(shape.entity, written)
+        number = await info.context.editing.writes.made.number(shape.entity, written)
     document = None
     if written.document is not None:
         values = bson.decode(written.document.raw, DECODED)

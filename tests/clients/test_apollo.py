@@ -7,16 +7,15 @@ and with events.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from bson import Decimal128
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
 from tests.clients.apollo import Apollo, running_apollo
+from tests.clients.products import product
 from tests.support.gateway import ROOT, RunningGateway, running_gateway
 
 LIST = """
@@ -70,7 +69,7 @@ def goods(shop: tuple[RunningGateway, Goods]) -> Goods:
     products.delete_many({})
     # Each test's are others than those of the test before, whose history goes on.
     mark = uuid4().hex[:8]
-    products.insert_many(_product(f"{mark}-{name}", name) for name in ("lamp", "mug"))
+    products.insert_many(product(name, f"{mark}-{name}") for name in ("lamp", "mug"))
     return products
 
 
@@ -170,19 +169,6 @@ def test_a_document_that_a_mutation_deletes_can_be_forgotten(apollo: Apollo, goo
     assert _rows(apollo.told("list").data) == [(lamp, 1, "lamp", 5)]
     assert apollo.told("delete").data["deleteProduct"]["product"] is None
     assert _requests(apollo) == 2, "one for the list, one for the mutation"
-
-
-def _product(id_: str, name: str) -> dict[str, Any]:
-    return {
-        "_id": id_,
-        "version": 1,
-        "sku": id_,
-        "name": name,
-        "price": Decimal128("12.50"),
-        "stock": 5,
-        "tags": [],
-        "added_at": datetime(2026, 1, 5, tzinfo=UTC),
-    }
 
 
 def _ids(goods: Goods) -> tuple[str, str]:

@@ -198,7 +198,7 @@ async def test_preparing_an_archive_again_changes_nothing(
     before = client[mongo.name]["things.versions"].index_information()
     await archive.prepare()
     assert client[mongo.name]["things.versions"].index_information() == before
-    assert len(before) == 5
+    assert len(before) == 6
 
 
 @pytest.mark.parametrize(
@@ -241,3 +241,16 @@ async def test_tokens_of_records_are_in_one_order_with_moments(archive: Archive)
     ]
     await archive.append(records[::-1], [])
     assert [each["_id"] for each in await everything(archive)] == places
+
+
+async def test_ids_that_have_versions_are_told_from_those_that_have_none(archive: Archive) -> None:
+    """Ids of all types, by value as MongoDB compares them; each once, however many versions."""
+    known = [1, True, None, "$a", {"a": 1}, b"x", Decimal128("2.5"), ObjectId(b"0" * 12)]
+    for n, key in enumerate(known):
+        records, _ = versions(key, [3 * n + 1, 3 * n + 2])
+        assert await archive.append(records, [])
+    strangers = [0, False, "a", {"a": 2}, b"y", ObjectId(b"1" * 12), MinKey()]
+    found = await archive.known([*known, *strangers])
+    assert sorted(map(repr, map(identity, found))) == sorted(map(repr, map(identity, known)))
+    assert [float(each) for each in await archive.known([1.0])] == [1.0]
+    assert await archive.known([]) == []

@@ -14,6 +14,7 @@ from streams import tokens
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.errors import LeaseLost
 from streams.mongo import Mongo
+from streams.partitions import Partition, partitions_of
 from tests.support.streams import raw, token_at
 
 NAME = "recorder:things"
@@ -121,3 +122,17 @@ async def test_others_can_read_how_far_a_listener_is(mongo: Mongo) -> None:
     await Checkpoints(mongo).save(NAME, CHECKPOINT, fencing_token=1)
     found = await mongo.find("revstream.checkpoints", {"_id": NAME})
     assert found[0]["at"] == tokens.cluster_time(CHECKPOINT.token) == Timestamp(5, 1)
+
+
+async def test_the_checkpoints_of_a_collection_are_found_however_it_was_divided(
+    mongo: Mongo,
+) -> None:
+    """Not those of collections with similar names; those removed are gone."""
+    checkpoints = Checkpoints(mongo)
+    parts = [Partition("things"), *partitions_of("things", 2), Partition("things", 6, 12)]
+    for each in [*parts, Partition("things:old"), Partition("thing"), Partition("thingsy", 0, 2)]:
+        await checkpoints.save(each.name, CHECKPOINT, fencing_token=1)
+    assert set(await checkpoints.of("things")) == set(parts)
+    await checkpoints.remove(each.name for each in parts[1:])
+    assert set(await checkpoints.of("things")) == {Partition("things")}
+    assert set(await checkpoints.of("thingsy")) == {Partition("thingsy", 0, 2)}

@@ -13,9 +13,10 @@ from bson import Binary, Timestamp
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
+from streams.client import MongoOptions
 from streams.documents import DECODED
 from streams.errors import DatabaseError, DuplicateKey, TimeLimit, Unavailable, Unsuitable
-from streams.mongo import Mongo, MongoOptions
+from streams.mongo import Mongo
 
 Client = MongoClient[dict[str, Any]]
 
@@ -190,11 +191,11 @@ async def test_the_oldest_document_of_another_database_is_found(
 ) -> None:
     """In natural order, by a filter: the oplog entry of one write."""
     fill(client, mongo, [{"_id": 1, "a": 1}])
+    client[mongo.name].things.insert_one({"_id": 2})
     namespace = f"{mongo.name}.things"
-    time = await mongo.operation_time()
-    entry = await mongo.oldest("oplog.rs", {"ts": {"$gte": time}}, database="local")
+    entry = await mongo.oldest("oplog.rs", {"op": "i", "ns": namespace}, database="local")
     assert entry is not None
-    assert entry["ns"] == namespace
+    assert entry["o"]["_id"] == 1
     assert await mongo.oldest("oplog.rs", {"ts": Timestamp(1, 1)}, database="local") is None
 
 

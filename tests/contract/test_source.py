@@ -386,3 +386,25 @@ async def test_an_event_that_exceeds_16_mb_with_its_images_comes_without_them(
         ("update", "things", 3),
     ]
     assert 1 in [each.key for each in found if each.after is None]
+
+
+async def test_writes_to_documents_of_others_are_passed_over(mongo: Mongo, client: Client) -> None:
+    """The position moves on all the same; what befalls the collection concerns everybody."""
+    start = await now(mongo)
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n} for n in range(4)])
+    things.drop()
+    things.insert_one({"_id": 1, "again": True})
+    end = await now(mongo)
+    positions: list[str] = []
+    source = source_of(mongo, holds=lambda key: key % 2 == 0)
+    events = await read(source, start, end, on_batch=lambda each: positions.append(each.position))
+    assert [(each.operation, each.key) for each in events] == [
+        ("insert", 0),
+        ("insert", 2),
+        ("drop", None),
+    ]
+    # It is not taken for the place of a drop, which is divided among records.
+    assert not any(each.partition("-")[2] for each in positions if each > events[-1].token + "~")
+    whole = await read(source_of(mongo), start, end)
+    assert await read(source_of(mongo, holds=lambda key: False), whole[4].token, end) == []

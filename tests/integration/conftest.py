@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -12,8 +13,12 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient, monitoring
 
-from streams.mongo import Mongo, MongoOptions
+from streams.client import MongoOptions
+from streams.layouts.choice import layout_of
+from streams.layouts.layout import Layout
+from streams.mongo import Mongo
 from tests.support.editing import Shop, open_shop
+from tests.support.layouts import LAYOUTS, Program, layout_model, program
 
 
 class Commands(monitoring.CommandListener):
@@ -65,14 +70,14 @@ async def counted(
     monkeypatch: pytest.MonkeyPatch, mongo_uri: str, database_name: str, commands: Commands
 ) -> AsyncIterator[Mongo]:
     """The test's database, with the commands sent to it counted."""
-    import streams.mongo
+    import streams.client
 
-    make: Callable[..., Any] = streams.mongo.AsyncIOMotorClient
+    make: Callable[..., Any] = streams.client.AsyncIOMotorClient
 
     def listened_to(*args: Any, **kwargs: Any) -> Any:
         return make(*args, event_listeners=[commands], **kwargs)
 
-    monkeypatch.setattr(streams.mongo, "AsyncIOMotorClient", listened_to)
+    monkeypatch.setattr(streams.client, "AsyncIOMotorClient", listened_to)
     async with Mongo.connect(mongo_uri, database_name) as connected:
         yield connected
 
@@ -84,4 +89,33 @@ async def shop(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> AsyncIter
     name = f"editing_{uuid4().hex[:8]}"
     async with open_shop(client, mongo_uri, name) as opened:
         yield opened
+    client.drop_database(name)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptShop:
+    """A gateway over a shop whose products lie in one layout."""
+
+    history: str
+    shop: Shop
+
+    def program(self) -> Program:
+        """Another program that writes them."""
+        return program(self.history, self.shop.database)
+
+    @property
+    def layout(self) -> Layout:
+        """What reads and writes them."""
+        return layout_of(self.shop.gateway.mongo, self.shop.gateway.model.entity("Product"))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=LAYOUTS)
+async def kept(
+    request: pytest.FixtureRequest, mongo_uri: str, client: MongoClient[dict[str, Any]]
+) -> AsyncIterator[KeptShop]:
+    """One for all tests of a module, per layout."""
+    name = f"layout_{uuid4().hex[:8]}"
+    model = layout_model(request.param)
+    async with open_shop(client, mongo_uri, name, model=model) as opened:
+        yield KeptShop(request.param, opened)
     client.drop_database(name)

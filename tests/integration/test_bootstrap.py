@@ -96,6 +96,24 @@ async def test_the_oldest_start_is_the_oldest_write_and_no_heartbeat(mongo: Mong
     assert await oldest_start(Forbidden()) == tokens.time_prefix(Timestamp(7, 1))  # type: ignore[arg-type]
 
 
+async def test_an_oplog_that_lets_go_what_is_being_read_is_read_again(mongo: Mongo) -> None:
+    """It is not taken for one that may not be read: history would begin now."""
+    answers: list[Any] = [DatabaseError("position lost", number=136) for _ in range(3)]
+    answers.append({"ts": Timestamp(7, 1)})
+
+    class Forgetful:
+        async def operation_time(self) -> Timestamp:
+            return Timestamp(9, 1)
+
+        async def oldest(self, *args: Any, **options: Any) -> Any:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    assert await oldest_start(Forgetful()) == tokens.time_prefix(Timestamp(7, 1))  # type: ignore[arg-type]
+
+
 async def test_a_start_that_cannot_be_asked_for_is_not_taken_for_now(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient, monitoring
 
-import streams.mongo
+import streams.client
 from tests.integration.conftest import Commands
 from tests.support.editing import Shop, open_shop, tell, without
 
@@ -38,10 +38,10 @@ def sent() -> Sent:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(mongo_uri: str, client: Client, sent: Sent) -> AsyncIterator[Shop]:
     """One whose commands are counted."""
-    make: Any = streams.mongo.AsyncIOMotorClient
+    make: Any = streams.client.AsyncIOMotorClient
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            streams.mongo,
+            streams.client,
             "AsyncIOMotorClient",
             lambda *args, **more: make(*args, event_listeners=[sent], **more),
         )

@@ -18,6 +18,7 @@ from streams.errors import DatabaseError, Unsuitable
 from streams.indexes import create_indexes
 from streams.lease import Holder
 from streams.mongo import Mongo
+from streams.partitions import Partition
 from streams.server import enable_images
 
 Client = MongoClient[dict[str, Any]]
@@ -46,8 +47,8 @@ async def examined(
     mongo: Mongo, checkpoint: Checkpoint | None, holder: Holder | None = HELD
 ) -> dict[str, list[Finding]]:
     """By subject, what is not well."""
-    checkpoints = {} if checkpoint is None else {"things": checkpoint}
-    holders = {} if holder is None else {"things": holder}
+    checkpoints = {} if checkpoint is None else {Partition("things"): checkpoint}
+    holders = {} if holder is None else {Partition("things"): holder}
     found: dict[str, list[Finding]] = {}
     for each in await Diagnosis(mongo, MODEL, checkpoints, holders).run():
         if each.level in ("warning", "error"):

@@ -210,6 +210,14 @@ async def test_a_batch_of_events_is_one_command(
     assert order is in_order or any(each.applied == 0 for each in done)
 
 
+async def test_a_batch_of_nothing_applies_nothing(readings: Readings) -> None:
+    """And says what the server has come to, as every batch does."""
+    before = await readings.apply_each([event(1)])
+    done = await readings.apply_each([])
+    assert (done.applied, done.stale) == (0, 0)
+    assert done.at >= before.at
+
+
 async def test_a_stale_batch_says_a_time_at_which_what_made_it_stale_had_happened(
     readings: Readings, database: Database[Document]
 ) -> None:

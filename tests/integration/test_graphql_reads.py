@@ -24,6 +24,7 @@ from streams.checkpoints import Checkpoints
 from streams.hub import Hub
 from streams.lease import LeaseOptions, Leases
 from streams.mongo import Mongo
+from streams.partitions import Partition
 from streams.progress import Progress
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at
@@ -64,16 +65,16 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
     archives = {each.archive.collection: each.archive for each in scribes}
     checkpoints = Checkpoints(mongo)
     hub = Hub(list(archives), position=tokens.moment(Timestamp(1, 1)))
-    progress = Progress(checkpoints, hub, listener=lambda name: name, limit_s=0.2)
+    progress = Progress(checkpoints, hub, limit_s=0.2)
     for name in archives:
-        progress.advance(name, tokens.time_prefix(Timestamp(2**32 - 1, 0)))
+        progress.advance(Partition(name), tokens.time_prefix(Timestamp(2**32 - 1, 0)))
     own_writes = OwnWrites(progress)
     return Context(
         current=Current(mongo, archives, own_writes),
         history=History(mongo, archives, own_writes),
         moments=Moments(mongo, archives, progress, TAG),
         live=Changes(mongo, archives, hub, progress),
-        status=Status([], Leases(mongo, "me", LeaseOptions()), checkpoints, progress),
+        status=Status([], [], Leases(mongo, "me", LeaseOptions()), checkpoints, progress),
         editing=await prepare_editing(
             mongo, MODEL, archives, progress, own_writes, repeat_window_s=60
         ),

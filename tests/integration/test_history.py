@@ -12,6 +12,7 @@ from resolvers.history import History
 from resolvers.moments import Moment
 from resolvers.pages import page_request
 from resolvers.records import VersionFilter, parse_version_where
+from streams.errors import HistoryLost
 from streams.mongo import Mongo
 from streams.versions import Version
 from tests.integration.conftest import Commands
@@ -50,9 +51,11 @@ def where(said: Mapping[str, Any]) -> VersionFilter | None:
     return parse_version_where(SHOP, PRODUCT, said)
 
 
-def told(versions: Sequence[Version | None]) -> list[str | None]:
-    """`document@number` of each."""
-    return [None if each is None else f"{each.document}@{each.number}" for each in versions]
+def told(versions: Sequence[Version | HistoryLost | None]) -> list[str | None]:
+    """`document@number` of each that is there."""
+    return [
+        f"{each.document}@{each.number}" if isinstance(each, Version) else None for each in versions
+    ]
 
 
 async def test_versions_are_found_by_number(mongo: Mongo, scribe: Scribe) -> None:
@@ -62,8 +65,8 @@ async def test_versions_are_found_by_number(mongo: Mongo, scribe: Scribe) -> Non
     )
     assert told(found) == ["b@1", None, "a@3", "a@1", None, "b@1"]
     deleted, first = found[2], found[3]
-    assert deleted is not None
-    assert first is not None
+    assert isinstance(deleted, Version)
+    assert isinstance(first, Version)
     assert (deleted.operation, deleted.full) == ("DELETE", None)
     assert first.full == {"_id": "a", "name": "one"}
     assert (first.by, first.why, first.until, first.previous) == ("ann", "new", at(2), None)
@@ -108,14 +111,15 @@ async def test_the_version_that_stood_at_a_moment_is_found(mongo: Mongo, scribe:
 
 
 async def test_the_version_before_is_found_by_its_token(mongo: Mongo, scribe: Scribe) -> None:
-    """As each version names it; a token of no version finds none."""
+    """As each version names it; one that is not there any more was dropped."""
     reading = history(mongo, scribe)
     (last, deleted) = await reading.by_number(PRODUCT, [("a", 6), ("a", 3)], None)
-    assert last is not None
-    assert deleted is not None
+    assert isinstance(last, Version)
+    assert isinstance(deleted, Version)
     assert last.previous is not None
     assert deleted.previous is not None
     found = await reading.before(PRODUCT, [deleted.previous, "0" * 16, last.previous], NAME)
+    assert isinstance(found[1], HistoryLost)
     assert told(found) == ["a@2", None, "a@5"]
     assert await reading.before(PRODUCT, [], NAME) == []
 
@@ -249,10 +253,14 @@ async def test_cursors_of_different_lists_are_not_mixed_up(mongo: Mongo, scribe:
 
 
 async def test_every_batch_is_one_command(counted: Mongo, commands: Commands) -> None:
-    """For one document as for two, whatever is asked."""
+    """For one document as for two, whatever is asked; and one more for all that are not found."""
     scribe = await written(counted)
     reading = history(counted, scribe)
-    for keys in (["a"], ["a", "b", "c"]):
+    with commands.counting() as started:
+        await reading.by_number(PRODUCT, [("c", 1), ("c", 2), ("d", 1)], NAME)
+        await reading.as_of(PRODUCT, [("c", at(7)), ("d", at(7))], NAME)
+    assert started == ["find", "find", "aggregate", "find"]
+    for keys in (["a"], ["a", "b"]):
         with commands.counting() as started:
             await reading.by_number(PRODUCT, [(key, n) for key in keys for n in (1, 2)], NAME)
             await reading.as_of(PRODUCT, [(key, at(7)) for key in keys], NAME)

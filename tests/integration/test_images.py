@@ -153,7 +153,8 @@ async def test_what_cannot_be_rebuilt_is_read_again_and_marked(
     assert last["readAt"] >= present
     # Gone again: of its updates nothing is known, its deletion is.
     assert told(records, 2) == [("INSERT", 1, False), ("DELETE", 2, False)]
-    assert recording.recorder.statistics()["skipped"] == 4
+    statistics = recording.recorder.statistics()
+    assert (statistics["skipped"], statistics["duplicates"]) == (2, 2)
 
     things.update_one({"_id": 1}, {"$set": {"c": 2}})
     records = await Recording(mongo).record(fencing_token=2)

@@ -21,7 +21,8 @@ ROUNDS = 12
 CONTENDER = """
 import asyncio, sys
 from streams.lease import Leases
-from streams.mongo import Mongo, MongoOptions
+from streams.client import MongoOptions
+from streams.mongo import Mongo
 
 async def contend(uri, name, driver, holder, rounds):
     async with Mongo.connect(uri, name, options=MongoOptions(driver=driver)) as mongo:

@@ -10,7 +10,7 @@ import pytest
 from pymongo import MongoClient
 
 from streams.errors import LeaseLost, Unavailable
-from streams.lease import LeaseOptions, Leases
+from streams.lease import Lease, LeaseOptions, Leases
 from streams.listener import Listener
 from streams.mongo import Mongo
 from tests.support.eventually import eventually
@@ -27,7 +27,10 @@ def listener_of(mongo: Mongo, holder: str, recording: Recording) -> Listener:
 
 
 def archived(client: Client, mongo: Mongo) -> int:
-    return client[mongo.name]["things.versions"].count_documents({})
+    """How many versions are there, once those that they replace are closed; until then, -1."""
+    archive = client[mongo.name]["things.versions"]
+    stand = archive.count_documents({"until": None})
+    return archive.count_documents({}) if stand == len(archive.distinct("doc")) else -1
 
 
 async def test_a_follower_takes_over_when_the_lease_is_released(
@@ -164,3 +167,34 @@ async def test_a_listener_whose_checkpoint_is_refused_gives_way(
     assert listener.lease is not None
     assert listener.lease.fencing_token == 3
     await finished(task)
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_who_is_stopped_while_it_asks_for_the_lease_gives_it_back(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    """Whether it acquires or renews it: MongoDB has done it, though the answer is on its way."""
+    leases = Leases(mongo, "one", BRISK)
+    acquire, answered, turns = leases.acquire, asyncio.Event(), 0
+
+    async def slow(name: str) -> Lease | None:
+        nonlocal turns
+        lease, turns = await acquire(name), turns + 1
+        if first or turns > 1:
+            await answered.wait()
+        return lease
+
+    async def work(fencing_token: int) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(leases, "acquire", slow)
+    task = asyncio.create_task(Listener(NAME, leases, work).run())
+    stored = client[mongo.name]["revstream.leases"]
+    await eventually(lambda: turns == (1 if first else 2))
+    assert stored.find_one({"_id": NAME, "holder": "one"}) is not None
+    task.cancel()
+    await turn()
+    answered.set()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert stored.find_one({"_id": NAME, "holder": "one"}) is None

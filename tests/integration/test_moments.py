@@ -17,6 +17,7 @@ from streams.checkpoints import Checkpoint, Checkpoints
 from streams.errors import ArchiveBehind, ResumeTokenInvalid
 from streams.hub import Hub
 from streams.mongo import Mongo
+from streams.partitions import Partition
 from streams.progress import Progress
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at
@@ -33,7 +34,7 @@ class Shop:
         names = [entity.collection for entity in SHOP.entities]
         self.checkpoints = Checkpoints(mongo)
         hub = Hub(names, position=tokens.moment(Timestamp(1, 1)))
-        self.progress = Progress(self.checkpoints, hub, listener=lambda name: name, limit_s=limit_s)
+        self.progress = Progress(self.checkpoints, hub, limit_s=limit_s)
         self.moments = Moments(
             mongo,
             {each.archive.collection: each.archive for each in (self.products, self.suppliers)},
@@ -48,7 +49,7 @@ class Shop:
 
     def reached(self, token: str = FAR) -> None:
         for entity in SHOP.entities:
-            self.progress.advance(entity.collection, token)
+            self.progress.advance(Partition(entity.collection), token)
 
     async def of(self, time: datetime | DatetimeMS) -> Timestamp:
         return (await self.moments.of(PRODUCT, time=time)).at
@@ -159,8 +160,8 @@ async def test_a_read_does_not_wait_for_ever(shop: Shop) -> None:
 
 async def test_a_time_waits_for_every_archive(shop: Shop) -> None:
     """The moment is one for all of them, so each has to know of its last write by then."""
-    shop.progress.advance(PRODUCT.collection, FAR)
-    shop.progress.advance(SUPPLIER.collection, tokens.moment(at(4)))
+    shop.progress.advance(Partition(PRODUCT.collection), FAR)
+    shop.progress.advance(Partition(SUPPLIER.collection), tokens.moment(at(4)))
     with pytest.raises(ArchiveBehind, match="archive of suppliers has reached"):
         await shop.of(wall(90))
 
@@ -179,7 +180,9 @@ async def test_a_recorder_elsewhere_is_known_by_its_checkpoint(mongo: Mongo, sho
     await shop.save()
     for entity in SHOP.entities:
         place = tokens.moment(at(9))
-        await shop.checkpoints.save(entity.collection, Checkpoint(place, place), fencing_token=1)
+        await shop.checkpoints.save(
+            Partition(entity.collection).name, Checkpoint(place, place), fencing_token=1
+        )
     assert await shop.of(wall(5)) == Timestamp(0, 0)
     with pytest.raises(ArchiveBehind):
         await shop.of(wall(500))

@@ -44,20 +44,25 @@ query AsOf($at: TimePoint!) {
 """.replace("FIELDS", FIELDS)
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
+@pytest.fixture(params=["FULL", "DELTA"])
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The model of the history's documents."""
     path = tmp_path / "schema.graphql"
-    path.write_text(MODEL)
+    path.write_text(MODEL.replace("@collection(", f"@collection(storage: {request.param}, "))
     return path
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("driver", "images"), [("motor", "--images"), ("pymongo", "--no-images")])
+@pytest.mark.parametrize(
+    ("model", "driver", "images"),
+    [("FULL", "motor", "--images"), ("DELTA", "pymongo", "--no-images")],
+    indirect=["model"],
+)
 def test_every_version_of_a_history_written_under_revstream_is_read_back_exactly(
     mongo_uri: str, client: Client, database_name: str, model: Path, driver: str, images: str
 ) -> None:
-    """Each version equals its body, whether the server keeps images or deltas are applied."""
+    """Each version equals its body, whether the server keeps images or its deltas are applied, in
+    either storage."""
     with running_gateway(
         mongo_uri, database_name, model, "--driver", driver, images, "--archive-wait-s", "60"
     ) as gateway:
@@ -67,6 +72,7 @@ def test_every_version_of_a_history_written_under_revstream_is_read_back_exactly
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize("model", ["DELTA"], indirect=True)
 def test_writes_before_the_first_start_have_their_whole_history(
     mongo_uri: str, client: Client, database_name: str, model: Path
 ) -> None:

@@ -348,6 +348,26 @@ async def test_a_quiet_stream_s_position_is_saved_now_and_then(recording: Record
 
 
 @one_driver
+async def test_a_recorder_that_is_told_to_stop_stores_how_far_it_has_come(
+    recording: Recording, client: Client
+) -> None:
+    """Also on a quiet stream, whose position is otherwise saved now and then."""
+    await recording.record()
+    seldom = Recording(recording.mongo, options=RecorderOptions(idle_save_s=3600))
+    async with seldom.running(2) as task:
+        await seldom.caught_up(task)
+        client[recording.mongo.name].unrelated.insert_one({})
+        await seldom.caught_up(task)
+        now = tokens.moment(await recording.mongo.operation_time())
+        saved = await seldom.checkpoints.load(seldom.name)
+        await unless_ended(task, seldom.progress.wait("things", now))
+    stored = await seldom.checkpoints.load(seldom.name)
+    assert saved is not None
+    assert stored is not None
+    assert saved.token < now <= stored.token
+
+
+@one_driver
 async def test_statistics_tell_what_was_done(recording: Recording, client: Client) -> None:
     """For the metrics: versions, batches, first reading, position."""
     client[recording.mongo.name].things.insert_many([{"_id": n} for n in range(3)])

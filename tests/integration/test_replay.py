@@ -17,6 +17,7 @@ from streams import tokens
 from streams.archive import Archive
 from streams.errors import ArchiveBehind, HistoryLost, SlowConsumer, Unavailable
 from streams.events import ChangeEvent
+from streams.horizons import Horizons
 from streams.hub import HubOptions, follow
 from streams.mongo import Mongo
 from streams.progress import Progress
@@ -68,9 +69,9 @@ class Process:
         await self.recording.caught_up(self.recorder)
 
     def replay(self, *, archive: Archive | None = None, page: int = 3) -> Replay:
-        return Replay(
-            archive or self.recording.archive, self.hub, self.progress, page=page, quiet_s=0.01
-        )
+        archive = archive or self.recording.archive
+        horizons = Horizons(self.mongo)
+        return Replay(archive, self.hub, self.progress, horizons, page=page, quiet_s=0.01)
 
 
 class Received:
@@ -310,8 +311,9 @@ async def test_a_token_in_the_ring_costs_no_database_work(mongo: Mongo, client: 
         client[mongo.name].things.insert_many([{"_id": n} for n in range(5)])
         expected = await archived(process, start)
         untouched = Archive(Untouchable(), "things")  # type: ignore[arg-type]
-        progress = Progress(Untouchable(), process.hub, listener=str)  # type: ignore[arg-type]
-        replay = Replay(untouched, process.hub, progress, quiet_s=0.01)
+        progress = Progress(Untouchable(), process.hub)  # type: ignore[arg-type]
+        horizons = Horizons(Untouchable())  # type: ignore[arg-type]
+        replay = Replay(untouched, process.hub, progress, horizons, quiet_s=0.01)
         for after, key in ((start, None), (expected[2], None), (start, 3), (None, None)):
             received = Received(untouched)
             async with aclosing(replay.follow(after, key=key)) as parts:

@@ -192,7 +192,7 @@ async def test_a_recorder_that_is_far_behind_is_told(
     async def too_old(*_: Any, **__: Any) -> Any:
         raise DatabaseError("MongoDB refused: the snapshot is gone", number=239)
 
-    monkeypatch.setattr("streams.verification.read_documents", too_old)
+    monkeypatch.setattr("streams.layouts.archived.read_documents", too_old)
     found = await verified(mongo)
     assert told(found) == [("BEHIND", None, None), ("MISSING", "a", 4)]
 

@@ -140,8 +140,16 @@ async def shop(gateway: RunningGateway) -> AsyncIterator[Shop]:
 
 @pytest.fixture
 def gateway(mongo_uri: str, database_name: str) -> Iterator[RunningGateway]:
-    """One that has the product `p1` in its first version."""
+    """One that has the product `p1` in its first version, and has come through the oplog."""
     with running_gateway(mongo_uri, database_name, ROOT / "schema.graphql") as running:
+
+        def records() -> bool:
+            streams = running.query("{ streams { state } }")["streams"]
+            return all(
+                each["state"] != "reading" and each["state"] != "waiting" for each in streams
+            )
+
+        wait_until(records, within_s=60)
         assert running.query(CREATE, stock=INITIAL)["createProduct"] == {"version": 1}
         yield running
 

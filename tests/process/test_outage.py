@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from tests.support.bare_mongod import BareMongod, replica_set
+from tests.support.bare_mongod import BareMongod, short_lived_replica_set
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.metrics import scraped
 
 MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
 OPTIONS = ("--lease-s", "2", "--connect-s", "1")
@@ -28,17 +28,13 @@ Act = Callable[[BareMongod], None]
 @pytest.fixture(scope="module")
 def server() -> Iterator[BareMongod]:
     """A MongoDB that tests may take away; each brings it back."""
-    # Not pytest's tmp_path, which keeps the directories, 300 MB each, of the last three runs.
-    with (
-        tempfile.TemporaryDirectory(prefix="revstream-tests-") as directory,
-        replica_set(Path(directory)) as server,
-    ):
+    with short_lived_replica_set("--setParameter", "enableTestCommands=1") as server:
         yield server
 
 
 @pytest.fixture
 def database(server: BareMongod) -> Iterator[Database[dict[str, Any]]]:
-    with MongoClient[dict[str, Any]](uri(server)) as client:
+    with MongoClient[dict[str, Any]](server.uri) as client:
         yield client[f"outage_{uuid4().hex[:8]}"]
 
 
@@ -49,15 +45,11 @@ def gateway(
     """One that is ready, and has recorded a document."""
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
-    with running_gateway(uri(server), database.name, model, *OPTIONS) as gateway:
-        wait_until(lambda: ready(gateway)[0] == 200)
+    with running_gateway(server.uri, database.name, model, *OPTIONS) as gateway:
+        wait_until(lambda: ready(gateway)[0] == 200, within_s=GENEROUS_S)
         database.things.insert_one({"_id": "a", "n": 1})
         wait_until(lambda: archived(database) == [1], within_s=GENEROUS_S)
         yield gateway
-
-
-def uri(server: BareMongod) -> str:
-    return f"mongodb://127.0.0.1:{server.port}/?replicaSet=rs0"
 
 
 def ready(gateway: RunningGateway) -> tuple[int, dict[str, str]]:
@@ -92,12 +84,17 @@ def test_a_process_is_not_ready_while_mongodb_is_away_and_records_on_once_it_is_
     """/readyz names the part; the process lives on, as /livez says, and needs no help."""
     leave(server)
     try:
-        wait_until(lambda: ready(gateway)[0] == 503, within_s=GENEROUS_S)
-        assert ready(gateway)[1]["stream"].startswith(said)
+        wait_until(
+            lambda: ready(gateway)[1].get("stream", "").startswith(said), within_s=GENEROUS_S
+        )
+        assert ready(gateway)[0] == 503
         assert httpx.get(f"{gateway.address}/livez").status_code == 200
     finally:
         come_back(server)
     wait_until(lambda: ready(gateway) == (200, {}), within_s=GENEROUS_S)
+    told = [line for line in gateway.lines if "change stream interrupted" in line]
+    # One of the live stream, one of the recorder's; not one for each attempt.
+    assert len(told) <= 2, told
     database.things.update_one({"_id": "a"}, {"$set": {"n": 2}})
     wait_until(lambda: archived(database) == [1, 2], within_s=GENEROUS_S)
     assert gateway.stop() == 0
@@ -138,3 +135,84 @@ def test_a_process_can_be_stopped_while_mongodb_is_away(
         come_back(server)
     gateway.close()
     assert not any("Traceback" in line for line in gateway.lines), "".join(gateway.lines)
+
+
+def test_a_recorder_that_cannot_write_is_named(
+    server: BareMongod, gateway: RunningGateway, database: Database[dict[str, Any]]
+) -> None:
+    """The stream is followed and reads are served, and yet history stands still: not ready, with
+    the reason, and one line in the log; that another process records would be no reason."""
+    refusing = {
+        "configureFailPoint": "failCommand",
+        "mode": "alwaysOn",
+        "data": {
+            "failCommands": ["insert"],
+            "namespace": f"{database.name}.things.versions",
+            "closeConnection": True,
+        },
+    }
+    database.client.admin.command(refusing)
+    try:
+        database.things.update_one({"_id": "a"}, {"$set": {"n": 2}})
+        wait_until(
+            lambda: (
+                scraped(gateway.address)["revstream_recorder_interruptions_total", "things"] >= 2
+            ),
+            within_s=GENEROUS_S,
+        )
+        status, missing = ready(gateway)
+        assert status == 503
+        assert list(missing) == ["recorder:things"]
+        assert missing["recorder:things"].startswith("work interrupted: ")
+        assert scraped(gateway.address)["revstream_ready",] == 0
+        assert httpx.get(f"{gateway.address}/livez").status_code == 200
+        assert gateway.query('{ thing(id: "a") { n } }') == {"thing": {"n": 2}}
+    finally:
+        database.client.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
+    wait_until(lambda: archived(database) == [1, 2], within_s=GENEROUS_S)
+    wait_until(lambda: ready(gateway) == (200, {}), within_s=GENEROUS_S)
+    assert len([line for line in gateway.lines if "work interrupted" in line]) == 1
+
+
+def test_a_process_is_ready_where_another_one_records(
+    server: BareMongod, gateway: RunningGateway, database: Database[dict[str, Any]], tmp_path: Path
+) -> None:
+    """It follows the stream, and knows how far the other one has come."""
+    with running_gateway(
+        server.uri, database.name, tmp_path / "schema.graphql", *OPTIONS
+    ) as follower:
+        wait_until(lambda: ready(follower) == (200, {}), within_s=GENEROUS_S)
+        database.things.update_one({"_id": "a"}, {"$set": {"n": 2}})
+
+        def told(name: str) -> list[float]:
+            return [scraped(each.address)[name, "things"] for each in (gateway, follower)]
+
+        wait_until(lambda: archived(database) == [1, 2], within_s=GENEROUS_S)
+        assert told("revstream_recorder_lease_held") == [1, 0]
+        wait_until(lambda: told("revstream_recorder_lag_events") == [0, 0], within_s=GENEROUS_S)
+        assert told("revstream_recorder_lag_seconds") == [0, 0]
+        assert follower.stop() == 0
+
+
+def test_a_full_disk_is_waited_for(
+    server: BareMongod, gateway: RunningGateway, database: Database[dict[str, Any]]
+) -> None:
+    """The archive stands still and nothing is lost; the process lives, says why, and goes on by
+    itself once there is room."""
+    data = {
+        "failCommands": ["insert"],
+        "errorCode": 14031,
+        "namespace": f"{database.name}.things.versions",
+    }
+    failing = {"configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data}
+    database.client.admin.command(failing)
+    try:
+        database.things.update_one({"_id": "a"}, {"$set": {"n": 2}})
+        wait_until(
+            lambda: any("disk is full" in line for line in gateway.lines), within_s=GENEROUS_S
+        )
+        assert gateway.query("{ things { nodes { n } } }") == {"things": {"nodes": [{"n": 2}]}}
+    finally:
+        database.client.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
+    wait_until(lambda: archived(database) == [1, 2], within_s=GENEROUS_S)
+    assert gateway.process.poll() is None

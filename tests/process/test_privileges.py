@@ -53,13 +53,6 @@ def shop(root: MongoClient[dict[str, Any]]) -> Shop:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "schema.graphql"
-    path.write_text(MODEL)
-    return path
-
-
-@pytest.fixture
 def make_user(root: MongoClient[dict[str, Any]], shop: Shop) -> MakeUser:
     """Make `joe` with roles, or with actions on the database alone; returns his URI."""
 

@@ -32,13 +32,6 @@ type Reading @collection(name: "readings") @indx(fields: ["id"]) { id: Float! }
 """
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "schema.graphql"
-    path.write_text(MODEL)
-    return path
-
-
 def refusal(code: int, *arguments: str, **environ: str) -> str:
     """What it says on its way out with that code."""
     ended = run_command(*arguments, **environ)

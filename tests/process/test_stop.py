@@ -7,19 +7,21 @@ import asyncio
 import contextlib
 import json
 import signal
-import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 import pytest
-from pymongo import MongoClient
 from pymongo.database import Database
 
+from tests.support.beginning import begin_now
 from tests.support.eventually import eventually, wait_until
-from tests.support.gateway import GraphQLFailed, RunningGateway, running_gateway
+from tests.support.gateway import GraphQLFailed, RunningGateway, running_gateway, subscribe
+from tests.support.metrics import scraped
+from tests.support.repeating import repeating
 
 Shop = Database[dict[str, Any]]
 
@@ -37,18 +39,6 @@ HISTORY = "{ things { nodes { id n history(first: 5) { nodes { version operation
 GENEROUS_S = 30.0
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "schema.graphql"
-    path.write_text(MODEL)
-    return path
-
-
-@pytest.fixture
-def database(client: MongoClient[dict[str, Any]], database_name: str) -> Shop:
-    return client[database_name]
-
-
 def holders(database: Shop) -> list[str | None]:
     """Who holds the leases of the two recorders; None for one that is free."""
     return [each.get("holder") for each in database["revstream.leases"].find().sort("_id")]
@@ -58,6 +48,12 @@ def held_by(database: Shop, gateway: RunningGateway) -> bool:
     """Whether that process holds both."""
     found = holders(database)
     return len(found) == 2 and all(f":{gateway.process.pid}:" in (each or "") for each in found)
+
+
+def held_apart(database: Shop, others: RunningGateway, things: RunningGateway) -> bool:
+    """Whether each of two processes holds one."""
+    pids = [(each or "::").split(":")[1] for each in holders(database)]
+    return pids == [str(others.process.pid), str(things.process.pid)]
 
 
 def archived(database: Shop) -> list[tuple[str, int]]:
@@ -81,29 +77,12 @@ class Writer:
     def __init__(self, database: Shop) -> None:
         self.written: list[tuple[str, int]] = []
         self._database = database
-        self._stop = threading.Event()
 
     def write(self) -> None:
         number = len(self.written)
         key, version = f"t{number % 7}", number // 7 + 1
         self._database.things.update_one({"_id": key}, {"$set": {"n": number}}, upsert=True)
         self.written.append((key, version))
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """For as long as the context lasts, some hundred times a second."""
-
-        def write() -> None:
-            while not self._stop.wait(0.005):
-                self.write()
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            thread.join()
 
 
 def assert_quiet(gateway: RunningGateway) -> None:
@@ -150,50 +129,97 @@ async def test_a_subscriber_is_told_to_resume_and_loses_nothing_at_another_proce
                 if len(received) >= most:
                     return
 
+    await begin_now(mongo_uri, database.name, "things", "others")
     with (
         running_gateway(mongo_uri, database.name, model, "--lease-s", "2") as first,
         running_gateway(mongo_uri, database.name, model, "--lease-s", "2") as second,
     ):
         token = first.query("{ resumeToken }")["resumeToken"]
         writer = Writer(database)
-        with writer.writing():
+        with repeating(writer.write):
             following = asyncio.create_task(follow(first, most=float("inf")))
             await eventually(lambda: len(received) > 20, within_s=GENEROUS_S)
-            assert await asyncio.to_thread(first.stop) == 0
+            assert await asyncio.to_thread(first.stop) == 0, "".join(first.lines)
             with pytest.raises(GraphQLFailed) as caught:
                 await following
             [error] = caught.value.args
-            seen = len(received)
+            seen, told_token = len(received), token
             await eventually(lambda: len(writer.written) > seen + 20, within_s=GENEROUS_S)
         async with asyncio.timeout(GENEROUS_S):
             await follow(second, most=len(writer.written))
-    assert error["extensions"]["code"] == "UNAVAILABLE"
+    assert error["extensions"] == {"code": "UNAVAILABLE", "resumeToken": told_token}
     assert "shutting down; subscribe again after the last token" in error["message"]
     assert received == writer.written
     assert_quiet(first)
+
+
+@pytest.mark.parametrize("protocol", ["graphql-transport-ws", "graphql-ws"])
+async def test_a_subscriber_that_is_still_replaying_is_told_to_resume(
+    mongo_uri: str, database: Shop, model: Path, protocol: str
+) -> None:
+    """At once, not when what it waits for has come: here a recorder that nobody runs."""
+    options = ("--no-record", "--ring-events", "1", "--archive-wait-s", "600")
+    received: list[tuple[str, int]] = []
+    with (
+        running_gateway(mongo_uri, database.name, model) as recorder,
+        running_gateway(mongo_uri, database.name, model, *options) as gateway,
+    ):
+        start = gateway.query("{ resumeToken }")["resumeToken"]
+        wait_until(lambda: held_by(database, recorder), within_s=GENEROUS_S)
+        assert recorder.stop() == 0
+        writer = Writer(database)
+        for _ in range(20):
+            writer.write()
+        wait_until(
+            lambda: scraped(gateway.address)["revstream_stream_events_total", "things"] == 20
+        )
+        events = subscribe(gateway.address, CHANGES, protocol=protocol, after=start)
+        following = asyncio.ensure_future(anext(events))
+        await eventually(lambda: scraped(gateway.address)["revstream_subscriptions", "things"] == 1)
+        assert scraped(gateway.address)["revstream_subscribers", "things"] == 0
+        began = time.monotonic()
+        assert await asyncio.to_thread(gateway.stop) == 0
+        assert time.monotonic() - began < 5
+        with pytest.raises(GraphQLFailed) as caught:
+            await following
+    [error] = caught.value.args
+    assert error["extensions"]["code"] == "UNAVAILABLE"
+    assert "subscribe again after the last token" in error["message"]
+    assert_quiet(gateway)
+    with running_gateway(mongo_uri, database.name, model) as another:
+        async with contextlib.aclosing(another.subscribe(CHANGES, after=start)) as changes:
+            async for data in changes:
+                change = data["thingChanges"]
+                if change["kind"] == "CHANGE":
+                    received.append((change["documentId"], change["version"]))
+                if len(received) == 20:
+                    break
+    assert received == writer.written
 
 
 @pytest.mark.parametrize("end", [RunningGateway.stop, RunningGateway.kill])
 def test_another_process_takes_over_and_the_archive_is_whole(
     mongo_uri: str, database: Shop, model: Path, end: Callable[[RunningGateway], object]
 ) -> None:
-    """One of two records; once it is told to stop, or is killed, the other one does. Each version
-    is there once, in order."""
+    """Each of two records one collection; once one is told to stop, or is killed, the other one
+    records both. Each version is there once, in order."""
     start = (mongo_uri, database.name, model, "--lease-s", "2")
     writer = Writer(database)
     with running_gateway(*start) as first:
         wait_until(lambda: held_by(database, first), within_s=GENEROUS_S)
         with running_gateway(*start) as second:
-            with writer.writing():
+            with repeating(writer.write):
                 wait_until(lambda: len(archived(database)) > 50, within_s=GENEROUS_S)
-                assert held_by(database, first)
-                end(first)
-                wait_until(lambda: held_by(database, second), within_s=GENEROUS_S)
+                # The second took its share: the one that is written to.
+                wait_until(lambda: held_apart(database, first, second), within_s=GENEROUS_S)
+                end(second)
+                wait_until(lambda: held_by(database, first), within_s=GENEROUS_S)
                 count = len(writer.written)
                 wait_until(lambda: len(archived(database)) > count + 50, within_s=GENEROUS_S)
             wait_until(lambda: checkpointed(database, len(writer.written)), within_s=GENEROUS_S)
     assert archived(database) == writer.written
-    assert [each["fencingToken"] for each in database["revstream.leases"].find()] == [2, 2]
+    leases = database["revstream.leases"].find().sort("_id")
+    assert [each["fencingToken"] for each in leases] == [1, 3]
 
 
 def test_history_recorded_by_one_process_is_served_by_another(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +16,7 @@ from websockets.typing import Subprotocol
 
 from tests.support.eventually import eventually
 from tests.support.gateway import RunningGateway
-from tests.support.sockets import LEGACY, TRANSPORT, Protocol, open_socket
+from tests.support.sockets import LEGACY, TRANSPORT, Protocol, Socket, open_socket
 
 Things = Collection[dict[str, Any]]
 
@@ -25,7 +27,7 @@ INVALID = 4400
 
 def subscribers(gateway: RunningGateway) -> float:
     lines = httpx.get(f"{gateway.address}/metrics").text.splitlines()
-    (line,) = (each for each in lines if each.startswith("revstream_hub_subscribers "))
+    (line,) = (each for each in lines if each.startswith("revstream_subscribers{"))
     return float(line.rpartition(" ")[2])
 
 
@@ -91,14 +93,21 @@ async def test_a_connection_that_is_gone_leaves_no_subscriber_behind(
 
 @BOTH
 async def test_a_document_that_cannot_be_executed_is_one_operations_error(
-    gateway: RunningGateway, protocol: Protocol
+    gateway: RunningGateway, things: Things, protocol: Protocol
 ) -> None:
-    """The connection stays open, also after a syntax error."""
+    """The connection stays open, also after a syntax error, and what runs on it goes on."""
+    name = f"going-on-{uuid4()}"
     async with open_socket(gateway.address, protocol) as socket:
+        await socket.start("running", CHANGES)
+        await socket.receive()
         for query in ("", "{", "{ nope }", "fragment F on Thing { id }", "mutation { x }"):
             (error,) = await socket.errors(query)
             assert error["extensions"] == {"code": "BAD_USER_INPUT"}, query
         assert await socket.data('{ thing(id: "a") { name } }') == {"thing": {"name": "first"}}
+        things.insert_one({"_id": name})
+        event = await socket.receive()
+        assert event["id"] == "running"
+        assert event["payload"]["data"]["thingChanges"]["documentId"] == name
 
 
 @BOTH
@@ -126,21 +135,44 @@ async def test_a_hundred_operations_are_enough_for_one_connection(
 
 START = {"id": "1", "type": "subscribe", "payload": {"query": "{ resumeToken }"}}
 MALFORMED: dict[str, object] = {
+    "no JSON": "{",
+    "nothing": "",
+    "a number that is none": "NaN",
+    "half of a surrogate pair": '{"type": "\\ud800"}',
+    "JSON too deep": "[" * 100_000,
+    "JSON that is deep and whole": "[" * 2000 + "]" * 2000,
+    "a number of 6,000 digits": '{"type": %s}' % ("1" * 6000),
+    "a binary frame": b'{"type": "connection_init"}',
     "a list": [],
     "a number": 5,
+    "text": '"connection_init"',
     "null": None,
     "nothing in it": {},
     "a type that is none": {"type": ["x"]},
+    "a type that is null": {"type": None},
+    "an unknown type": {"type": "nope"},
+    "an unknown type with a long name": {"type": "é" * 500},
+    "a type of the server's": {"type": "connection_ack"},
+    "a result from a client": {"id": "1", "type": "next", "payload": {"data": {}}},
+    "an introduction in text": {"type": "connection_init", "payload": "me"},
+    "an introduction in a list": {"type": "connection_init", "payload": ["me"]},
     "no id": {"type": "subscribe", "payload": START["payload"]},
     "an id that is no text": {**START, "id": 5},
     "an id that is a list": {**START, "id": ["x"]},
+    "an id that is null": {**START, "id": None},
+    "an empty id": {**START, "id": ""},
     "no payload": {"id": "1", "type": "subscribe"},
     "a payload of text": {**START, "payload": "{ resumeToken }"},
+    "a payload in a list": {**START, "payload": [{"query": "{ resumeToken }"}]},
     "no query": {**START, "payload": {}},
     "a query of no text": {**START, "payload": {"query": 5}},
+    "a query that is null": {**START, "payload": {"query": None}},
     "variables in a list": {**START, "payload": {"query": "{ a }", "variables": [1]}},
+    "variables in text": {**START, "payload": {"query": "{ a }", "variables": "{}"}},
     "a name of no text": {**START, "payload": {"query": "{ a }", "operationName": 5}},
+    "extensions in a list": {**START, "payload": {"query": "{ a }", "extensions": []}},
     "an end without id": {"type": "complete"},
+    "an end with a number": {"id": 1, "type": "complete"},
 }
 
 
@@ -149,60 +181,172 @@ MALFORMED: dict[str, object] = {
 async def test_a_message_of_no_sense_closes_the_connection_with_a_reason(
     gateway: RunningGateway, protocol: Protocol, message: Any
 ) -> None:
-    """Both protocols say 4400 and what is wrong."""
+    """Both protocols say 4400 and what is wrong, as much of it as a frame holds; the older one in a
+    message, too."""
     if protocol == LEGACY and isinstance(message, dict):
-        kinds = {"subscribe": "start", "complete": "stop"}
+        kinds = {"subscribe": "start", "complete": "stop", "next": "data"}
         kind = message.get("type")
         message = {**message, "type": kinds.get(kind, kind) if isinstance(kind, str) else kind}
     async with open_socket(gateway.address, protocol) as socket:
         await socket.send(message)
-        close = await socket.closed()
-        assert close is not None
-        assert close.code == INVALID
-        assert close.reason
+        if protocol == LEGACY:
+            assert (await socket.receive())["type"] == "connection_error"
+        assert await code_of(socket) == INVALID
 
 
-@pytest.mark.parametrize("message", ["{", b"\x00", {"type": "nope"}, {"type": "x" * 500}])
-async def test_the_newer_protocol_closes_on_what_it_does_not_know(
-    gateway: RunningGateway, message: Any
+async def code_of(socket: Socket) -> int:
+    """With which it is closed, for a reason that is told."""
+    close = await socket.closed()
+    assert close is not None, "1006"
+    assert close.reason
+    return close.code
+
+
+@BOTH
+async def test_messages_that_are_not_of_the_protocol_are_refused_before_the_introduction_too(
+    gateway: RunningGateway, protocol: Protocol
 ) -> None:
-    """No JSON, no text, no type of its own; a long reason is cut to what a frame holds."""
-    async with open_socket(gateway.address) as socket:
-        await socket.send(message)
-        close = await socket.closed()
-        assert close is not None
-        assert close.code == INVALID
-
-
-async def test_the_newer_protocol_has_its_own_codes(gateway: RunningGateway) -> None:
-    """Not introduced, introduced twice, an id twice."""
-    async with open_socket(gateway.address, init=False) as socket:
+    """And an operation is not begun before the server has agreed."""
+    async with open_socket(gateway.address, protocol, init=False) as socket:
+        await socket.send("{")
+        assert await code_of(socket) == INVALID
+    async with open_socket(gateway.address, protocol, init=False) as socket:
         await socket.start("1", CHANGES)
-        close = await socket.closed()
-        assert close is not None
-        assert close.code == 4401
-    async with open_socket(gateway.address) as socket:
+        assert await code_of(socket) == 4401
+
+
+@BOTH
+async def test_who_does_not_introduce_itself_is_not_waited_for(
+    gateway: RunningGateway, protocol: Protocol
+) -> None:
+    """For three seconds; pings are no introduction."""
+    began = time.monotonic()
+    async with open_socket(gateway.address, protocol, init=False) as socket:
+        if protocol == TRANSPORT:
+            await socket.send({"type": "ping"})
+        assert await code_of(socket) == 4408
+    assert time.monotonic() - began >= 3
+
+
+@BOTH
+async def test_who_introduces_itself_twice_is_closed(
+    gateway: RunningGateway, protocol: Protocol
+) -> None:
+    """Whether the first introduction was agreed to already or not."""
+    async with open_socket(gateway.address, protocol) as socket:
         await socket.send({"type": "connection_init"})
-        close = await socket.closed()
-        assert close is not None
-        assert close.code == 4429
+        assert await code_of(socket) == 4429
+    async with open_socket(gateway.address, protocol, init=False) as socket:
+        for _ in range(2):
+            await socket.send({"type": "connection_init", "payload": {}})
+        assert await code_of(socket) == 4429
+
+
+async def test_an_id_that_is_in_use_closes_the_connection(gateway: RunningGateway) -> None:
+    """Of the newer protocol; an id whose operation has ended is free again."""
     async with open_socket(gateway.address) as socket:
+        for _ in range(2):
+            assert await socket.data("{ resumeToken }")
         await socket.start("1", CHANGES)
         await socket.start("1", CHANGES)
-        close = await socket.closed()
-        assert close is not None
-        assert close.code == 4409
+        assert await code_of(socket) == 4409
 
 
-async def test_a_ping_is_answered(gateway: RunningGateway) -> None:
+async def test_an_id_that_is_in_use_begins_anew_in_the_older_protocol(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """As its own server does it: the first operation of that name ends."""
+    name = f"anew-{uuid4()}"
+    async with open_socket(gateway.address, LEGACY) as socket:
+        await socket.start("1", CHANGES)
+        assert (await socket.receive())["type"] == "data"
+        await socket.start("1", CHANGES)
+        assert await socket.receive() == {"id": "1", "type": "complete"}
+        assert (await socket.receive())["type"] == "data"
+        things.insert_one({"_id": name})
+        change = (await socket.receive())["payload"]["data"]["thingChanges"]
+        assert change["documentId"] == name
+        assert await socket.data("{ resumeToken }")
+
+
+@pytest.mark.parametrize("payload", [{}, None, {"token": "x"}])
+@BOTH
+async def test_an_introduction_may_hold_what_the_client_likes(
+    gateway: RunningGateway, protocol: Protocol, payload: Any
+) -> None:
+    """Also nothing, said or not."""
+    async with open_socket(gateway.address, protocol, init=False) as socket:
+        await socket.send({"type": "connection_init", "payload": payload})
+        assert await socket.receive() == {"type": "connection_ack"}
+        assert await socket.data("{ resumeToken }")
+
+
+async def test_a_ping_is_answered_with_what_it_holds(gateway: RunningGateway) -> None:
     """Before and after the introduction."""
     async with open_socket(gateway.address, init=False) as socket:
         await socket.send({"type": "ping"})
         assert await socket.receive() == {"type": "pong"}
         await socket.send({"type": "connection_init"})
         assert await socket.receive() == {"type": "connection_ack"}
-        await socket.send({"type": "ping"})
-        assert await socket.receive() == {"type": "pong"}
+        await socket.send({"type": "ping", "payload": {"sent": 7}})
+        assert await socket.receive() == {"type": "pong", "payload": {"sent": 7}}
+
+
+async def test_a_pong_that_nobody_asked_for_is_taken(gateway: RunningGateway) -> None:
+    """With or without anything in it, as a sign of life."""
+    async with open_socket(gateway.address) as socket:
+        for payload in ({}, {"payload": {"alive": True}}, {"payload": None}):
+            await socket.send({"type": "pong", **payload})
+        assert await socket.data("{ resumeToken }")
+
+
+async def test_the_older_protocol_keeps_its_connections(gateway: RunningGateway) -> None:
+    """The first `ka` comes right after the acknowledgement; its client counts from there on."""
+    async with open_socket(gateway.address, LEGACY, init=False) as socket:
+        await socket.send({"type": "connection_init"})
+        said = [json.loads(await socket.connection.recv()) for _ in range(2)]
+        assert said == [{"type": "connection_ack"}, {"type": "ka"}]
+
+
+async def test_the_older_protocol_can_be_left(gateway: RunningGateway) -> None:
+    """In its own words."""
+    async with open_socket(gateway.address, LEGACY) as socket:
+        await socket.send({"type": "connection_terminate"})
+        close = await socket.closed()
+        assert close is not None
+        assert close.code == 1000
+
+
+@BOTH
+async def test_the_end_of_what_does_not_run_is_no_fault(
+    gateway: RunningGateway, protocol: Protocol
+) -> None:
+    """Client and server may end an operation at the same time."""
+    async with open_socket(gateway.address, protocol) as socket:
+        await socket.send({"id": "q", "type": "stop" if protocol == LEGACY else "complete"})
+        assert await socket.data("{ resumeToken }")
+
+
+@BOTH
+async def test_what_is_nested_too_deep_is_an_error_of_its_operation(
+    gateway: RunningGateway, protocol: Protocol
+) -> None:
+    """Variables nearly as deep as JSON may be here, and a document as deep as can be written."""
+    kind = "start" if protocol == LEGACY else "subscribe"
+    asked = "query ($where: ThingWhere) { things(where: $where) { nodes { id } } }"
+    deep = '{"not":' * 1000 + "{}" + "}" * 1000
+    async with open_socket(gateway.address, protocol) as socket:
+        for query, where in ((asked, deep), ("{ things" + "{ nodes " * 1000, "null")):
+            await socket.send(
+                f'{{"id": "1", "type": "{kind}", "payload": '
+                f'{{"query": "{query}", "variables": {{"where": {where}}}}}}}'
+            )
+            answer = await socket.receive()
+            text = json.dumps(answer)
+            assert "BAD_USER_INPUT" in text or "LIMIT_EXCEEDED" in text
+            if answer["type"] != "error":
+                assert await socket.receive() == {"id": "1", "type": "complete"}
+        assert await socket.data("{ resumeToken }")
 
 
 @pytest.mark.parametrize("protocols", [None, [Subprotocol("soap")]])

@@ -10,13 +10,14 @@ import bson
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
-from model.entities import Entity
+from model.entities import Entity, Storage
 from resolvers.own_writes import OwnWrites
 from streams import tokens
 from streams.archive import Archive, Until
 from streams.documents import DECODED, RAW, Document
 from streams.events import identity
 from streams.mongo import Mongo
+from streams.storage import as_patch
 from streams.versions import Last, make_version
 
 __all__ = ["Scribe", "at"]
@@ -36,7 +37,7 @@ def nothing_written() -> OwnWrites:
 
 
 class Scribe:
-    """Writes one collection and its archive.
+    """Writes one collection and its archive, in the storage that the entity says.
 
     `records` are all that were written, in the order of the stream; `present` the documents by
     `identity` of their ids.
@@ -83,18 +84,21 @@ class Scribe:
             version_field=self.entity.version,
         )
         record |= {"by": by, "why": why}
+        whole = dict(record)
+        if self.entity.storage is Storage.DELTA:
+            made = as_patch(record, last, made)
         earlier = self._open.get(name)
         if earlier is not None:
             self._untils.append((earlier["_id"], record["at"], record["wall"]))
         self._open[name] = record
         self._lasts[name] = made
         self._pending.append(record)
-        self.records.append(record)
+        self.records.append(whole)
         if after is None:
             self.present.pop(name, None)
         else:
             self.present[name] = {"_id": key, **(document or {})}
-        return record
+        return whole
 
     async def save(self) -> None:
         """Store what was noted: the collection as it is in the end, and the archive of it all."""

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,9 +21,16 @@ from pymongo.errors import PyMongoError
 
 from gql.mongod import LAUNCH, find_mongod
 
-__all__ = ["BareMongod", "bare_mongod", "guarded_mongod", "replica_set"]
+__all__ = [
+    "BareMongod",
+    "bare_mongod",
+    "guarded_mongod",
+    "replica_set",
+    "short_lived_replica_set",
+]
 
 ROOT, PASSWORD = "root", "rootpw"
+REPLICA_SET = "rs0"
 
 
 @dataclass
@@ -33,6 +41,11 @@ class BareMongod:
     port: int
     options: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def uri(self) -> str:
+        """Of the replica set that `replica_set` makes of it."""
+        return f"mongodb://127.0.0.1:{self.port}/?replicaSet={REPLICA_SET}"
 
     def start(self) -> None:
         """Return once it answers."""
@@ -94,25 +107,36 @@ def bare_mongod(directory: Path, *options: str) -> Iterator[BareMongod]:
 
 
 @contextmanager
+def short_lived_replica_set(*options: str) -> Iterator[BareMongod]:
+    """A replica set of one whose data go with it."""
+    # Not pytest's tmp_path, which keeps the directories, 300 MB each, of the last three runs.
+    with (
+        tempfile.TemporaryDirectory(prefix="revstream-tests-") as directory,
+        replica_set(Path(directory), *options) as server,
+    ):
+        yield server
+
+
+@contextmanager
 def replica_set(directory: Path, *options: str) -> Iterator[BareMongod]:
-    """The same as a replica set `rs0` of one, once it is primary."""
-    with bare_mongod(directory, "--replSet", "rs0", *options) as server:
+    """The same as a replica set of one, once it is primary."""
+    with bare_mongod(directory, "--replSet", REPLICA_SET, *options) as server:
         host = f"127.0.0.1:{server.port}"
         with MongoClient[dict[str, Any]](host, directConnection=True) as first:
             members = [{"_id": 0, "host": host}]
-            first.admin.command("replSetInitiate", {"_id": "rs0", "members": members})
+            first.admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": members})
             _once_primary(first)
         yield server
 
 
 @contextmanager
-def guarded_mongod(directory: Path) -> Iterator[MongoClient[dict[str, Any]]]:
+def guarded_mongod(directory: Path, *options: str) -> Iterator[MongoClient[dict[str, Any]]]:
     """A replica set that asks for a password; yields a client that may do anything."""
     directory.mkdir(parents=True, exist_ok=True)
     key = directory / "key"
     key.write_text(secrets.token_hex(32))
     key.chmod(0o600)
-    with replica_set(directory, "--keyFile", str(key)) as server:
+    with replica_set(directory, "--keyFile", str(key), *options) as server:
         host = f"127.0.0.1:{server.port}"
         # The first user is made from this machine, without a password; then that door is shut.
         with MongoClient[dict[str, Any]](host, directConnection=True) as first:

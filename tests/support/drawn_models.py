@@ -6,6 +6,7 @@ Names are drawn from lists in which nothing clashes: every drawn model is one th
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from model.entities import (
     Field,
     History,
     Index,
+    Layout,
     Model,
     Reference,
     Scalar,
@@ -187,8 +189,8 @@ def models(draw: st.DrawFn) -> Model:
                 singular={"URLEntry": "urlEntry"}.get(name, name.lower()),
                 plural=draw(st.sampled_from([f"all{name}", f"{name.lower()}List"])),
                 version=draw(st.sampled_from([None, "version", "rev"])),
-                history=draw(st.sampled_from(History)),
                 storage=draw(st.sampled_from(Storage)),
+                partitions=draw(st.integers(1, 64)),
                 back_references=tuple(
                     BackReference(
                         name=f"from{other.name}",
@@ -210,7 +212,20 @@ def models(draw: st.DrawFn) -> Model:
                 sinks=tuple(draw(st.lists(SINKS, max_size=2, unique_by=lambda each: each.url))),
             )
         )
-    return Model(entities=tuple(entities), embeddeds=embeddeds, enums=tuple(enums))
+    kept = tuple(in_layout(each, draw(st.sampled_from(History))) for each in entities)
+    return Model(entities=kept, embeddeds=embeddeds, enums=tuple(enums))
+
+
+def in_layout(entity: Entity, history: History) -> Entity:
+    """The entity with that layout, where that goes with the rest of it."""
+    refused = (each.fence or each.copy or each.unique for each in entity.fields)
+    unique = any(each.unique for each in entity.indexes)
+    if history is History.ARCHIVE or entity.storage is Storage.DELTA or entity.version is None:
+        return entity
+    if unique or any(refused):
+        return entity
+    previous = f"{entity.collection}.previous" if history is History.SEPARATE else "prev"
+    return replace(entity, history=history, layout=Layout(previous=previous))
 
 
 def quoted(text: str) -> str:
@@ -295,7 +310,8 @@ def printed_entity(entity: Entity) -> str:
     return (
         f"{described(entity.description)}type {entity.name} @collection(name: "
         f"{quoted(entity.collection)}, plural: {quoted(entity.plural)}, version: {version}, "
-        f"history: {entity.history.value}, storage: {entity.storage.value}) "
+        f"history: {entity.history.value}, storage: {entity.storage.value}, "
+        f"partitions: {entity.partitions}) "
         f"{' '.join([*indexes, *sinks])}{printed_access(entity.access)} {{\n{body}\n}}"
     )
 

@@ -16,10 +16,13 @@ from bson import CodecOptions
 from pymongo import MongoClient
 from pymongo.database import Database
 
+from gql.app import context_of
 from gql.context import Context
 from gql.gateway import Gateway, open_gateway
+from gql.limits import Limits
 from gql.schema import build_schema
 from gql.settings import Settings
+from model.entities import Model
 from model.reading import read_model
 from streams import tokens
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
@@ -173,18 +176,7 @@ class Shop:
             yield events
 
     def context(self, author: str | None = "ann", key: str | None = None) -> Context:
-        gateway = self.gateway
-        return Context(
-            current=gateway.current,
-            history=gateway.history,
-            moments=gateway.moments,
-            live=gateway.live,
-            status=gateway.status,
-            editing=gateway.editing,
-            deployment=gateway.deployment,
-            principal=author,
-            idempotency_key=key,
-        )
+        return context_of(self.gateway, principal=author, idempotency_key=key)
 
 
 def lamp(sku: str) -> Row:
@@ -202,22 +194,31 @@ def lamp(sku: str) -> Row:
 
 @asynccontextmanager
 async def open_shop(
-    client: MongoClient[Row], uri: str, name: str, settings: Settings | None = None
+    client: MongoClient[Row],
+    uri: str,
+    name: str,
+    settings: Settings | None = None,
+    *,
+    model: Model = MODEL,
+    empty: bool = True,
+    begun: bool = False,
+    limits: Limits | None = None,
 ) -> AsyncIterator[Shop]:
-    """The gateway at work, over collections that are empty."""
+    """The gateway at work, over collections that are empty, or that are to be read first, or whose
+    history has begun already."""
     async with Mongo.connect(uri, name) as mongo:
         # Let history begin now, not at the oldest entry of an oplog that other tests fill.
         now = tokens.moment(await mongo.operation_time())
-        for entity in MODEL.entities:
-            begun = Checkpoint(now, now, Baseline(done=True))
-            await Checkpoints(mongo).save(f"recorder:{entity.collection}", begun, fencing_token=0)
+        for entity in () if begun else model.entities:
+            place = Checkpoint(now, now, Baseline(done=empty))
+            await Checkpoints(mongo).save(f"recorder:{entity.collection}", place, fencing_token=0)
     # Others may need the processor for long: that is no reason to fail.
     settings = replace(settings or Settings(), archive_wait_s=30.0)
     codec = CodecOptions[Row](tz_aware=True)
-    async with open_gateway(settings, MODEL, uri, name) as gateway:
+    async with open_gateway(settings, model, uri, name) as gateway:
         yield Shop(
             gateway=gateway,
-            schema=build_schema(MODEL),
+            schema=build_schema(model, limits),
             database=client.get_database(name, codec_options=codec),
         )
         assert not gateway.failures

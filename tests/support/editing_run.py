@@ -45,7 +45,7 @@ class Run(Story):
 
     @singledispatchmethod
     async def step(self, step: Any) -> None:
-        raise NotImplementedError(step)
+        raise TypeError(f"nobody has said how to take {step!r}")
 
     # What clients of the gateway do.
 

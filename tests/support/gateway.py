@@ -120,7 +120,7 @@ def start_command(*arguments: str, stdout: int | IO[str] = subprocess.DEVNULL) -
     assert process.stderr is not None
     for line in process.stderr:
         gateway.lines.append(line)
-        found = re.search(r"serving address=(\S+)|recording$", line.rstrip())
+        found = re.search(r'serving"?[ ,]"?address"?[=:]"?([^\s"]+)|recording$', line.rstrip())
         if found:
             gateway.address = found.group(1) or ""
             break

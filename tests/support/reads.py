@@ -18,10 +18,10 @@ from gql.context import Context
 from model.entities import Entity
 from resolvers.completion import Change
 from resolvers.filters import Condition
-from resolvers.live import ChangeRequest
 from resolvers.matching import compile_predicate
 from resolvers.moments import Moment
 from resolvers.pages import Page, PageRequest
+from resolvers.starts import ChangeRequest
 from resolvers.status import StreamStatus
 from streams import tokens
 from streams.documents import Document

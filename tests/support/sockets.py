@@ -39,11 +39,14 @@ class Socket:
         await self.send({"id": id_, "type": kind, "payload": payload})
 
     async def receive(self) -> dict[str, Any]:
-        """The next message; a frame that is not text fails."""
-        raw = await self.connection.recv()
-        assert isinstance(raw, str)
-        message: dict[str, Any] = json.loads(raw)
-        return message
+        """The next message but those that only keep the connection; a frame that is not text
+        fails."""
+        while True:
+            raw = await self.connection.recv()
+            assert isinstance(raw, str)
+            message: dict[str, Any] = json.loads(raw)
+            if message != {"type": "ka"}:
+                return message
 
     async def data(self, query: str, **variables: Any) -> dict[str, Any]:
         """The data of a query, while nothing else runs."""

@@ -4,7 +4,7 @@ database."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -18,9 +18,11 @@ from streams import tokens
 from streams.archive import Archive, span
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.documents import DECODED, RAW
+from streams.errors import HistoryLost
 from streams.events import Batch, ChangeEvent, identity
 from streams.hub import Hub, HubOptions
 from streams.mongo import Mongo
+from streams.partitions import Partition, partitions_of
 from streams.progress import Progress
 from streams.recorder import Recorder, RecorderOptions
 from streams.source import Source, SourceOptions
@@ -29,6 +31,8 @@ T = TypeVar("T")
 
 # A stream that is quiet says so soon; a broken one is opened again at once.
 BRISK = SourceOptions(wait_ms=20, retry_first_s=0.01, retry_most_s=0.05)
+# Longer than any test may take: what ends it is its own limit.
+PATIENT_S = 600
 FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -117,24 +121,31 @@ class Recording:
         collection: str = "things",
         *,
         version_field: str | None = "version",
+        deltas: bool = False,
         options: RecorderOptions | None = None,
         source_options: SourceOptions = BRISK,
         archive: Archive | None = None,
         checkpoints: Checkpoints | None = None,
         source: Any = None,
         hub_options: HubOptions | None = None,
+        partition: Partition | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.mongo = mongo
         self.collection = collection
-        self.name = f"recorder:{collection}"
+        self.version_field = version_field
+        self.partition = partition or Partition(collection)
+        self.name = self.partition.name
         self.archive = archive or Archive(mongo, collection)
         self.checkpoints = checkpoints or Checkpoints(mongo)
         self.hub = Hub([collection], position=tokens.moment(Timestamp(1, 1)), options=hub_options)
-        self.progress = Progress(
-            self.checkpoints, self.hub, listener=lambda name: f"recorder:{name}", limit_s=15
-        )
+        self.progress = progress or Progress(self.checkpoints, self.hub, limit_s=15)
         self.source = source or Source(
-            mongo, [collection], before_images=False, options=source_options
+            mongo,
+            [collection],
+            before_images=False,
+            holds=self.partition.holds,
+            options=source_options,
         )
         self.recorder = Recorder(
             mongo,
@@ -142,8 +153,9 @@ class Recording:
             self.source,
             self.checkpoints,
             self.progress,
-            name=self.name,
+            partition=self.partition,
             version_field=version_field,
+            deltas=deltas,
             options=options,
         )
 
@@ -168,7 +180,7 @@ class Recording:
         """Wait until everything written so far, and the first reading, is recorded."""
         while True:
             now = tokens.moment(await self.mongo.operation_time())
-            await unless_ended(task, self.progress.wait(self.collection, now))
+            await unless_ended(task, self.progress.wait(self.collection, now, limit_s=PATIENT_S))
             if self.recorder.statistics()["baseline_done"]:
                 return
 
@@ -191,6 +203,86 @@ class Recording:
         records = await self.mongo.find(self.archive.name, {}, sort=[("_id", 1)])
         check_chains(records)
         return records
+
+
+class LosesHistory(Source):
+    """The first time it is asked, it begins where the oplog no longer reaches."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        super().__init__(mongo, ["things"], before_images=False, options=BRISK)
+        self._asked = 0
+
+    def batches(self, after: str) -> Any:
+        self._asked += 1
+        if self._asked == 1:
+            return self._lost(after)
+        assert tokens.cluster_time(after) > Timestamp(1, 1)
+        return super().batches(after)
+
+    async def _lost(self, after: str) -> Any:
+        raise HistoryLost(f"the oplog no longer reaches back to {after}")
+        yield
+
+
+class Divided:
+    """The recorders of all partitions of a collection, in one process."""
+
+    def __init__(
+        self, mongo: Mongo, count: int, make: Callable[..., Recording] = Recording, **options: Any
+    ) -> None:
+        self.mongo = mongo
+        self.partitions = partitions_of("things", count)
+        self.hub = Hub(
+            ["things"], position=tokens.moment(Timestamp(1, 1)), options=HubOptions(ring_events=5)
+        )
+        self.progress = Progress(Checkpoints(mongo), self.hub, limit_s=15)
+        self.parts = [
+            make(mongo, partition=each, progress=self.progress, **options)
+            for each in self.partitions
+        ]
+
+    async def begin(self, *, baseline_done: bool = False) -> Checkpoint:
+        """As if all of them had been started now."""
+        start = await self.parts[0].begin(baseline_done=baseline_done)
+        await self.begin_at(start)
+        return start
+
+    async def begin_at(self, start: Checkpoint) -> None:
+        for each in self.parts:
+            await Checkpoints(self.mongo).save(each.name, start, fencing_token=0)
+
+    @asynccontextmanager
+    async def running(self, fencing_token: int = 1) -> AsyncIterator[asyncio.Task[None]]:
+        """All at work; where one ends, so do the others."""
+        task = asyncio.create_task(self._run(fencing_token))
+        try:
+            yield task
+        finally:
+            await finished(task)
+
+    async def _run(self, fencing_token: int) -> None:
+        tasks = [asyncio.create_task(each.recorder.run(fencing_token)) for each in self.parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done.pop().result()
+        finally:
+            for each in tasks:
+                each.cancel()
+            await asyncio.wait(tasks)
+            for each in tasks:
+                if not each.cancelled():
+                    each.exception()  # seen: the first one is told
+
+    async def at_rest(self, task: asyncio.Task[None]) -> None:
+        """Wait until everything written so far is recorded, and no write is on its way."""
+        for each in self.parts:
+            await each.at_rest(task)
+
+    async def record(self, fencing_token: int = 1) -> list[dict[str, Any]]:
+        """Run until everything written so far is recorded; the archive, checked."""
+        async with self.running(fencing_token) as task:
+            await self.at_rest(task)
+        return await self.parts[0].versions()
 
 
 def check_chains(records: Sequence[Mapping[str, Any]]) -> None:

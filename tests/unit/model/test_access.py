@@ -13,6 +13,17 @@ from model.reading import read_model
 MISTAKES = [
     pytest.param(
         """
+        type Product @collection(name: "products") {
+          id: ID! @access(read: ["staff"]) # !
+          name: String }
+        """,
+        "Product.id",
+        "the id names the document, and goes wherever it goes",
+        "put @access on Product",
+        id="on the id",
+    ),
+    pytest.param(
+        """
         type Product @collection(name: "products") @access { # !
           id: ID! name: String }
         """,

@@ -201,6 +201,39 @@ MISTAKES = [
         "name the field that counts writes, or write version: null where there is none",
         id="_id as the version field",
     ),
+    pytest.param(
+        """
+        type Product @collection(name: "products:1/4", plural: "things") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        'the collection\'s name "products:1/4" ends as that of a partition does',
+        "name another collection",
+        id="a collection that is named as a partition",
+    ),
+    *(
+        pytest.param(
+            f"""
+            type Product @collection(name: "products", partitions: {count}) {{ # !
+              id: ID! name: String }}
+            """,
+            "Product",
+            f"the collection has {count} partitions",
+            "write a number from 1 to 64",
+            id=f"{count} partitions",
+        )
+        for count in (0, 65, -1)
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products", partitions: "4") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@collection(partitions: "4"): a whole number is expected',
+        "write it in digits, without quotes",
+        id="partitions that are no number",
+    ),
 ]
 
 
@@ -225,13 +258,16 @@ def test_defaults() -> None:
     assert entity.collection == "order_lines"
     assert (entity.singular, entity.plural, entity.version) == ("product", "orderLines", "version")
     assert (entity.history, entity.storage) == (History.ARCHIVE, Storage.FULL)
+    assert entity.partitions == 1
 
 
 def test_everything_may_be_given() -> None:
     """Each argument reaches the entity."""
-    entity = product('name: "p", plural: "goods", version: "rev", history: DELTAS, storage: DELTA')
+    entity = product('name: "p", plural: "goods", version: "rev", storage: DELTA')
     assert (entity.collection, entity.plural, entity.version) == ("p", "goods", "rev")
-    assert (entity.history, entity.storage) == (History.DELTAS, Storage.DELTA)
+    assert entity.storage is Storage.DELTA
+    assert product('name: "p", plural: "goods", history: DELTAS').history is History.DELTAS
+    assert [product(f'name: "p", partitions: {n}').partitions for n in (1, 64)] == [1, 64]
 
 
 def test_null_switches_counting_off() -> None:

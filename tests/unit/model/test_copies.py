@@ -278,6 +278,23 @@ MISTAKES = [
         "make one of them a field of its own",
         id="a copy of itself, and a copy of that",
     ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ID! name: String }
+        type Product @collection(name: "products") { id: ID! part: Part }
+        type Part {
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: String @copy(of: "supplier.name") # !
+          box: Box
+        }
+        type Box { parts: [Part!] }
+        """,
+        "Part.supplierName",
+        "documents of Part may lie in one another, and copies are made to a bounded depth",
+        "remove @copy, or move the field to a type that does not hold itself",
+        id="a copy in a type that holds itself",
+    ),
 ]
 
 

@@ -57,7 +57,7 @@ MISTAKES = [
         """,
         "Product",
         "@table is no directive of the model language",
-        "on a type there may be @collection, @index, @access, @sink",
+        "on a type there may be @collection, @layout, @index, @access, @sink",
         id="an unknown directive on a type",
     ),
     pytest.param(
@@ -110,7 +110,7 @@ MISTAKES = [
         """,
         "Product",
         '@collection has no argument "prefix"',
-        "it takes name, plural, version, history, storage",
+        "it takes name, plural, version, history, storage, partitions, keep",
         id="an unknown argument",
     ),
     pytest.param(

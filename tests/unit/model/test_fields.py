@@ -65,6 +65,12 @@ FIELD_MISTAKES = [
         id="a stored name of digits",
     ),
     pytest.param(
+        'copies: JSON @stored(as: "_copies")',
+        'it is stored as "_copies", where revstream keeps what copies are of',
+        "choose another name with @stored(as:)",
+        id="stored where copies are kept",
+    ),
+    pytest.param(
         'change: JSON @stored(as: "_change")',
         ('it is stored as "_change", where revstream keeps who changed a document and why'),
         "remove it: versions show it as author and comment",

@@ -31,6 +31,7 @@ def test_the_directives_are_those_of_the_design() -> None:
     """None is missing, none is more."""
     assert list(DIRECTIVES) == [
         "collection",
+        "layout",
         "stored",
         "reference",
         "referencedBy",

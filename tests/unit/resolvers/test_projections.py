@@ -22,8 +22,14 @@ def test_a_record_is_read_with_what_is_said_of_the_version() -> None:
     without = record_projection(None)
     assert {"doc", "v", "op", "at", "wall", "until", "prev", "changed", "gap"} <= without.keys()
     assert not any(name.startswith("full") for name in without)
-    assert record_projection(frozenset()) == {**without, "full._id": 1}
-    assert record_projection({"size.w"}) == {**without, "full._id": 1, "full.size.w": 1}
+    elsewhere = {"packed": 1, "keyframe": 1, "parts": 1, "kept": 1}
+    assert record_projection(frozenset()) == {**without, **elsewhere, "full._id": 1}
+    assert record_projection({"size.w"}) == {
+        **without,
+        **elsewhere,
+        "full._id": 1,
+        "full.size.w": 1,
+    }
 
 
 def test_a_projection_can_be_of_what_lies_in_a_field() -> None:

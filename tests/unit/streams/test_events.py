@@ -14,7 +14,7 @@ from streams.documents import RAW
 from streams.events import decode_event, identity
 from tests.support.streams import raw
 
-OBJECT_ID = ObjectId()
+OBJECT_ID = ObjectId("5a0000000000000000000001")
 DATE = datetime(2024, 5, 1, tzinfo=UTC)
 
 
@@ -28,6 +28,7 @@ DATE = datetime(2024, 5, 1, tzinfo=UTC)
         (0.0, -0.0),
         (float("nan"), float("nan")),
         (float("nan"), Decimal128("NaN")),
+        (Decimal128("sNaN"), Decimal128("NaN")),
         (float("inf"), Decimal128("Infinity")),
         ({"a": 1, "b": [1, {"c": 2}]}, {"a": 1.0, "b": [Int64(1), {"c": Decimal128("2")}]}),
         ({"a": 1}, raw({"a": 1})),
@@ -100,6 +101,20 @@ def test_an_event_is_decoded_from_what_the_server_sends() -> None:
     assert found.document == change["fullDocument"]
     assert found.document_before == change["fullDocumentBeforeChange"]
     assert found.size_bytes > len(found.after.raw) + len(found.before.raw)
+
+
+@pytest.mark.parametrize("operation", ["insert", "update", "replace", "delete"])
+def test_of_a_sharded_collection_s_key_only_the_id_counts(operation: str) -> None:
+    """`documentKey` begins with the shard key there, which is no part of who the document is."""
+    change = {
+        "_id": {"_data": "82674C1B3E000000022B04"},
+        "operationType": operation,
+        "clusterTime": Timestamp(0x674C1B3E, 2),
+        "wallTime": DATE,
+        "ns": {"db": "shop", "coll": "orders"},
+        "documentKey": {"region": "eu", "customer.name": None, "_id": OBJECT_ID},
+    }
+    assert decoded(change).key == OBJECT_ID
 
 
 def test_an_event_of_no_document_has_no_key() -> None:

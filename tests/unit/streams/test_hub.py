@@ -9,7 +9,7 @@ from bson import Decimal128
 
 from streams.errors import SlowConsumer, Unavailable
 from streams.events import Batch, ChangeEvent
-from streams.hub import Hub, HubOptions, Subscriber, follow
+from streams.hub import PORTION, Hub, HubOptions, Subscriber, follow
 from tests.support.streams import batch, event, finished, token_at, turn
 
 pytestmark = pytest.mark.timeout(10)
@@ -109,6 +109,36 @@ async def test_a_batch_larger_than_the_backlog_ends_whoever_waits_for_it() -> No
         await subscriber.next()
 
 
+async def test_a_backlog_is_bounded_in_bytes_too() -> None:
+    """One event has room however large it is; what was taken makes room again."""
+    size = event(1).size_bytes
+    most = 2 * size + size // 2
+    hub = Hub(["things"], position=token_at(0), options=HubOptions(backlog_bytes=most))
+    slow, quick = hub.attach("things"), hub.attach("things")
+    for seconds in (1, 2, 3):
+        hub.publish(batch(event(seconds)))
+        assert await taken(quick) == [token_at(seconds)]
+    assert await taken(slow) == [token_at(1), token_at(2)]
+    with pytest.raises(SlowConsumer, match=f"{3 * size} bytes are waiting and {most}"):
+        await slow.next()
+    tiny = Hub(["things"], position=token_at(0), options=HubOptions(backlog_bytes=1))
+    one = tiny.attach("things")
+    tiny.publish(batch(event(1)))
+    assert await taken(one) == [token_at(1)]
+
+
+async def test_what_waits_is_taken_in_portions() -> None:
+    """In order and without a gap; what is made of a portion is all that one subscriber holds."""
+    hub = hub_of(backlog=1000)
+    subscriber = hub.attach("things")
+    hub.publish(batch(*(event(seconds) for seconds in range(1, 2 * PORTION + 51))))
+    portions = [await taken(subscriber) for _ in range(3)]
+    assert [len(each) for each in portions] == [PORTION, PORTION, 50]
+    assert [token for each in portions for token in each] == [
+        token_at(n) for n in range(1, 2 * PORTION + 51)
+    ]
+
+
 async def test_restart_ends_subscribers_and_forgets_the_rings() -> None:
     """What the new position does not join to is not pretended to."""
     hub = hub_of()
@@ -191,6 +221,19 @@ async def test_statistics_count_what_waits() -> None:
     assert (found["subscribers"], found["deepest_backlog"]) == (2, 2)
     assert (found["published"], found["ring_events"]) == (2, 2)
     assert found["ring_bytes"] > 0
+
+
+async def test_statistics_of_a_collection_leave_the_others_out() -> None:
+    """All of them together are the sum."""
+    hub = hub_of("things", "people", backlog=1)
+    hub.attach("things")
+    hub.attach("people", 1)
+    hub.publish(batch(event(1), event(2), event(3, collection="people")))
+    things, people = hub.statistics("things"), hub.statistics("people")
+    assert (things["published"], things["slow_consumers"], things["subscribers"]) == (2, 1, 0)
+    assert (people["published"], people["slow_consumers"], people["subscribers"]) == (1, 0, 1)
+    assert (things["deepest_backlog"], people["deepest_backlog"]) == (0, 1)
+    assert hub.statistics()["ring_events"] == 3
 
 
 async def test_follow_publishes_from_where_the_hub_stands() -> None:

@@ -197,3 +197,124 @@ async def test_a_release_that_fails_does_not_hide_how_the_work_ended() -> None:
     listener = Listener(NAME, Failing(7), Work(ZeroDivisionError()))  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
         await listener.run()
+
+
+def lines(caplog: pytest.LogCaptureFixture, event: str) -> int:
+    return [each.getMessage() for each in caplog.records].count(event)
+
+
+async def test_an_outage_is_said_once_and_shown_until_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not at each turn; and who waits while another works is well."""
+    leases, work = Given(*[Unavailable("gone")] * 5, None), Work()
+    listener, task = listening(leases, work)
+    await eventually(lambda: listener.trouble is not None)
+    assert listener.trouble == "lease cannot be asked for: gone"
+    await eventually(lambda: leases.asked > 6)
+    assert listener.trouble is None
+    assert lines(caplog, "lease cannot be asked for") == 1
+    await finished(task)
+
+
+async def test_work_that_is_interrupted_again_and_again_is_in_trouble_until_it_lives(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Getting the lease again is not enough; living until it is renewed is."""
+    failures = [Unavailable("no primary"), Unavailable("no primary"), Unavailable("no primary")]
+    leases, work = Given(7), Work(*failures)
+    listener, task = listening(leases, work)
+    await eventually(lambda: listener.trouble == "work interrupted: no primary")
+    assert len(work.begun) < 4
+    await eventually(lambda: len(work.begun) == 4 and listener.trouble is None)
+    assert (len(work.begun), listener.interruptions, listener.state) == (4, 3, "recording")
+    assert lines(caplog, "work interrupted") == 1
+    await finished(task)
+
+
+async def test_who_is_cancelled_while_the_work_ends_is_cancelled() -> None:
+    """The work takes its time to end: it has something to finish."""
+    ending, end = asyncio.Event(), asyncio.Event()
+
+    async def slow(fencing_token: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await end.wait()
+
+    listener = Listener(NAME, Given(7, None), slow)  # type: ignore[arg-type]
+    task = asyncio.create_task(listener.run())
+    await ending.wait()
+    task.cancel()
+    await turn()
+    end.set()
+    await asyncio.wait([task], timeout=10)
+    assert task.cancelled()
+
+
+class Share:
+    """Says whether the lease is this process's share."""
+
+    def __init__(self) -> None:
+        self.is_mine = True
+
+    def mine(self, name: str) -> bool:
+        return self.is_mine
+
+    async def until(self, name: str, *, mine: bool) -> None:
+        await eventually(lambda: self.is_mine is mine, within_s=60)
+
+
+async def test_what_is_another_one_s_share_is_no_trouble() -> None:
+    """As after an outage in which others were counted in."""
+    leases, share = Given(Unavailable("gone")), Share()
+    listener = Listener(NAME, leases, Work(), members=share)  # type: ignore[arg-type]
+    task = asyncio.create_task(listener.run())
+    await eventually(lambda: listener.trouble is not None)
+    share.is_mine = False
+    await eventually(lambda: listener.trouble is None)
+    assert listener.state == "following"
+    await finished(task)
+
+
+async def test_work_that_fails_later_each_time_is_not_taken_for_well_in_between() -> None:
+    """It lives through renewals, and yet does nothing: it must live for longer than before."""
+    begun = 0
+    seen: list[str | None] = []
+
+    async def fails_late(fencing_token: int) -> None:
+        nonlocal begun
+        begun += 1
+        for _ in range(10):
+            await asyncio.sleep(0.005)
+            seen.append(listener.trouble)
+        if begun <= 3:
+            raise Unavailable("cannot write")
+        await asyncio.Event().wait()
+
+    listener = Listener(NAME, Given(7), fails_late)  # type: ignore[arg-type]
+    task = asyncio.create_task(listener.run())
+    await eventually(lambda: begun == 4 and listener.trouble is None)
+    assert seen[10:30] == ["work interrupted: cannot write"] * 20
+    await finished(task)
+
+
+async def test_a_lease_that_cannot_be_renewed_is_trouble_before_it_is_lost() -> None:
+    """It may still be well again."""
+    leases, work = Given(7, Unavailable("gone"), Unavailable("gone"), 7), Work()
+    listener, task = listening(leases, work)
+    await eventually(lambda: listener.trouble == "lease cannot be renewed: gone")
+    await eventually(lambda: listener.trouble is None)
+    assert work.begun == [7]
+    await finished(task)
+
+
+async def test_refused_writes_are_counted_and_the_fencing_token_is_kept() -> None:
+    """For the metrics, also once the lease is given back."""
+    leases, work = Given(7, None), Work(LeaseLost("refused"))
+    listener, task = listening(leases, work)
+    await eventually(lambda: listener.state == "following")
+    assert (listener.fences_refused, listener.fencing_token, listener.changes) == (1, 7, 1)
+    assert listener.lease is None
+    await finished(task)

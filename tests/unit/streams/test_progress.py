@@ -14,10 +14,12 @@ from streams.checkpoints import Checkpoint
 from streams.errors import ArchiveBehind, Unavailable
 from streams.events import Batch
 from streams.hub import Hub, HubOptions
+from streams.partitions import Partition, partitions_of
 from streams.progress import Progress
 from tests.support.streams import batch, event, finished, token_at, turn
 
 NAME = "things"
+WHOLE = Partition(NAME)
 
 
 class Stored:
@@ -29,11 +31,11 @@ class Stored:
         self.answers = asyncio.Event()
         self.answers.set()
 
-    async def load(self, name: str) -> Checkpoint | None:
+    async def of(self, collection: str) -> dict[Partition, Checkpoint]:
         self.asked += 1
         await self.answers.wait()
-        assert name == "recorder:things"
-        return None if self.token is None else Checkpoint(self.token, token_at(0))
+        assert collection == NAME
+        return {} if self.token is None else {WHOLE: Checkpoint(self.token, token_at(0))}
 
 
 def progress_of(stored: Stored, hub: Hub | None = None, limit_s: float = 10) -> Progress:
@@ -41,7 +43,6 @@ def progress_of(stored: Stored, hub: Hub | None = None, limit_s: float = 10) -> 
     return Progress(
         stored,  # type: ignore[arg-type]
         hub,
-        listener=lambda name: f"recorder:{name}",
         limit_s=limit_s,
         poll_s=0.001,
     )
@@ -51,14 +52,14 @@ async def test_a_recorder_in_this_process_says_itself_how_far_it_is() -> None:
     """The database is not asked, and who waits is woken."""
     stored = Stored()
     progress = progress_of(stored)
-    progress.advance(NAME, token_at(5))
+    progress.advance(WHOLE, token_at(5))
     assert await progress.position(NAME) == token_at(5)
     waiting = asyncio.ensure_future(progress.wait(NAME, token_at(7)))
     await turn()
-    progress.advance(NAME, token_at(6))
+    progress.advance(WHOLE, token_at(6))
     await turn()
     assert not waiting.done()
-    progress.advance(NAME, token_at(7))
+    progress.advance(WHOLE, token_at(7))
     await waiting
     assert stored.asked == 0
 
@@ -66,8 +67,8 @@ async def test_a_recorder_in_this_process_says_itself_how_far_it_is() -> None:
 async def test_what_was_reached_stays_reached() -> None:
     """A recorder that begins again behind has not lost what is archived."""
     progress = progress_of(Stored())
-    progress.advance(NAME, token_at(5))
-    progress.advance(NAME, token_at(3))
+    progress.advance(WHOLE, token_at(5))
+    progress.advance(WHOLE, token_at(3))
     assert await progress.position(NAME) == token_at(5)
 
 
@@ -112,11 +113,11 @@ async def test_who_waits_for_a_recorder_that_leaves_goes_on_with_the_next_one_s_
     """The lease has gone to another process meanwhile."""
     stored = Stored()
     progress = progress_of(stored)
-    progress.advance(NAME, token_at(5))
+    progress.advance(WHOLE, token_at(5))
     waiting = asyncio.ensure_future(progress.wait(NAME, token_at(7)))
     await turn()
     stored.token = token_at(7)
-    progress.leave(NAME)
+    progress.leave(WHOLE)
     await waiting
 
 
@@ -131,7 +132,7 @@ async def test_an_archive_that_does_not_come_is_behind_with_its_lag() -> None:
         "lagSeconds": 60.0,
     }
     local = progress_of(Stored(), limit_s=0.01)
-    local.advance(NAME, token_at(5))
+    local.advance(WHOLE, token_at(5))
     with pytest.raises(ArchiveBehind, match="00:01:05Z was asked for"):
         await local.wait(NAME, token_at(65))
 
@@ -161,8 +162,8 @@ async def test_an_answer_that_fails_fails_for_all_that_share_it_and_only_for_the
     """The next one asks again."""
 
     class Failing(Stored):
-        async def load(self, name: str) -> Checkpoint | None:
-            found = await super().load(name)
+        async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+            found = await super().of(collection)
             if self.asked == 1:
                 raise Unavailable("gone")
             return found
@@ -179,13 +180,101 @@ async def test_the_lag_is_the_age_of_the_oldest_change_that_waits() -> None:
     """By the wall clock; none waits, no lag; and where the ring is too short, its oldest counts."""
     hub = Hub([NAME], position=token_at(0), options=HubOptions(ring_events=2))
     progress = progress_of(Stored(), hub)
-    assert progress.lag_s(NAME) == 0.0
+    assert progress.lag_s(WHOLE) == 0.0
     hub.publish(batch(event(5), event(6)))
-    progress.advance(NAME, token_at(5))
+    progress.advance(WHOLE, token_at(5))
     age_s = (datetime.now(UTC) - event(6).wall) / timedelta(seconds=1)
-    assert progress.lag_s(NAME) == pytest.approx(age_s, abs=5)
-    progress.advance(NAME, token_at(6))
-    assert progress.lag_s(NAME) == 0.0
+    assert progress.lag_s(WHOLE) == pytest.approx(age_s, abs=5)
+    progress.advance(WHOLE, token_at(6))
+    assert progress.lag_s(WHOLE) == 0.0
     hub.publish(batch(event(7), event(8), event(9)))
     age_s = (datetime.now(UTC) - event(8).wall) / timedelta(seconds=1)
-    assert progress.lag_s(NAME) == pytest.approx(age_s, abs=5)
+    assert progress.lag_s(WHOLE) == pytest.approx(age_s, abs=5)
+
+
+PARTS = partitions_of(NAME, 3)
+# Of each partition, the `_id` of a document in it.
+KEYS = {part: next(n for n in range(99) if part.holds(n)) for part in PARTS}
+
+
+class StoredParts:
+    """Checkpoints of a collection that is divided."""
+
+    def __init__(self, *tokens_: str, others: dict[Partition, str] | None = None) -> None:
+        self.tokens = dict(zip(PARTS, tokens_, strict=False)) | (others or {})
+
+    async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+        return {part: Checkpoint(token, token_at(0)) for part, token in self.tokens.items()}
+
+
+async def test_a_collection_has_come_as_far_as_the_last_of_its_partitions() -> None:
+    """Whether they are recorded here, elsewhere, or some here and some there."""
+    here = progress_of(StoredParts())  # type: ignore[arg-type]
+    for n, part in enumerate(PARTS):
+        here.advance(part, token_at(5 + n))
+    assert await here.position(NAME) == token_at(5)
+    elsewhere = progress_of(StoredParts(token_at(7), token_at(4), token_at(9)))  # type: ignore[arg-type]
+    assert await elsewhere.position(NAME) == token_at(4)
+    elsewhere.advance(PARTS[1], token_at(8))
+    assert await elsewhere.position(NAME) == token_at(7)
+    elsewhere.leave(PARTS[1])
+    assert await elsewhere.position(NAME) == token_at(7)
+
+
+async def test_as_long_as_a_partition_has_no_checkpoint_nothing_is_known() -> None:
+    """What it should hold may be missing."""
+    progress = progress_of(StoredParts(token_at(7), token_at(4)))  # type: ignore[arg-type]
+    assert await progress.position(NAME) == ""
+    assert await progress.checkpoint(NAME) is None
+
+
+async def test_how_the_collection_was_divided_before_counts_while_it_is_further() -> None:
+    """And no longer than that: what is left of it holds up nobody."""
+    stored = StoredParts(token_at(3), token_at(4), others={WHOLE: token_at(6)})
+    progress = progress_of(stored)  # type: ignore[arg-type]
+    assert await progress.position(NAME) == token_at(6)
+    stored.tokens = dict.fromkeys(PARTS, token_at(8)) | {WHOLE: token_at(6)}
+    assert await progress.position(NAME) == token_at(8)
+    checkpoint = await progress.checkpoint(NAME)
+    assert checkpoint is not None
+    assert checkpoint.token == token_at(8)
+
+
+async def test_what_a_partition_has_archived_is_looked_at_with_what_is_its_own() -> None:
+    """Two events are archived by whom they concern, though the third partition is not there yet;
+    its own event is not."""
+    one, two, three = PARTS
+    hub = Hub([NAME], position=token_at(0))
+    progress = progress_of(StoredParts(token_at(5), token_at(6), token_at(1)), hub)  # type: ignore[arg-type]
+    hub.publish(batch(event(5, key=KEYS[one]), event(6, key=KEYS[two]), event(7, key=KEYS[three])))
+    await progress.wait(NAME, token_at(6))
+    assert await progress.position(NAME) == token_at(6)
+    with pytest.raises(ArchiveBehind):
+        await progress.wait(NAME, token_at(7), limit_s=0.01)
+    assert [progress.lag_s(part) > 0 for part in PARTS] == [False, False, True]
+
+
+async def test_what_befalls_the_collection_is_archived_once_all_partitions_have_it() -> None:
+    """Each deletes its own documents."""
+    hub = Hub([NAME], position=token_at(0))
+    stored = StoredParts(token_at(9), token_at(9), token_at(4))
+    progress = progress_of(stored, hub)  # type: ignore[arg-type]
+    hub.publish(batch(event(5, operation="drop", key=None), event(6, key=KEYS[PARTS[0]])))
+    with pytest.raises(ArchiveBehind):
+        await progress.wait(NAME, token_at(6), limit_s=0.01)
+    stored.tokens[PARTS[2]] = tokens.behind(token_at(5))
+    await progress.wait(NAME, token_at(6))
+
+
+async def test_an_answer_that_was_long_on_its_way_is_not_the_last_word() -> None:
+    """The bound has passed meanwhile, and so has the recorder."""
+
+    class Slow(Stored):
+        async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+            found = await super().of(collection)
+            if self.asked == 1:
+                await asyncio.sleep(0.02)
+                self.token = token_at(7)
+            return found
+
+    await progress_of(Slow(token_at(5)), limit_s=0.01).wait(NAME, token_at(7))

@@ -32,6 +32,14 @@ def became(exc: Exception) -> GatewayError:
     [
         (pymongo.errors.ExecutionTimeout("operation exceeded time limit", 50), TimeLimit),
         (pymongo.errors.OperationFailure("exceeded", 50), TimeLimit),
+        (pymongo.errors.OperationFailure("undone", 251), Unavailable),
+        (pymongo.errors.OperationFailure("took too long", 290), Unavailable),
+        (
+            pymongo.errors.OperationFailure(
+                "conflict", 112, {"errorLabels": ["TransientTransactionError"]}
+            ),
+            Unavailable,
+        ),
         (pymongo.errors.DuplicateKeyError("E11000", 11000, {"keyValue": {"_id": 1}}), DuplicateKey),
         (
             pymongo.errors.BulkWriteError(

@@ -41,10 +41,12 @@ class RingAgainstList(RuleBasedStateMachine):
     def after(self, back: int, count: int) -> None:
         token = token_at(max(0, self.seconds - back), count)
         found = self.ring.after(token)
+        later = [each for each in self.held if each.token > token]
+        assert self.ring.waiting(token) == (len(later), later[0] if later else None)
         if token < self.floor:
             assert found is None
         else:
-            assert found == [each for each in self.held if each.token > token]
+            assert found == later
 
     @invariant()
     def agrees(self) -> None:

@@ -17,6 +17,7 @@ from streams.documents import RAW
 from streams.errors import DatabaseError, HistoryLost, Unavailable, Unsuitable
 from streams.events import Batch
 from streams.source import Source, SourceOptions
+from tests.support.eventually import eventually
 
 QUICK = SourceOptions(retry_first_s=0.0001, retry_most_s=0.001)
 
@@ -197,6 +198,30 @@ async def test_reconnects_are_counted_and_the_connection_is_shown() -> None:
         assert (source.reconnects, source.connected) == (2, False)
 
 
+async def test_an_interruption_that_lasts_is_said_once_and_so_is_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Which stream, why, and that it goes on; not a line for each attempt."""
+    gone = [Unavailable("no primary")]
+    script = Script(*[gone] * 20, [reply(token=mark(5))])
+    source = Source(
+        script,  # type: ignore[arg-type]
+        ["things"],
+        before_images=False,
+        options=QUICK,
+        name="recorder:things",
+    )
+    caplog.set_level("INFO", logger="streams.source")
+    async with aclosing(source.batches(moment(4))) as batches:
+        await anext(batches)
+    assert (source.reconnects, source.trouble) == (20, None)
+    said = [(each.getMessage(), vars(each)["stream"]) for each in caplog.records]
+    assert said == [
+        ("change stream interrupted", "recorder:things"),
+        ("change stream open again", "recorder:things"),
+    ]
+
+
 @pytest.mark.parametrize("number", [286, 136])
 async def test_an_oplog_that_rolled_over_is_history_lost(number: int) -> None:
     """Never "from now": whoever follows decides what to do, and the message says since when."""
@@ -293,3 +318,17 @@ async def test_an_event_that_is_too_large_by_itself_is_raised() -> None:
 
     await read(TooLarge(), moment(1))
     assert asked == [True, False]
+
+
+async def test_what_is_not_read_any_more_is_in_no_trouble() -> None:
+    """A recorder that another process has replaced while MongoDB was away is ready all the same."""
+    script = Script(*[[Unavailable("no primary")]] * 20, [reply(token=mark(5))])
+    slow = SourceOptions(retry_first_s=600, retry_most_s=600)
+    source = Source(script, ["things"], before_images=False, options=slow)  # type: ignore[arg-type]
+    async with aclosing(source.batches(moment(4))) as batches:
+        reading = asyncio.ensure_future(anext(batches))
+        await eventually(lambda: source.trouble)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+    assert (source.connected, source.trouble) == (False, None)

@@ -1,0 +1,136 @@
+"""Who may execute now: so many operations at once, a short queue behind them, and for each so much
+time.
+
+Guarantees: what is turned away has cost no more than its validation, and is told when to come
+again; those that wait are served in their order. A subscription takes a place of its principal for
+as long as it lives, but none of those that execute: it waits most of its time, and has been bounded
+where its connection was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from strawberry.extensions import SchemaExtension
+from strawberry.types.graphql import OperationType
+
+from resolvers.errors import LimitExceeded
+from streams.errors import TimeLimit, Unavailable
+
+__all__ = ["Admission", "Admitted"]
+
+RETRY_AFTER_S = 1
+"""What those are told that are turned away: the queue takes about as long, where it is full."""
+
+
+class Admission:
+    """Args:
+        executing: how many queries and mutations at once; 0: as many as come.
+        waiting: how many behind them.
+        per_principal: operations of any kind at once of one who is known; 0: as many as come.
+        limit_s: the most that a query or mutation may take, its waiting included.
+    Attributes:
+        shed: how many were turned away because there were too many of them.
+    """
+
+    def __init__(
+        self,
+        *,
+        executing: int = 100,
+        waiting: int = 1000,
+        per_principal: int = 1000,
+        limit_s: float = 60.0,
+    ) -> None:
+        self.executing = 0
+        self.waiting = 0
+        self.shed = 0
+        self._most_executing = executing
+        self._most_waiting = waiting
+        self._most_per_principal = per_principal
+        self._limit_s = limit_s
+        self._places = asyncio.Semaphore(executing) if executing else None
+        self._of: Counter[str] = Counter()
+
+    @contextmanager
+    def counted(self, principal: str) -> Iterator[None]:
+        """Hold it while an operation of one who is known runs.
+
+        Raises:
+            LimitExceeded: it is one too many.
+        """
+        count, most = self._of[principal] + 1, self._most_per_principal
+        if 0 < most < count:
+            raise LimitExceeded(
+                f"{count} operations of {principal} would run at once, and {most} is the most; "
+                "end some of them first",
+                limit="max_principal_operations",
+                asked=count,
+                bound=most,
+            )
+        self._of[principal] = count
+        try:
+            yield
+        finally:
+            self._of[principal] -= 1
+            if not self._of[principal]:
+                del self._of[principal]
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Hold it while executing.
+
+        Raises:
+            Unavailable: too many execute and wait already.
+            TimeLimit: it was held for too long; what was under way is cancelled.
+        """
+        scope = asyncio.timeout(self._limit_s)
+        try:
+            async with scope:
+                await self._enter()
+                self.executing += 1
+                try:
+                    yield
+                finally:
+                    self.executing -= 1
+                    if self._places is not None:
+                        self._places.release()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise TimeLimit(
+                f"the operation took longer than {self._limit_s:g} s, which is the most; "
+                "what a mutation has written by then stays written"
+            ) from None
+
+    async def _enter(self) -> None:
+        if self._places is None:
+            return
+        if self._places.locked() and self.waiting >= self._most_waiting:
+            self.shed += 1
+            raise Unavailable(
+                f"{self.executing} operations execute and {self.waiting} wait, which are the most; "
+                f"try again in {RETRY_AFTER_S} s",
+                retryAfterSeconds=RETRY_AFTER_S,
+            )
+        self.waiting += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self.waiting -= 1
+
+
+class Admitted(SchemaExtension):
+    """Has a query or mutation admitted."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+
+    async def on_execute(self) -> AsyncIterator[None]:
+        if self.execution_context.operation_type is OperationType.SUBSCRIPTION:
+            yield
+            return
+        async with self._admission.place():
+            yield

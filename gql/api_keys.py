@@ -1,0 +1,124 @@
+"""Keys of services: a file of hashed keys, and who each of them is.
+
+    [[keys]]
+    sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+    principal = "importer"
+    roles = ["writer"]
+    claims = { tenant = "acme" }
+
+Guarantees: comparing takes the same time whichever key is given; the file is read again when it has
+changed, so that a key is withdrawn by taking it out. A file that does not read leaves the last one
+in force.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import re
+import time
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from resolvers.errors import Unauthenticated
+from resolvers.principals import Principal
+
+__all__ = ["ApiKeys"]
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 1.0
+_FIELDS = {"sha256", "principal", "roles", "claims"}
+
+
+class ApiKeys:
+    """Raises:
+    ValueError: the file cannot be read, or is none; says where.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._looked_at = clock()
+        self._stamp = _stamp(path)
+        self._principals = _read(path)
+
+    def principal(self, key: str) -> Principal:
+        """Raises:
+        Unauthenticated: there is no such key.
+        """
+        self._look()
+        given = hashlib.sha256(key.encode()).hexdigest()
+        found: Principal | None = None
+        for digest, principal in self._principals.items():
+            # All of them, each in the same time: how long it takes must not tell how near it was.
+            if hmac.compare_digest(digest, given):
+                found = principal
+        if found is None:
+            raise Unauthenticated("there is no such API key")
+        return found
+
+    def _look(self) -> None:
+        if self._clock() - self._looked_at < _LOOK_EVERY_S:
+            return
+        self._looked_at = self._clock()
+        stamp = _stamp(self._path)
+        if stamp == self._stamp:
+            return
+        try:
+            self._principals = _read(self._path)
+        except ValueError as exc:
+            log.error("API keys not read", extra={"reason": str(exc)})
+        else:
+            log.info("API keys read", extra={"keys": len(self._principals)})
+        self._stamp = stamp
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def _read(path: Path) -> dict[str, Principal]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise ValueError(f"{path}: {exc}") from exc
+    entries = document.get("keys")
+    if set(document) - {"keys"} or not isinstance(entries, list):
+        raise ValueError(f"{path}: a list of [[keys]] expected, and nothing else")
+    found: dict[str, Principal] = {}
+    for number, each in enumerate(entries, 1):
+        problem = _problem(each)
+        if problem is not None:
+            raise ValueError(f"{path}: key {number}: {problem}")
+        if each["sha256"].lower() in found:
+            raise ValueError(f"{path}: key {number} is there twice")
+        found[each["sha256"].lower()] = Principal(
+            name=each["principal"],
+            roles=frozenset(each.get("roles", ())),
+            claims=each.get("claims", {}),
+        )
+    return found
+
+
+def _problem(entry: Mapping[str, Any]) -> str | None:
+    unknown = set(entry) - _FIELDS
+    if unknown:
+        return f"{', '.join(sorted(unknown))} is not known; there are {', '.join(sorted(_FIELDS))}"
+    digest, roles = entry.get("sha256"), entry.get("roles", [])
+    if not isinstance(digest, str) or not re.fullmatch("[0-9a-fA-F]{64}", digest):
+        return "sha256 is the key's SHA-256 in 64 hexadecimal digits"
+    if not isinstance(entry.get("principal"), str) or not entry["principal"]:
+        return "principal is the name of whom the key is for"
+    if not isinstance(roles, list) or not all(isinstance(each, str) for each in roles):
+        return "roles is a list of text"
+    if not isinstance(entry.get("claims", {}), dict):
+        return "claims is a table"
+    return None

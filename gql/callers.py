@@ -1,0 +1,113 @@
+"""From a request to what it can reach: who sends it, and the services as they are for him.
+
+What is made for a caller is kept under his sign-in, so that the next request of the same token
+finds it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+
+from starlette.datastructures import Headers
+
+from gql.context import Context
+from gql.sessions import Sessions
+from gql.sign_in import Credentials, SignIn
+from resolvers.errors import Unauthenticated
+from resolvers.principals import ANONYMOUS, Principal
+
+__all__ = ["Callers"]
+
+_MOST = 1000
+
+
+class Callers:
+    """Args:
+    sign_in: None where everyone is served as nobody known.
+    make: a context for a caller, whose services are within his scope.
+    author_header: names the author where nobody signs in.
+    deciding: the claims that row rules name.
+    """
+
+    def __init__(
+        self,
+        sign_in: SignIn | None,
+        make: Callable[[Principal], Context],
+        *,
+        author_header: str | None,
+        deciding: frozenset[str],
+    ) -> None:
+        self._sign_in = sign_in
+        self._make = make
+        self._author_header = author_header
+        self._deciding = deciding
+        self._kept: OrderedDict[Principal, Context] = OrderedDict()
+        self.sessions = Sessions()
+
+    @property
+    def signs_in(self) -> bool:
+        return self._sign_in is not None
+
+    async def of_request(self, headers: Headers) -> Context:
+        """Raises:
+        Unauthenticated, Unavailable: see `SignIn.principal`.
+        """
+        return self._context(await self.principal(Credentials.of_headers(headers)), headers)
+
+    def of_socket(self, headers: Headers) -> Context:
+        """Before it has been introduced: nothing is asked with it."""
+        return self._context(ANONYMOUS, headers)
+
+    async def introduced(self, headers: Headers, payload: object) -> tuple[Principal, Context]:
+        """Who a socket is of, by what its client says, or has sent headers with.
+
+        Raises:
+            Unauthenticated, Unavailable.
+        """
+        if self._sign_in is None:
+            return ANONYMOUS, self._context(ANONYMOUS, headers)
+        credentials = Credentials.of_payload(payload)
+        if not credentials.given:
+            credentials = Credentials.of_headers(headers)
+        principal = await self.principal(credentials)
+        return principal, self._context(principal, headers)
+
+    async def renewed(self, principal: Principal, payload: object) -> Principal | None:
+        """The sign-in that takes the place of another one; None where none was sent.
+
+        Raises:
+            Unauthenticated: it is no good, or of somebody else, or with other rights: what runs was
+                begun with the old ones.
+        """
+        if self._sign_in is None:
+            return None
+        credentials = Credentials.of_payload(payload)
+        if not credentials.given:
+            return None
+        other = await self.principal(credentials)
+        if other.name != principal.name:
+            raise Unauthenticated("this is the sign-in of another one; connect again")
+        same = other.roles == principal.roles and all(
+            other.claim(each) == principal.claim(each) for each in self._deciding
+        )
+        if not same:
+            raise Unauthenticated("what you may see has changed; connect again")
+        return other
+
+    async def principal(self, credentials: Credentials) -> Principal:
+        return ANONYMOUS if self._sign_in is None else await self._sign_in.principal(credentials)
+
+    def _context(self, principal: Principal, headers: Headers) -> Context:
+        kept = self._kept.get(principal)
+        if kept is None:
+            kept = self._kept[principal] = self._make(principal)
+            kept.sessions = self.sessions
+            while len(self._kept) > _MOST:
+                self._kept.popitem(last=False)
+        name = principal.name
+        if self._author_header is not None:
+            name = headers.get(self._author_header)
+        key = headers.get("idempotency-key")
+        return replace(kept, principal=name, idempotency_key=key)

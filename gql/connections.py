@@ -1,0 +1,270 @@
+"""WebSockets as the process holds them: how many, and how much memory their buffers may take.
+
+Guarantees: no more are open than may be, whoever comes next is told 503 and when to come again;
+what lies in the buffers of all of them together, coming in and going out, stays under a bound, and
+over it those that hold the most are closed; a client that takes nothing off its socket is closed
+after a while, whatever else it does; a socket that is closed is gone soon, even if its client does
+not take part in closing it.
+
+Source: docs/decisions/0024-sockets.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import orjson
+from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.datastructures import Headers
+from websockets.exceptions import InvalidState
+from websockets.http11 import Request, Response
+
+__all__ = ["Connections", "WebSocketConnection"]
+
+# How long a client may take to answer that its socket is closed, or to read why.
+_PARTING_S = 5.0
+_RETRY_AFTER_S = 5
+_TRY_AGAIN_LATER = 1013
+# That may wait to be handled: a client that comes back starts a hundred operations at once.
+_MESSAGES_MOST = 400
+# About what a message that waits to be handled takes beside its text.
+_MESSAGE_BYTES = 500
+
+
+class Connections:
+    """Of one process.
+
+    Args:
+        most: sockets that may be open at once.
+        most_bytes: what may lie in their buffers.
+        stalled_s: how long a client may take nothing of what is sent to it.
+
+    Attributes:
+        refused: handshakes that were answered with 503.
+        dropped: sockets that were closed, by reason: `stalled`, `memory` or `flood`.
+    """
+
+    def __init__(self, *, most: int, most_bytes: int, stalled_s: float) -> None:
+        self.stalled_s = stalled_s
+        self.refused = 0
+        self.dropped: Counter[str] = Counter(stalled=0, memory=0, flood=0)
+        self.most = most
+        self._most_bytes = most_bytes
+        self._held: dict[WebSocketConnection, int] = {}
+        self._held_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def held_bytes(self) -> int:
+        """What lies in their buffers."""
+        return self._held_bytes
+
+    def admit(self, connection: WebSocketConnection) -> bool:
+        """False where as many are open as may be."""
+        if len(self._held) >= self.most:
+            self.refused += 1
+            return False
+        self._held[connection] = 0
+        return True
+
+    def hold(self, connection: WebSocketConnection, size_bytes: int) -> None:
+        """So much lies in a connection's buffers now."""
+        self._held_bytes += size_bytes - self._held.get(connection, 0)
+        self._held[connection] = size_bytes
+        while self._held_bytes > self._most_bytes:
+            # Whoever takes what it is sent, and sends whole messages, holds next to nothing.
+            largest = max(self._held, key=self._held.__getitem__)
+            self.forget(largest)
+            self.dropped["memory"] += 1
+            largest.drop("the gateway is short of memory, and this connection holds much of it")
+
+    def forget(self, connection: WebSocketConnection) -> None:
+        self._held_bytes -= self._held.pop(connection, 0)
+
+
+class WebSocketConnection(WebSocketsSansIOProtocol):
+    """uvicorn's, within the bounds."""
+
+    def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._connections = connections
+        self._admitted = False
+        # While a client does not take what is sent to it; and how much that was at its last look.
+        self._stalled: asyncio.TimerHandle | None = None
+        self._going_out = 0
+        self._parting: asyncio.TimerHandle | None = None
+        # Received since there was last nothing to handle.
+        self._received_bytes = 0
+
+    def handle_connect(self, event: Request) -> None:
+        self._admitted = self._connections.admit(self)
+        if self._admitted:
+            super().handle_connect(event)
+        else:
+            self._refuse()
+
+    def data_received(self, data: bytes) -> None:
+        self._received_bytes += len(data)
+        super().data_received(data)
+        if self._admitted and self.queue.qsize() > _MESSAGES_MOST:
+            # Each is small, and to handle them all would take the processor from the others.
+            self._connections.dropped["flood"] += 1
+            self.drop(f"more than {_MESSAGES_MOST} messages were sent at once")
+        self._measure()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        if not self.queue.empty():
+            # Whoever sends a thousand messages at once lets the others have their turn in between.
+            await asyncio.sleep(0)
+        message = await super().receive()
+        if not self.writable.is_set():
+            self._pause_reading()
+        self._measure()
+        return message
+
+    async def send(self, message: ASGISendEvent) -> None:
+        # All who wait wake up at once, and the first may fill the buffer again.
+        while not self.writable.is_set():
+            await self.writable.wait()
+        if self.close_sent and message["type"] in ("websocket.send", "websocket.close"):
+            # By the protocol itself, of which the application does not know yet.
+            raise ClientDisconnected
+        await super().send(message)
+        if message["type"] == "websocket.close":
+            self._part()
+        self._measure()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # Pings are answered without asking for room.
+        self._pause_reading()
+        self._watch_stalled()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._cancel_stalled()
+        if self.read_paused and self.queue.empty() and not self.transport.is_closing():
+            self.read_paused = False
+            self.transport.resume_reading()
+        self._measure()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_stalled()
+        if self._parting is not None:
+            self._parting.cancel()
+        self._connections.forget(self)
+        self._admitted = False
+        super().connection_lost(exc)
+
+    def handle_close(self, event: Any) -> None:
+        super().handle_close(event)
+        self._part()
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self._part()
+
+    def handle_parser_exception(self) -> None:
+        """As uvicorn does, which then closes the connection under a client that still writes: it
+        would not get to read why."""
+        if self.close_sent:
+            return
+        closed = self.conn.close_sent
+        code, reason = (1006, "") if closed is None else (closed.code, closed.reason)
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self._write()
+        self.close_sent = True
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        # Else uvicorn closes it once the application is done with it.
+        self.close_timer = self.loop.call_later(_PARTING_S, self.transport.abort)
+
+    def shutdown(self) -> None:
+        try:
+            super().shutdown()
+        except InvalidState:
+            # The client was quicker to close.
+            self.transport.close()
+        self._part()
+
+    def drop(self, reason: str) -> None:
+        """Close it, with a reason where the client listens, and free what it holds at once."""
+        self._admitted = False
+        listens = self.handshake_complete and not self.transport.is_closing()
+        if not listens or self.transport.get_write_buffer_size():
+            self.transport.abort()
+            return
+        self.conn.fail(_TRY_AGAIN_LATER, reason)
+        self.frames = []
+        while not self.queue.empty():
+            self.queue.get_nowait()
+        self.handle_parser_exception()
+
+    def _refuse(self) -> None:
+        message = f"{self._connections.most} WebSockets are open, which is the most; try again"
+        error = {"message": message, "extensions": {"code": "UNAVAILABLE"}}
+        body = orjson.dumps({"errors": [error]})
+        headers = Headers(
+            {
+                "Content-Type": "application/json",
+                "Content-Length": str(len(body)),
+                "Retry-After": str(_RETRY_AFTER_S),
+                "Connection": "close",
+            }
+        )
+        self.handshake_initiated = self.handshake_complete = self.close_sent = True
+        self.conn.send_response(Response(503, "Service Unavailable", headers, body))
+        self._write()
+        self.transport.close()
+        self._part()
+
+    def _watch_stalled(self) -> None:
+        self._cancel_stalled()
+        self._going_out = self.transport.get_write_buffer_size()
+        self._stalled = self.loop.call_later(self._connections.stalled_s, self._drop_stalled)
+
+    def _drop_stalled(self) -> None:
+        if self.transport.get_write_buffer_size() < self._going_out:
+            # It is slow.
+            self._watch_stalled()
+            return
+        self._connections.dropped["stalled"] += 1
+        self.transport.abort()
+
+    def _measure(self) -> None:
+        if not self._admitted:
+            return
+        waiting = self.queue.qsize()
+        unfinished = len(self.conn.reader.buffer) + sum(map(len, self.frames))
+        if not waiting:
+            self._received_bytes = unfinished
+        going_out = self.transport.get_write_buffer_size()
+        held = max(self._received_bytes, unfinished) + waiting * _MESSAGE_BYTES + going_out
+        self._connections.hold(self, held)
+
+    def _part(self) -> None:
+        """It is closed: do not wait for ever until its client has taken the rest."""
+        if self._parting is None:
+            self._parting = self.loop.call_later(_PARTING_S, self.transport.abort)
+
+    def _pause_reading(self) -> None:
+        if not (self.read_paused or self.close_sent or self.transport.is_closing()):
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    def _cancel_stalled(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _write(self) -> None:
+        self.transport.write(b"".join(self.conn.data_to_send()))

@@ -1,0 +1,223 @@
+"""Results one after the other in one HTTP response: as server-sent events, or in multipart as
+Apollo Client takes them.
+
+Guarantees: each event of a subscription carries the resume token that stands behind it as its `id`,
+so that an `EventSource` that connects again says by `Last-Event-ID` where it was. `complete` is
+said only where there is nothing to come back for: who was cut off, was too slow, or is served by a
+gateway that shuts down finds the stream ended without it, and connects again. A client that is gone
+ends its operation.
+
+Source: PROTOCOL.md of enisdenjo/graphql-sse, "Distinct connections mode"; HTML, 9.2 Server-sent
+events; Apollo's "Multipart subscriptions over HTTP"; RFC 2046, 5.1.1. docs/decisions/0023
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Protocol
+
+import orjson
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+from strawberry.types import ExecutionResult
+from strawberry.types.execution import PreExecutionError
+
+from gql.context import Place
+from gql.media_types import MediaType
+
+__all__ = ["MULTIPART", "SSE", "Framing", "StreamResponse", "body_of", "streamed"]
+
+# Whose cause passes: the client comes back with its last token and has lost nothing.
+_PASSING = frozenset({"ARCHIVE_BEHIND", "SLOW_CONSUMER", "TIMEOUT", "UNAVAILABLE"})
+# When an EventSource connects again, so that not all come at once.
+_RETRY_MS = (500, 2500)
+
+
+class Framing(Protocol):
+    """How results become bytes."""
+
+    @property
+    def media_type(self) -> MediaType: ...
+
+    @property
+    def heartbeat(self) -> bytes: ...
+
+    @property
+    def complete(self) -> bytes: ...
+
+    def opening(self) -> bytes: ...
+
+    def result(self, body: Mapping[str, Any], token: str | None) -> bytes: ...
+
+    def interrupted(self, body: Mapping[str, Any], *, begun: bool) -> bytes:
+        """The end of a stream that can be resumed; `begun`: something was sent before."""
+        ...
+
+
+class _ServerSentEvents:
+    media_type = MediaType("text/event-stream")
+    heartbeat = b":\n\n"
+    # With data, or an EventSource would not hear of it.
+    complete = b"event: complete\ndata:\n\n"
+
+    def opening(self) -> bytes:
+        return b"retry: %d\n:\n\n" % random.randint(*_RETRY_MS)
+
+    def result(self, body: Mapping[str, Any], token: str | None) -> bytes:
+        id_ = b"" if token is None else b"id: %b\n" % token.encode()
+        return b"%bevent: next\ndata: %b\n\n" % (id_, orjson.dumps(body))
+
+    def interrupted(self, body: Mapping[str, Any], *, begun: bool) -> bytes:
+        error = body["errors"][0]
+        if begun and error["extensions"]["code"] == "UNAVAILABLE":
+            # No fault of the client's: it connects again by itself, and its user need not know.
+            # What a person reads who looks at the stream must stay in its line.
+            return b": UNAVAILABLE %b\n\n" % " ".join(error["message"].split()).encode()
+        return self.result(body, None)
+
+
+class _Multipart:
+    media_type = MediaType("multipart/mixed", {"boundary": "graphql", "subscriptionspec": "1.0"})
+    complete = b"--\r\n"
+
+    def opening(self) -> bytes:
+        return b"--graphql"
+
+    def _part(self, content: bytes) -> bytes:
+        # The boundary follows at once: a part is complete for a client once it has seen the next.
+        return b"\r\nContent-Type: application/json\r\n\r\n%b\r\n--graphql" % content
+
+    @property
+    def heartbeat(self) -> bytes:
+        return self._part(b"{}")
+
+    def result(self, body: Mapping[str, Any], token: str | None) -> bytes:
+        return self._part(orjson.dumps({"payload": body}))
+
+    def interrupted(self, body: Mapping[str, Any], *, begun: bool) -> bytes:
+        failed = orjson.dumps({"payload": None, "errors": body["errors"]})
+        return self._part(failed) + self.complete
+
+
+SSE: Framing = _ServerSentEvents()
+MULTIPART: Framing = _Multipart()
+
+
+def body_of(result: ExecutionResult) -> dict[str, Any]:
+    """What is sent of a result. `data` is not in it where execution did not begin.
+
+    Source: the GraphQL specification, 7.1 "Response Format".
+    """
+    body: dict[str, Any] = {}
+    if result.errors:
+        body["errors"] = [each.formatted for each in result.errors]
+    # The error of a field names its path, also where it leaves nothing of the data; one that a
+    # subscription could not begin with does, too.
+    began = not isinstance(result, PreExecutionError)
+    if result.data is not None or (began and any(each.path for each in result.errors or ())):
+        body["data"] = result.data
+    if result.extensions:
+        body["extensions"] = result.extensions
+    return body
+
+
+async def streamed(
+    results: AsyncGenerator[ExecutionResult], framing: Framing, place: Place, heartbeat_s: float
+) -> AsyncGenerator[bytes]:
+    """The chunks of a response.
+
+    Args:
+        place: where the subscription stands whose results these are.
+    """
+    begun = False
+    yield framing.opening()
+    async with aclosing(_with_beats(results, heartbeat_s)) as beats:
+        async for result in beats:
+            if result is None:
+                yield framing.heartbeat
+                continue
+            body = body_of(result)
+            if result.data is None and result.errors:
+                if (result.errors[0].extensions or {}).get("code") in _PASSING:
+                    yield framing.interrupted(body, begun=begun)
+                    return
+                yield framing.result(body, None)
+            else:
+                yield framing.result(body, place.token)
+            begun = True
+    yield framing.complete
+
+
+async def _with_beats(
+    results: AsyncGenerator[ExecutionResult], every_s: float
+) -> AsyncGenerator[ExecutionResult | None]:
+    """None whenever nothing has come for so long."""
+    waiting: asyncio.Future[ExecutionResult] | None = None
+    async with aclosing(results):
+        try:
+            while True:
+                if waiting is None:
+                    waiting = asyncio.ensure_future(anext(results))
+                # Not wait_for, which would cancel what it waits for.
+                done, _ = await asyncio.wait({waiting}, timeout=every_s)
+                if not done:
+                    yield None
+                    continue
+                try:
+                    result = waiting.result()
+                except StopAsyncIteration:
+                    return
+                waiting = None
+                yield result
+        finally:
+            if waiting is not None:
+                waiting.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await waiting
+
+
+class StreamResponse:
+    """A response of chunks, for as long as its client is there; an ASGI application."""
+
+    def __init__(self, chunks: AsyncGenerator[bytes], media_type: MediaType) -> None:
+        self._chunks = chunks
+        self._headers = {
+            "content-type": str(media_type),
+            # It is not the same a moment later, and a proxy must not wait for its end.
+            "cache-control": "no-store, no-transform",
+            "x-accel-buffering": "no",
+            "x-content-type-options": "nosniff",
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Not Starlette's own: its cancelled scope would interrupt again and again what an
+        # operation does to end, such as closing its cursors.
+        sending = asyncio.create_task(self._send(send))
+        gone = asyncio.create_task(_gone(receive))
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            ended = sending.done() and not sending.cancelled()
+            sending.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
+        if ended:
+            with contextlib.suppress(ClientDisconnect, OSError):
+                sending.result()
+
+    async def _send(self, send: Send) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in self._headers.items()]
+        async with aclosing(self._chunks) as chunks:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            async for chunk in chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,170 @@
+"""What a client asks over HTTP: read within bounds, and refused with a reason where it is no
+request.
+
+A request is a JSON object of `application/json` in UTF-8, or the query of a URL. Other content
+types are refused, since a form of any page could send them.
+
+Source: the specification "GraphQL over HTTP", "Request".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+from starlette.requests import Request
+
+from gql.media_types import parse_media_type
+
+__all__ = ["GraphQLRequest", "Refused", "read_request"]
+
+# How long a body may be on its way.
+_BODY_MOST_S = 60.0
+_MOST_FIELDS = 100
+_NAMES = ("query", "variables", "operationName", "extensions")
+_BATCH = "Batching is not supported: a request is one JSON object"
+
+
+class Refused(Exception):
+    """A request that is not executed: why, and with which status."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str = "BAD_USER_INPUT",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.headers = dict(headers or {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphQLRequest:
+    """`query`: None where it was not given, as of an operation that is known by another name."""
+
+    query: str | None = None
+    variables: dict[str, Any] | None = field(default=None, repr=False)
+    operation_name: str | None = None
+    extensions: dict[str, Any] | None = None
+
+
+async def read_request(request: Request, *, most_bytes: int) -> GraphQLRequest:
+    """Raises:
+    Refused: 400, 408, 413 or 415.
+    """
+    if request.method == "GET":
+        return _checked(_of_address(request.scope["query_string"]))
+    content_type = request.headers.get("content-type", "")
+    found = parse_media_type(content_type)
+    if found is None or found.name != "application/json":
+        raise Refused(
+            415,
+            "the content type of a request is application/json, "
+            + (f"got {content_type[:100]!r}" if content_type else "and none was given"),
+        )
+    charset = found.parameters.get("charset", "utf-8")
+    if charset not in ("utf-8", "utf8"):
+        raise Refused(415, f"the charset of a request is utf-8, got {charset[:100]!r}")
+    encoding = ", ".join(request.headers.getlist("content-encoding"))
+    if encoding.strip().lower() not in ("", "identity"):
+        raise Refused(
+            415,
+            f"a request is sent as it is, got content encoding {encoding[:100]!r}",
+            headers={"accept-encoding": "identity"},
+        )
+    return _checked(_json(await _body(request, most_bytes), "the request"))
+
+
+async def _body(request: Request, most: int) -> bytes:
+    too_long = Refused(
+        413, f"a request has at most {most:,} bytes, and this has more (--body-bytes)"
+    )
+    given = request.headers.get("content-length", "")
+    if given.isdecimal() and (len(given) > 18 or int(given) > most):
+        raise too_long
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_MOST_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise too_long
+    except TimeoutError:
+        raise Refused(
+            408, f"the request has not come within {_BODY_MOST_S:g} s; send it again"
+        ) from None
+    return bytes(body)
+
+
+def _of_address(raw: bytes) -> dict[str, Any]:
+    """The parameters of a URL, of which two are JSON."""
+    try:
+        pairs = parse_qsl(
+            raw.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MOST_FIELDS,
+        )
+    except ValueError as exc:
+        reason = "it is not UTF-8" if isinstance(exc, UnicodeError) else str(exc)
+        raise Refused(400, f"the query of the address cannot be read: {reason}") from None
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found and name in _NAMES:
+            raise Refused(400, f"{name} is given more than once in the address")
+        found[name] = value
+    for name in ("variables", "extensions"):
+        if found.get(name):
+            found[name] = _json(found[name], name)
+        else:
+            found.pop(name, None)
+    return found
+
+
+def _json(raw: bytes | str, what: str) -> Any:
+    try:
+        # Refuses what is not UTF-8, halves of surrogate pairs, what is nested too deeply, and
+        # numbers beyond all bounds.
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError as exc:
+        # Not the document, which the message has with it.
+        raise Refused(400, f"{what} is not JSON: {exc.msg}") from None
+
+
+def _checked(given: object) -> GraphQLRequest:
+    if isinstance(given, list):
+        raise Refused(400, _BATCH)
+    if not isinstance(given, dict):
+        raise Refused(400, f"the request is a JSON object, got {_kind(given)}")
+    return GraphQLRequest(
+        query=_of(given, "query", str),
+        variables=_of(given, "variables", dict),
+        operation_name=_of(given, "operationName", str) or None,
+        extensions=_of(given, "extensions", dict),
+    )
+
+
+def _of(given: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = given.get(name)
+    if value is None or isinstance(value, kind):
+        return value
+    expected = "text" if kind is str else "an object"
+    raise Refused(400, f'"{name}" of a request is {expected}, got {_kind(value)}')
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    kinds: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
+    return kinds.get(type(value), "a number")

@@ -1,0 +1,123 @@
+"""`revstream migrate`: move a collection that keeps its versions itself to one whose versions
+revstream keeps."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import click
+
+from gql.progress import Report
+from gql.settings import Settings
+from model.collection import name_problem
+from model.entities import Entity, History, Model
+from streams.archive import Archive
+from streams.checkpoints import Checkpoints
+from streams.hub import Hub
+from streams.layouts.choice import layout_of
+from streams.migration import Migration, Moved
+from streams.mongo import Mongo
+from streams.progress import Progress
+from streams.server import inspect_server
+
+__all__ = ["Move", "lines_of", "migrate", "report_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What was done. `moved` is None where it is to be finished later; `sealed`: the collections
+    that refuse writes now."""
+
+    entity: Entity
+    to: str
+    copied: int
+    moved: Moved | None = None
+    sealed: list[str] = field(default_factory=list)
+
+
+async def migrate(
+    settings: Settings, model: Model, uri: str, database: str, report: Report,
+    *, type_: str, to: str, finish: bool,
+) -> Move:  # fmt: skip
+    """Raises:
+    click.UsageError: there is nothing to move, or no place for it.
+    ArchiveBehind: no recorder has come to what there is now.
+    HistoryLost, Unavailable, Unsuitable.
+    """
+    entity = _subject(model, type_, to)
+    async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
+        await inspect_server(mongo)
+        # Nothing is followed here: the recorder's checkpoint tells how far it has come.
+        progress = Progress(Checkpoints(mongo), Hub([entity.collection], position=""))
+        archive = Archive(mongo, entity.collection, layout_of(mongo, entity))
+        migration = Migration(mongo, archive, to, progress)
+
+        def told(done: int, total: int) -> None:
+            report(f"versions of {entity.collection}", done, total)
+
+        copied = await migration.copy(told)
+        if not finish:
+            return Move(entity, to, copied)
+        # Only what came in the meantime is left to be copied while nobody can write.
+        sealed = await migration.seal()
+        return Move(entity, to, copied, await migration.finish(told), sealed)
+
+
+def _subject(model: Model, type_: str, to: str) -> Entity:
+    entity = next((each for each in model.entities if each.name == type_), None)
+    if entity is None:
+        names = ", ".join(each.name for each in model.entities)
+        raise click.UsageError(f"the model has no entity {type_!r}; it has {names}")
+    if entity.history is History.ARCHIVE:
+        raise click.UsageError(f"the versions of {type_} are kept by revstream already")
+    if problem := name_problem(to):
+        raise click.UsageError(f"--to {to!r}: {problem}")
+    if model.entity_of_collection(to) is not None:
+        raise click.UsageError(f"--to {to!r}: the model has that collection; name a new one")
+    return entity
+
+
+def lines_of(done: Move) -> list[str]:
+    """For people."""
+    entity, old = done.entity, done.entity.collection
+    lines = [f"{done.copied:,} versions of {old} were copied to {done.to}"]
+    if done.moved is None:
+        return [
+            *lines,
+            "run it again to copy what comes; when the programs are ready to write to "
+            f"{done.to}, run it with --finish, from when on {old} refuses writes",
+        ]
+    lines.append(f"{' and '.join(done.sealed)} refuse writes now")
+    undo = " ".join(
+        f"db.runCommand({{collMod: '{name}', validator: {{}}}})" for name in done.sealed
+    )
+    if done.moved.findings:
+        return [
+            *lines,
+            *done.moved.findings,
+            f"not finished: {len(done.moved.findings)} differences; to let programs write again: "
+            f"{undo}",
+        ]
+    version = f', version: "{entity.version}"' if entity.version != "version" else ""
+    return [
+        *lines,
+        f"{done.moved.versions:,} versions and {done.moved.documents:,} documents are the same in "
+        "both; put this into the model in place of the old line, remove @layout, and start "
+        "revstream with it:",
+        f'  @collection(name: "{done.to}", plural: "{entity.plural}"{version})',
+        f"the old collections stay as they are; to let programs write to them again: {undo}",
+    ]
+
+
+def report_of(done: Move) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "type": done.entity.name,
+        "from": done.entity.collection,
+        "to": done.to,
+        "copied": done.copied,
+        "sealed": done.sealed,
+        "finished": done.moved is not None and not done.moved.findings,
+        "moved": None if done.moved is None else asdict(done.moved),
+    }

@@ -1,0 +1,103 @@
+"""`revstream purge`: remove what is kept of one document's past, and say what that does not
+reach."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import click
+
+from gql.settings import Settings
+from model.entities import Entity, Model
+from resolvers.inputs import id_from_api
+from resolvers.purging import Purged, Purging
+from streams.archive import Archive
+from streams.checkpoints import Checkpoints
+from streams.hub import Hub
+from streams.layouts.choice import layout_of
+from streams.mongo import Mongo
+from streams.progress import Progress
+from streams.remnants import remnants
+from streams.server import inspect_server
+
+__all__ = ["Purge", "lines_of", "purge", "report_of", "subject"]
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """What was done, and where contents lie that it does not reach."""
+
+    entity: Entity
+    id: str
+    purged: Purged
+    remnants: list[str]
+
+
+def subject(model: Model, type_: str, id_: str) -> tuple[Entity, Any]:
+    """The entity and the `_id` that a command names.
+
+    Raises:
+        click.UsageError: no such type. BadUserInput: no id of one.
+    """
+    entity = next((each for each in model.entities if each.name == type_), None)
+    if entity is None:
+        names = ", ".join(each.name for each in model.entities)
+        raise click.UsageError(f"the model has no entity {type_!r}; it has {names}")
+    scalar = entity.id.stored_scalar
+    assert scalar is not None
+    return entity, id_from_api(scalar, id_, f"{type_}.id")
+
+
+async def purge(
+    settings: Settings, model: Model, uri: str, database: str, type_: str, id_: str,
+    *, by: str, why: str,
+) -> Purge:  # fmt: skip
+    """Raises:
+    ArchiveBehind: the recorder has yet to come to what there is now; nothing was removed.
+    BadUserInput: nothing is known of such a document.
+    Unavailable, Unsuitable: MongoDB cannot be reached, or cannot serve.
+    """
+    entity, key = subject(model, type_, id_)
+    async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
+        await inspect_server(mongo)
+        # Nothing is followed here: the recorder's checkpoint tells how far it has come.
+        hub = Hub([entity.collection], position="")
+        progress = Progress(Checkpoints(mongo), hub)
+        archive = Archive(mongo, entity.collection, layout_of(mongo, entity))
+        purging = Purging(mongo, archive, progress, entity)
+        purged = await purging.purge(key, by=by, why=why)
+        return Purge(entity, id_, purged, await remnants(mongo))
+
+
+def lines_of(done: Purge) -> list[str]:
+    """For people."""
+    entity, purged = done.entity, done.purged
+    name = f"{entity.name} {done.id}"
+    lines = [
+        f"{name}: removed {purged.versions:,} versions, {purged.drafts:,} drafts and "
+        f"{purged.comments:,} comments"
+    ]
+    if purged.exists:
+        lines.append(
+            f"it still exists: version {purged.version} stays, since its content is in the "
+            f"collection {entity.collection}; to be rid of that too, delete the document, and "
+            "purge it again"
+        )
+    else:
+        lines.append(
+            f"it was deleted: version {purged.version} stays, which says when, and who has purged "
+            "it, when and why"
+        )
+    lines.append("not reached, and for how long it is there:")
+    return [*lines, *(f"  - {each}" for each in done.remnants)]
+
+
+def report_of(done: Purge) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "type": done.entity.name,
+        "id": done.id,
+        **asdict(done.purged),
+        "notReached": done.remnants,
+    }

@@ -1,0 +1,111 @@
+"""Who is connected: sockets, and what is followed over them or otherwise, for administrators to see
+and to end.
+
+A session ends when what its caller has signed in with does, unless he renews it. Of one process: a
+deployment of several is asked one by one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from resolvers.dates import date_text
+from resolvers.principals import Principal
+
+__all__ = ["Session", "Sessions"]
+
+EXPIRED = "what was signed in with has expired"
+
+
+@dataclass(eq=False)
+class Session:
+    """Args:
+    transport: "websocket" or "http".
+    end: closes it, given the reason; may be called more than once.
+    """
+
+    principal: Principal
+    transport: str
+    end: Callable[[str], None]
+    since: datetime = field(default_factory=lambda: datetime.now(UTC))
+    followed: dict[object, str] = field(default_factory=dict)
+    _timer: asyncio.TimerHandle | None = None
+
+    def until(self, principal: Principal) -> None:
+        """From now on this sign-in counts."""
+        self.principal = principal
+        self.forget()
+        if principal.expires_at is not None:
+            left_s = max(0.0, principal.expires_at - time.time())
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(left_s, self.end, EXPIRED)
+
+    def forget(self) -> None:
+        """It is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @contextmanager
+    def following(self, name: str) -> Iterator[None]:
+        """While a subscription runs."""
+        key = object()
+        self.followed[key] = name
+        try:
+            yield
+        finally:
+            self.followed.pop(key, None)
+
+
+class Sessions:
+    """All of one process."""
+
+    def __init__(self) -> None:
+        self._open: set[Session] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @contextmanager
+    def opened(self, session: Session) -> Iterator[Session]:
+        """While it is open; on a running loop."""
+        self._open.add(session)
+        session.until(session.principal)
+        try:
+            yield session
+        finally:
+            session.forget()
+            self._open.discard(session)
+
+    def shown(self) -> list[dict[str, Any]]:
+        """As JSON, the oldest first."""
+        return [
+            {
+                "principal": each.principal.name,
+                "roles": sorted(each.principal.roles),
+                "transport": each.transport,
+                "since": date_text(each.since),
+                "expiresAt": _expiry(each.principal),
+                "subscriptions": sorted(each.followed.values()),
+            }
+            for each in sorted(self._open, key=lambda each: each.since)
+        ]
+
+    def disconnect(self, name: str) -> int:
+        """End all of a principal. Returns how many there were."""
+        found = [each for each in self._open if each.principal.name == name]
+        for each in found:
+            each.end("an administrator has ended this connection")
+        return len(found)
+
+
+def _expiry(principal: Principal) -> str | None:
+    if principal.expires_at is None:
+        return None
+    return date_text(datetime.fromtimestamp(principal.expires_at, UTC))

@@ -1,0 +1,153 @@
+"""Who sends a request: by a token, by an API key, or nobody known.
+
+`Authorization: Bearer <token>` or `X-API-Key: <key>`; over a socket the same as `authorization` and
+`apiKey` in the payload of `connection_init`, for browsers, which cannot send headers with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from starlette.datastructures import Headers
+
+from gql.api_keys import ApiKeys
+from gql.bearer import Bearer, BearerOptions
+from gql.settings import Settings
+from model.entities import Model
+from resolvers.errors import Unauthenticated
+from resolvers.principals import ANONYMOUS, Principal
+from resolvers.scopes import has_access
+
+__all__ = ["Credentials", "SignIn", "sign_in_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """As they were sent. `authorization`: scheme and token."""
+
+    authorization: str | None = None
+    api_key: str | None = None
+
+    @classmethod
+    def of_headers(cls, headers: Headers) -> Credentials:
+        return cls(headers.get("authorization"), headers.get("x-api-key"))
+
+    @classmethod
+    def of_payload(cls, payload: object) -> Credentials:
+        """Raises:
+        Unauthenticated: not text.
+        """
+        if not isinstance(payload, Mapping):
+            return cls()
+        given = [
+            _text(payload, names)
+            for names in (("authorization", "Authorization"), ("apiKey", "x-api-key", "X-API-Key"))
+        ]
+        return cls(*given)
+
+    @property
+    def given(self) -> bool:
+        return self.authorization is not None or self.api_key is not None
+
+
+class SignIn:
+    """Args:
+    anonymous: whether nobody known may ask, too.
+    """
+
+    def __init__(self, bearer: Bearer | None, keys: ApiKeys | None, *, anonymous: bool) -> None:
+        self._bearer = bearer
+        self._keys = keys
+        self._anonymous = anonymous
+
+    async def principal(self, credentials: Credentials) -> Principal:
+        """Raises:
+        Unauthenticated: says what is wrong, or what is missing.
+        Unavailable: it cannot be said at the moment.
+        """
+        if credentials.authorization is not None and credentials.api_key is not None:
+            raise Unauthenticated("give a token or an API key, not both")
+        if credentials.api_key is not None:
+            if self._keys is None:
+                raise Unauthenticated("there are no API keys here; sign in with a token")
+            return self._keys.principal(credentials.api_key)
+        if credentials.authorization is not None:
+            scheme, _, token = credentials.authorization.strip().partition(" ")
+            if self._bearer is None or scheme.lower() != "bearer" or not token:
+                expected = "X-API-Key" if self._bearer is None else "Authorization: Bearer <token>"
+                raise Unauthenticated(f"this cannot be signed in with; send {expected}")
+            return await self._bearer.principal(token.strip())
+        if not self._anonymous:
+            raise Unauthenticated("sign in: nothing is served to those who have not")
+        return ANONYMOUS
+
+
+def sign_in_of(settings: Settings, model: Model) -> SignIn | None:
+    """None where there is nothing to sign in with and nothing to be kept from anybody.
+
+    Raises:
+        click.UsageError: what cannot be, or would leave `@access` without anybody to go by.
+    """
+    bearer = _bearer_of(settings)
+    keys = None
+    if settings.api_keys is not None:
+        try:
+            keys = ApiKeys(settings.api_keys)
+        except ValueError as exc:
+            raise click.UsageError(f"--api-keys: {exc}") from exc
+    if bearer is None and keys is None:
+        if settings.admin_role is not None:
+            raise click.UsageError(
+                "--admin-role names a role that nobody can have: give --jwt-keys or --api-keys"
+            )
+        if has_access(model) and not settings.anonymous:
+            raise click.UsageError(
+                "the model says who may see what (@access), and there is no way to sign in: give "
+                "--jwt-keys or --api-keys, or --anonymous to serve everyone as a caller without "
+                "roles"
+            )
+        if not settings.anonymous or not has_access(model):
+            return None
+    if settings.author_header is not None:
+        raise click.UsageError(
+            "--author-header and signing in exclude each other: who has signed in is the author"
+        )
+    return SignIn(bearer, keys, anonymous=settings.anonymous)
+
+
+def _bearer_of(settings: Settings) -> Bearer | None:
+    if settings.jwt_keys is None:
+        return None
+    if settings.jwt_issuer is None or settings.jwt_audience is None:
+        raise click.UsageError(
+            "--jwt-keys needs --jwt-issuer and --jwt-audience: without them the tokens of other "
+            "services would be accepted here"
+        )
+    if "://" not in settings.jwt_keys and not Path(settings.jwt_keys).is_file():
+        raise click.UsageError(f"--jwt-keys: there is no file {settings.jwt_keys!r}")
+    algorithms = [each.strip() for each in settings.jwt_algorithms.split(",") if each.strip()]
+    try:
+        options = BearerOptions(
+            algorithms=algorithms,
+            issuer=settings.jwt_issuer,
+            audience=settings.jwt_audience,
+            leeway_s=settings.jwt_leeway_s,
+            roles=settings.jwt_roles,
+        )
+    except ValueError as exc:
+        raise click.UsageError(f"--jwt-algorithms: {exc}") from exc
+    return Bearer(settings.jwt_keys, options)
+
+
+def _text(payload: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    for name in names:
+        value = payload.get(name)
+        if value is not None:
+            if not isinstance(value, str):
+                raise Unauthenticated(f"{name} is text")
+            return value
+    return None

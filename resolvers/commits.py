@@ -1,0 +1,189 @@
+"""One write of one document, made: attempted until it gets through, on the document as it is or on
+exactly the version expected, and what the server refuses told as an outcome.
+
+Source: docs/decisions/0012-writes.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from bson.raw_bson import RawBSONDocument
+
+from model.entities import Entity, Model
+from resolvers.changes import changed_fields
+from resolvers.outcomes import AlreadyExists, Author, InvalidDocument, Written
+from resolvers.own_writes import OwnWrites
+from resolvers.repeats import Repeats
+from resolvers.scopes import OPEN, Scope
+from resolvers.standing import Standing, not_found
+from resolvers.values import json_value
+from streams.archive import Archive
+from streams.documents import Document
+from streams.errors import DatabaseError, DuplicateKey, Unavailable
+from streams.layouts.kept import NoRoom, Overtaken
+from streams.layouts.layout import Layout
+from streams.refusals import TOO_LARGE
+from streams.versions import Last
+from streams.writing import Writing
+
+__all__ = ["ATTEMPTS", "Attempt", "Commits", "Missed", "restless", "there_already"]
+
+Attempt = Callable[[Writing, Last | None, int | None], Awaitable[RawBSONDocument | None]]
+
+# Others may keep writing between the look at a document and the write that compares with it.
+ATTEMPTS = 20
+# Where a layout compares, of n writers that are at it one gets through at a time.
+_MOST_OVERTAKEN = 500
+_STAND_BACK_S = 0.002
+# BSONObjectTooLarge, and what an update is told whose result would be.
+_TOO_LARGE = frozenset({TOO_LARGE, 17419, 17420})
+_VALIDATOR = 121
+
+
+class Missed(Exception):
+    """No document is there, or it is not as it was asked for: the transaction is undone."""
+
+
+class Commits:
+    """Of all entities.
+
+    Args:
+        archives: by collection.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        archives: Mapping[str, Archive],
+        own_writes: OwnWrites,
+        standing: Standing,
+        repeats: Repeats,
+    ) -> None:
+        self._model = model
+        self._archives = archives
+        self._own_writes = own_writes
+        self._standing = standing
+        self._repeats = repeats
+        self._scope = OPEN
+
+    def within(self, scope: Scope, standing: Standing) -> Commits:
+        """The same for one caller; `standing` within the same."""
+        limited = copy.copy(self)
+        limited._scope, limited._standing = scope, standing
+        return limited
+
+    async def commit(
+        self,
+        entity: Entity,
+        key: Any,
+        change: Document,
+        author: Author,
+        work: Callable[[Writing], Awaitable[RawBSONDocument | None]],
+        number: int | None,
+        *,
+        transaction: bool = False,
+    ) -> Written:
+        """Make one write of one document; refusals of the server become outcomes."""
+        outcome = {"doc": key, "change": change["id"]}
+        try:
+            document, at = await self._repeats.once(author, work, outcome, transaction=transaction)
+        except DuplicateKey as exc:
+            raise self.exists(entity, exc) from exc
+        except DatabaseError as exc:
+            if exc.number in _TOO_LARGE:
+                problem = "would exceed the 16 MB of a document"
+            elif exc.number == _VALIDATOR:
+                problem = f"would not pass the validator of the collection {entity.collection!r}"
+            else:
+                raise
+            raise InvalidDocument(f"{entity.name} {json_value(key)} {problem}", path="") from exc
+        except NoRoom as exc:
+            raise InvalidDocument(f"{entity.name} {json_value(key)} {exc}", path="") from exc
+        self._own_writes.note(entity.collection, key, at)
+        written = Written(key=key, at=at, change=change["id"], document=document, number=number)
+        self._standing.note(entity, written)
+        return written
+
+    def exists(self, entity: Entity, exc: DuplicateKey) -> AlreadyExists:
+        """What a unique index has refused."""
+        if exc.fields == ("_id",):
+            return there_already(entity)
+        fields = [self._layout(entity).shown(each) for each in exc.fields]
+        paths = changed_fields(entity, self._model, fields) or [", ".join(fields)]
+        problem = f"another {entity.name} has this {' and '.join(paths)} already"
+        return AlreadyExists(problem, path=paths[0])
+
+    async def compared(
+        self,
+        entity: Entity,
+        key: Any,
+        expected: int | None,
+        change: Document,
+        author: Author,
+        attempt: Attempt,
+        explain: Callable[[], Awaitable[None]] | None = None,
+        *,
+        transaction: bool = False,
+    ) -> Written:
+        """Attempt it on the document, or on exactly the version expected."""
+        standing: Last | None = None
+        number: int | None = None
+
+        async def work(writing: Writing) -> RawBSONDocument | None:
+            return await attempt(writing, standing, number)
+
+        async def commit() -> Written:
+            return await self.commit(
+                entity, key, change, author, work, number, transaction=transaction
+            )
+
+        for count in range(ATTEMPTS):
+            if expected is not None:
+                standing = await self._standing.at(entity, key, expected, look=count > 0)
+                number = standing.number + 1
+            try:
+                return await self.not_overtaken(entity, key, commit)
+            except Missed:
+                rows = self._scope.write_rows(entity)
+                if not await self.there(entity, rows.limited({"_id": key})):
+                    raise not_found(entity, key) from None
+                # What is asked of the document is asked of the version expected: first see whether
+                # that is what is there.
+                if explain is not None and (expected is None or count > 0):
+                    await explain()
+        raise restless(entity, key)
+
+    async def not_overtaken(
+        self, entity: Entity, key: Any, write: Callable[[], Awaitable[Written]]
+    ) -> Written:
+        """Write, and again where another one was faster: of those that are at it, one gets
+        through."""
+        for count in range(_MOST_OVERTAKEN):
+            try:
+                return await write()
+            except Overtaken:
+                # Not all of them at the same moment again.
+                await asyncio.sleep(random.uniform(0, _STAND_BACK_S * min(count + 1, ATTEMPTS)))
+        raise restless(entity, key, _MOST_OVERTAKEN)
+
+    def _layout(self, entity: Entity) -> Layout:
+        return self._archives[entity.collection].layout
+
+    async def there(self, entity: Entity, query: Mapping[str, Any]) -> bool:
+        return bool(await self._layout(entity).find(query, projection={"_id": 1}, limit=1))
+
+
+def there_already(entity: Entity) -> AlreadyExists:
+    return AlreadyExists(f"a {entity.name} with this id is there already", path="id")
+
+
+def restless(entity: Entity, key: Any, attempts: int = ATTEMPTS) -> Unavailable:
+    return Unavailable(
+        f"{entity.name} {json_value(key)} was changed {attempts} times while this write was "
+        "compared with it; nothing was written, try again"
+    )

@@ -1,0 +1,76 @@
+"""The end of all subscriptions of a process: each is told to resume elsewhere, wherever it stands.
+
+Whoever waits, for the stream, the archive or MongoDB, is interrupted; whoever is being sent
+something is told before its next event. Nothing is lost by it: what was not sent comes after the
+last token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TypeVar
+
+from streams.errors import GatewayError, Unavailable
+
+__all__ = ["Farewell"]
+
+T = TypeVar("T")
+
+
+class Farewell:
+    """Of one process; `said` once, and for good."""
+
+    def __init__(self) -> None:
+        self._message: str | None = None
+        self._kind: type[GatewayError] = Unavailable
+        self._waits: set[asyncio.Timeout] = set()
+
+    @property
+    def said(self) -> bool:
+        return self._message is not None
+
+    def say(self, message: str, kind: type[GatewayError] = Unavailable) -> None:
+        """End those who follow now, and whoever comes later. Repeatable.
+
+        Args:
+            kind: of the error.
+        """
+        if self._message is None:
+            self._message, self._kind = message, kind
+            for each in self._waits:
+                each.reschedule(0)
+
+    def check(self) -> None:
+        """Raises:
+        Unavailable, or what it was said with: it was said.
+        """
+        if self._message is not None:
+            # One for each: who raises it adds what only concerns that subscriber.
+            raise self._kind(self._message)
+
+    async def until(self, items: AsyncGenerator[T]) -> AsyncGenerator[T]:
+        """The same items, until it is said; a wait for the next one is cut short.
+
+        Raises:
+            Unavailable: it was said.
+        """
+        async with aclosing(items):
+            while True:
+                self.check()
+                wait = asyncio.timeout(None)
+                try:
+                    async with wait:
+                        self._waits.add(wait)
+                        try:
+                            item = await anext(items)
+                        finally:
+                            self._waits.discard(wait)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    if wait.expired():
+                        self.check()
+                    raise
+                yield item

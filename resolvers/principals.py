@@ -1,0 +1,49 @@
+"""Who asks: a name, roles, and what else is known of him, for row rules."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["ANONYMOUS", "Principal"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Principal:
+    """One sign-in; compared by identity, so that what is made for it can be kept under it.
+
+    Args:
+        name: the author of what is written; None for whoever has not signed in.
+        claims: what `rows` may name, as JSON.
+        expires_at: seconds since the epoch; None where it does not end by itself.
+    """
+
+    name: str | None = None
+    roles: frozenset[str] = frozenset()
+    claims: Mapping[str, Any] = field(default_factory=dict)
+    expires_at: float | None = None
+
+    @property
+    def expired(self) -> bool:
+        return self.expires_at is not None and time.time() >= self.expires_at
+
+    def claim(self, name: str) -> Any:
+        """What a variable of a row rule stands for; None where nothing is known.
+
+        `$sub` is the name, `$roles` the roles; `$org__id` is the claim `id` inside of `org`.
+        """
+        if name == "sub":
+            return self.name
+        if name == "roles":
+            return sorted(self.roles)
+        if name in self.claims:
+            return self.claims[name]
+        value: Any = self.claims
+        for part in name.split("__"):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value
+
+
+ANONYMOUS = Principal()

@@ -1,0 +1,247 @@
+"""What one caller may see and change: the gate that every read and write passes through.
+
+A service of the resolvers is given a scope (`within`), asks it for the rows of each entity that it
+touches, and can reach nothing else. Fields are refused where their values go out, and where they
+come in as filters, orders or content; comparisons of states are made over a model without them.
+Source: docs/decisions/0026-access.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from model.entities import Access, BackReference, Entity, Field, Model, ObjectType, Reference
+from resolvers.errors import Forbidden
+from resolvers.principals import ANONYMOUS, Principal
+from resolvers.rows import ALL_ROWS, Rows, rows_of
+
+__all__ = ["OPEN", "Scope", "has_access", "members", "read_by"]
+
+Roles = tuple[str, ...]
+
+
+class Scope:
+    """One caller, and a model.
+
+    Args:
+        model: None for revstream itself, which may do everything.
+    """
+
+    def __init__(self, model: Model | None, principal: Principal = ANONYMOUS) -> None:
+        self.principal = principal
+        # Most models say nothing of access: then there is nothing to look up, either.
+        self._model = model if model is not None and has_access(model) else None
+        self._rows: dict[str, Rows] = {}
+
+    def read_rows(self, entity: Entity) -> Rows:
+        """Raises:
+        Forbidden: the caller may not read the entity.
+        """
+        if self._model is None:
+            return ALL_ROWS
+        self._check(_of(entity.access, "read"), f"{entity.name} may be read by", entity.name)
+        return self._rows_of(entity)
+
+    def write_rows(self, entity: Entity) -> Rows:
+        """Those that may be written to.
+
+        Raises:
+            Forbidden: the caller may not write the entity.
+        """
+        if self._model is None:
+            return ALL_ROWS
+        self._check(_of(entity.access, "write"), f"{entity.name} may be written by", entity.name)
+        return self._rows_of(entity)
+
+    def check_shown(self, entity: Entity) -> None:
+        """Raises:
+        Forbidden: the caller may not read the entity.
+        """
+        self.read_rows(entity)
+
+    def may_read(self, kind: ObjectType, member: Field | Reference | BackReference) -> bool:
+        return self._model is None or self._has(read_by(self._model, kind, member))
+
+    def check_read(self, kind: ObjectType, member: Field | Reference | BackReference) -> None:
+        """Raises:
+        Forbidden: the caller may not read that field.
+        """
+        if self._model is not None:
+            name = f"{kind.name}.{member.name}"
+            self._check(read_by(self._model, kind, member), f"{name} may be read by", name)
+
+    def check_write(self, kind: ObjectType, field: Field) -> None:
+        """Raises:
+        Forbidden: the caller may not write that field.
+        """
+        if self._model is not None:
+            name = f"{kind.name}.{field.name}"
+            self._check(_written_by(self._model, field), f"{name} may be written by", name)
+
+    def check_content(
+        self, kind: ObjectType, given: Mapping[str, Any] | None, *, merges: bool = False
+    ) -> None:
+        """Of content by API names.
+
+        Args:
+            merges: what is not given stays; else what is inside of an embedded document goes.
+
+        Raises:
+            Forbidden: the caller may not write one of the fields.
+        """
+        if self._model is None:
+            return
+        for field in kind.fields:
+            if field.name not in (given or {}):
+                continue
+            value = (given or {})[field.name]
+            if value is None and not merges:
+                continue  # as if it was not given
+            self.check_write(kind, field)
+            if not isinstance(field.type, str):
+                continue
+            inner = self._model.embedded(field.type)
+            if merges and not field.is_list and isinstance(value, Mapping):
+                self.check_content(inner, value, merges=True)
+            else:
+                self.check_whole(inner)
+
+    def check_whole(self, kind: ObjectType, seen: frozenset[str] = frozenset()) -> None:
+        """Raises:
+        Forbidden: there is a field that the caller may not write.
+        """
+        if self._model is None or kind.name in seen:
+            return
+        for field in kind.fields:
+            self.check_write(kind, field)
+            if isinstance(field.type, str):
+                self.check_whole(self._model.embedded(field.type), seen | {kind.name})
+
+    def check_path(self, kind: ObjectType, stored: Sequence[str]) -> None:
+        """Raises:
+        Forbidden: the caller may not write what lies at that path of stored names.
+        """
+        if self._model is None or not stored:
+            return
+        field = kind.stored_field(stored[0])
+        if field is None:
+            return
+        self.check_write(kind, field)
+        if isinstance(field.type, str):
+            inner = self._model.embedded(field.type)
+            if len(stored) == 1 or field.is_list:
+                self.check_whole(inner)
+            else:
+                self.check_path(inner, stored[1:])
+
+    def check_named(self, kind: ObjectType, path: Sequence[str]) -> None:
+        """Raises:
+        Forbidden: the caller may not read all that lies at that path of API names.
+        """
+        field = kind.field(path[0]) if path else None
+        if self._model is None or field is None:
+            return
+        self.check_read(kind, field)
+        if isinstance(field.type, str):
+            inner = self._model.embedded(field.type)
+            rest = [path[1:]] if len(path) > 1 else [[each.name] for each in inner.fields]
+            for each in rest:
+                self.check_named(inner, each)
+
+    def readable(self, entity: Entity, model: Model) -> tuple[Entity, Model]:
+        """The same without the fields that the caller may not read: for comparisons of states."""
+        if self._model is None:
+            return entity, model
+        return self._readable.entity(entity.name), self._readable
+
+    def writable(self, entity: Entity) -> Entity:
+        """The same without the fields that the caller may not write: what is left out of a whole
+        document is removed, and these are not the caller's to remove."""
+        if self._model is None:
+            return entity
+        allowed = [f for f in entity.fields if self._has(_written_by(self._model, f))]
+        return replace(entity, fields=tuple(allowed))
+
+    @cached_property
+    def _readable(self) -> Model:
+        assert self._model is not None
+
+        def pruned(kind: Any) -> Any:
+            return replace(kind, fields=tuple(f for f in kind.fields if self.may_read(kind, f)))
+
+        return replace(
+            self._model,
+            entities=tuple(map(pruned, self._model.entities)),
+            embeddeds=tuple(map(pruned, self._model.embeddeds)),
+        )
+
+    def _rows_of(self, entity: Entity) -> Rows:
+        found = self._rows.get(entity.name)
+        if found is None:
+            assert self._model is not None
+            found = self._rows[entity.name] = rows_of(self._model, entity, self.principal)
+        return found
+
+    def _has(self, demands: Sequence[Roles]) -> bool:
+        return all(not self.principal.roles.isdisjoint(each) for each in demands)
+
+    def _check(self, demands: Sequence[Roles], what: str, name: str) -> None:
+        for each in demands:
+            if self.principal.roles.isdisjoint(each):
+                raise Forbidden(f"{what} {' and '.join(each)} only", subject=name)
+
+
+OPEN = Scope(None)
+"""Of revstream itself, and of models that say nothing of access."""
+
+
+def has_access(model: Model) -> bool:
+    """Whether a model says anything of access."""
+    for kind in (*model.entities, *model.embeddeds):
+        if kind.access is not None or any(each.access for each in members(kind)):
+            return True
+    return False
+
+
+def read_by(
+    model: Model, kind: ObjectType, member: Field | Reference | BackReference
+) -> Sequence[Roles]:
+    """Role lists, of each of which a reader needs one; that of an entity itself is none of them.
+
+    A reference tells the id that it follows, so who may not read that may not follow it.
+    """
+    found = list(_of(member.access, "read"))
+    match member:
+        case Field(type=str(name)):
+            found += _of(model.embedded(name).access, "read")
+        case Reference(by=by):
+            field = kind.field(by)
+            found += [] if field is None else read_by(model, kind, field)
+        case BackReference(target=target, field=by):
+            other = model.entity(target)
+            field = other.field(by)
+            found += [] if field is None else read_by(model, other, field)
+    return found
+
+
+def _written_by(model: Model, field: Field) -> Sequence[Roles]:
+    found = list(_of(field.access, "write"))
+    if isinstance(field.type, str):
+        found += _of(model.embedded(field.type).access, "write")
+    return found
+
+
+def _of(access: Access | None, which: str) -> Sequence[Roles]:
+    roles: Roles | None = None if access is None else getattr(access, which)
+    return () if roles is None else (roles,)
+
+
+def members(kind: ObjectType) -> Iterator[Field | Reference | BackReference]:
+    """All that it has."""
+    yield from kind.fields
+    yield from kind.references
+    if isinstance(kind, Entity):
+        yield from kind.back_references

@@ -1,0 +1,91 @@
+"""Pages of versions with those left out that are not there for a caller, each judged by its own
+content.
+
+Where records have their contents, MongoDB does it. Where contents lie elsewhere
+(`streams.storage`), it cannot: then records are read on until a page is full, and a total counts
+what it has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from model.entities import Entity
+from resolvers.as_of import on_records
+from resolvers.pages import Page, Window
+from resolvers.projections import Fields, record_projection
+from resolvers.queries import to_query
+from resolvers.records import VersionFilter
+from resolvers.rows import Rows
+from streams.archive import Archive
+from streams.documents import Document
+from streams.versions import Version
+
+__all__ = ["Sifting"]
+
+_PORTION = 500
+
+
+class Sifting:
+    """Of one archive, for one caller."""
+
+    def __init__(self, archive: Archive, entity: Entity, rows: Rows) -> None:
+        self._archive = archive
+        self._rows = rows
+        self._query: Mapping[str, Any] = {}
+        if rows.limits:
+            here = to_query(on_records(rows.condition, entity))
+            # A content that is not in the record is none that could be judged here.
+            whole = {"op": {"$ne": "DELETE"}, "packed": {"$ne": True}}
+            self._query = {"$and": [whole, here]}
+
+    def query(self, query: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a query over records that have their contents finds of them."""
+        if not self._query:
+            return query
+        return {"$and": [query, self._query]} if query else self._query
+
+    async def page(
+        self,
+        of: Mapping[str, Any],
+        where: VersionFilter | None,
+        window: Window,
+        fields: Fields | None,
+        *,
+        total: bool,
+    ) -> Page[Version]:
+        """Wherever contents lie.
+
+        Args:
+            of: a query over records: of which documents.
+        """
+        query = {"$and": [of, {} if where is None else where.query, {"op": {"$ne": "DELETE"}}]}
+        projection = window.projected(record_projection(self._rows.widened(fields)))
+        rows = await self._seen(query, window.query, window, projection, window.limit)
+        count = None
+        if total:
+            looked_at = window.projected(record_projection(self._rows.fields))
+            count = len(await self._seen(query, {}, window, looked_at, None))
+        return window.page(rows, Version.from_record, total=count)
+
+    async def _seen(
+        self,
+        query: Mapping[str, Any],
+        place: Mapping[str, Any],
+        window: Window,
+        projection: Mapping[str, Any],
+        most: int | None,
+    ) -> list[Document]:
+        """The first of them; `most`: all, where it is None."""
+        seen: list[Document] = []
+        size = _PORTION if most is None else max(most, 20)
+        while True:
+            found = await self._archive.find(
+                {"$and": [query, place]}, projection=projection, sort=window.keys, limit=size
+            )
+            seen += (each for each in found if self._rows.allow_version(each))
+            if len(found) < size or (most is not None and len(seen) >= most):
+                return seen[:most]
+            place = window.behind(found[-1])
+            size = _PORTION

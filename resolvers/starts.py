@@ -1,0 +1,131 @@
+"""What a client subscribes to, and where that begins: behind a token, at a moment, behind a saved
+cursor, or now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from bson import Timestamp
+
+from resolvers.dates import date_text
+from resolvers.errors import BadUserInput
+from resolvers.filters import Condition
+from streams import tokens
+from streams.archive import Archive
+from streams.cursors import Cursors
+from streams.errors import ResumeTokenInvalid
+from streams.hub import Hub
+from streams.mongo import Mongo
+from streams.progress import Progress
+
+__all__ = ["ChangeRequest", "Starts"]
+
+# How far a primary's wall clock may lag behind the cluster time that it hands out.
+_CLOCK_SLACK_S = 2
+# How far in the future `since` may lie.
+_AHEAD_MOST_S = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRequest:
+    """What a client subscribes to.
+
+    Args:
+        id: the document's `_id`, as stored.
+        operations: as the archive names them; None: all.
+        after: a token without its deployment tag. One of `after`, `since`, `cursor`, or `snapshot`,
+            or none: from now on.
+        owner: whose cursors `cursor` names.
+    """
+
+    id: Any = None
+    where: Condition | None = None
+    operations: frozenset[str] | None = None
+    after: str | None = None
+    since: datetime | None = None
+    cursor: str | None = None
+    owner: str = ""
+    snapshot: bool = False
+    needs_version: bool = False
+    needs_before: bool = False
+    needs_author: bool = False
+
+
+class Starts:
+    """Of subscriptions to any entity."""
+
+    def __init__(self, mongo: Mongo, hub: Hub, progress: Progress) -> None:
+        self._mongo = mongo
+        self._hub = hub
+        self._progress = progress
+        self._cursors = Cursors(mongo)
+
+    async def token(self, archive: Archive, request: ChangeRequest) -> str | None:
+        """What a subscription resumes behind; None: from now on.
+
+        Raises:
+            BadUserInput: more than one place to start from, a cursor that nobody saved, or a moment
+                that is yet to come.
+            ResumeTokenInvalid: of a history that is no more.
+        """
+        _check_one_start(request)
+        if request.cursor is not None:
+            token = await self._cursors.load(request.owner, request.cursor)
+            if token is None:
+                raise BadUserInput(f"no cursor named {request.cursor!r} was saved")
+            return token
+        if request.after is not None:
+            await self._check_reached(request.after)
+            return tokens.resumable(request.after)
+        if request.since is not None:
+            return await self._since(archive, request.since)
+        return None
+
+    async def _check_reached(self, token: str) -> None:
+        """A token of the future is of a history that is no more, as where the database was restored
+        from a backup: what it stands behind will never come."""
+        if token <= self._hub.position:
+            return
+        at, now = tokens.cluster_time(token), await self._mongo.operation_time()
+        if at > now:
+            now = await self._mongo.confirmed_time()
+        if at > now:
+            raise ResumeTokenInvalid(
+                f"this resume token stands at {at.as_datetime():%F %T}Z ({at.inc}), and the "
+                f"database has only reached {now.as_datetime():%F %T}Z ({now.inc}); "
+                "take a new one from here"
+            )
+
+    async def _since(self, archive: Archive, since: datetime) -> str:
+        """A token at or shortly before a moment: `Watch` passes over what is earlier by the wall
+        clock.
+
+        A moment before the archive's beginning is its beginning: what was there before comes as
+        BASELINE. One that is soon to come is waited for: clients' clocks differ.
+        """
+        clock, now = await self._mongo.clock()
+        if since > clock + timedelta(seconds=_AHEAD_MOST_S):
+            raise BadUserInput(
+                f"since: {date_text(since)} lies in the future: "
+                f"the database's clock says {date_text(clock)}",
+                argument="since",
+            )
+        earlier = max(0, int(since.timestamp()) - _CLOCK_SLACK_S)
+        token = min(tokens.time_prefix(Timestamp(earlier, 0)), tokens.moment(now))
+        checkpoint = await self._progress.checkpoint(archive.collection)
+        return token if checkpoint is None else max(token, checkpoint.start)
+
+
+def _check_one_start(request: ChangeRequest) -> None:
+    given = [
+        name
+        for name in ("after", "since", "cursor", "snapshot")
+        if getattr(request, name) not in (None, False)
+    ]
+    if len(given) > 1:
+        raise BadUserInput(
+            "give one place to start from: after, since, cursor or snapshot; "
+            f"got {' and '.join(given)}"
+        )

@@ -1,0 +1,114 @@
+"""What is wrong between the versions of one document: holes, overlaps, numbers, contents. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from bson import Timestamp
+
+from streams.archive import span
+from streams.documents import Document
+from streams.storage import KEYFRAME_EVERY
+from streams.versions import changed_paths, next_number
+
+__all__ = ["Flaw", "flaws_of_chain", "flaws_of_links", "is_first"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """`kind`: as `streams.verification.Finding` has it."""
+
+    record: Mapping[str, Any]
+    kind: str
+    problem: str
+
+
+def flaws_of_chain(
+    versions: Sequence[Document], at: Timestamp, *, done: str, version_field: str | None
+) -> Iterator[Flaw]:
+    """Args:
+    versions: of one document up to a time, the newest first, with their contents.
+    done: the token up to which the recorder says that everything is written.
+    """
+    yield from flaws_of_links(versions, at)
+    yield from _of_keyframes(versions)
+    for newer, older in pairwise(versions):
+        if newer["prev"] == older["_id"]:
+            yield from _of_pair(older, newer, done, version_field)
+    if is_first(versions[-1]):
+        yield from _of_content(None, versions[-1], version_field)
+
+
+def flaws_of_links(versions: Sequence[Document], at: Timestamp) -> Iterator[Flaw]:
+    """The same of what their records say without contents."""
+    newest = versions[0]
+    until = newest.get("until")
+    if until is not None and until <= at:
+        yield Flaw(newest, "MISSING", "was replaced by a version that is not there")
+    for newer, older in pairwise(versions):
+        if newer.get("first"):
+            yield Flaw(newer, "MISSING", f"says that it is the first, and version {older['v']} is")
+        elif newer["prev"] != older["_id"]:
+            problem = f"does not follow version {older['v']}, which is the one before"
+            yield Flaw(newer, "MISSING", problem)
+
+
+def is_first(record: Mapping[str, Any]) -> bool:
+    return record["prev"] is None and bool(record.get("first"))
+
+
+def _of_keyframes(versions: Sequence[Document]) -> Iterator[Flaw]:
+    """Whether readers, who read from the number of the keyframe on, come upon it."""
+    base = 0
+    for each in reversed(versions):
+        if "patch" not in each:
+            base = each["v"]
+        elif each["keyframe"] > base or each["depth"] >= KEYFRAME_EVERY:
+            yield Flaw(
+                each,
+                "CONTENT",
+                f"is kept as patch {each['depth']} on version {each['keyframe']}, "
+                f"and version {base} is the last whole one",
+            )
+
+
+def _of_pair(
+    older: Document, newer: Document, done: str, version_field: str | None
+) -> Iterator[Flaw]:
+    expected = (newer["at"], newer["wall"], span(older["at"], newer["at"]))
+    found = (older.get("until"), older.get("untilWall"), older.get("span"))
+    # Behind its checkpoint a recorder that was killed may have left it open: it mends that when it
+    # starts.
+    left_open = newer["_id"] > done and older.get("until") is None
+    if (found != expected and not left_open) or newer["_id"] <= older["_id"]:
+        yield Flaw(
+            older,
+            "INTERVAL",
+            f"stands until {older.get('untilWall')}, and version {newer['v']} stands from "
+            f"{newer['wall']}",
+        )
+    number = next_number(older["v"], newer["full"], version_field, newer.get("kept"))
+    if newer["v"] != number:
+        yield Flaw(newer, "NUMBER", f"should be version {number}")
+    yield from _of_content(older, newer, version_field)
+
+
+def _of_content(
+    older: Document | None, newer: Document, version_field: str | None
+) -> Iterator[Flaw]:
+    """What a version says it has changed is what differs from the one before."""
+    full = newer["full"]
+    if (full is None) != (newer["op"] == "DELETE"):
+        has = "no content" if full is None else "content"
+        yield Flaw(newer, "CONTENT", f"is a {newer['op']} and has {has}")
+        return
+    if "cut" in newer:
+        # What it has changed is said against a version that was dropped.
+        return
+    changed = changed_paths(None if older is None else older["full"], full, version_field)
+    if list(newer["changed"]) != changed:
+        problem = f"says that it changed {newer['changed']}, and {changed} differs"
+        yield Flaw(newer, "CONTENT", problem)

@@ -1,0 +1,67 @@
+"""The driver's client: Motor's, or PyMongo's own for asyncio; the one module that makes one.
+
+Source: docs/decisions/0004-driver.md.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pymongo
+import pymongo.errors
+from motor.motor_asyncio import AsyncIOMotorClient
+
+from streams.errors import Unsuitable
+from streams.refusals import harmless
+
+__all__ = ["Driver", "MongoOptions", "open_client"]
+
+Driver = Literal["motor", "pymongo"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MongoOptions:
+    """Args:
+    driver: "motor" or "pymongo".
+    read_limit_s: the longest a read may take on the server.
+    server_selection_s: how long to look for a primary before `Unavailable`.
+    """
+
+    driver: Driver = "motor"
+    read_limit_s: float = 30.0
+    server_selection_s: float = 10.0
+
+
+def open_client(uri: str, options: MongoOptions) -> Any:
+    """Lazily: no server is asked before the first command.
+
+    Raises:
+        Unsuitable: the URI cannot be understood.
+    """
+    kind = AsyncIOMotorClient if options.driver == "motor" else pymongo.AsyncMongoClient
+    try:
+        with warnings.catch_warnings():
+            # PyMongo warns of an option that it cannot use, and goes on without: `tls=yes`.
+            warnings.simplefilter("error", UserWarning)
+            return kind(
+                uri,
+                tz_aware=True,
+                appname="revstream",
+                serverSelectionTimeoutMS=int(options.server_selection_s * 1000),
+                # Snapshot reads and the archive are only worth something when the majority has
+                # them.
+                w="majority",
+            )
+    except OSError as exc:
+        # Of a certificate or a key, which the URI names.
+        problem = ": ".join(filter(None, (exc.filename, exc.strerror or str(exc))))
+        raise Unsuitable(f"the MongoDB URI cannot be used: {problem}") from exc
+    except (
+        pymongo.errors.ConfigurationError,
+        pymongo.errors.InvalidURI,
+        UserWarning,
+        ValueError,
+    ) as exc:
+        raise Unsuitable(f"the MongoDB URI cannot be used: {harmless(exc, uri)}") from exc

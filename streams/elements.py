@@ -1,0 +1,90 @@
+"""Take BSON documents apart into their fields, and put them together, without decoding them:
+Python's values cannot hold every type, nor text that is not UTF-8, and what is kept is kept byte
+for byte.
+
+Source: bsonspec.org, version 1.1.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+__all__ = ["Element", "document_of", "elements_of", "renamed", "without_field"]
+
+Element = tuple[bytes, bytes]
+"""A field: its name, and the whole of it, name and type included, as BSON has it."""
+
+_FIXED = {
+    0x01: 8,  # double
+    0x06: 0,  # undefined
+    0x07: 12,  # ObjectId
+    0x08: 1,  # boolean
+    0x09: 8,  # date
+    0x0A: 0,  # null
+    0x10: 4,  # int32
+    0x11: 8,  # timestamp
+    0x12: 8,  # int64
+    0x13: 16,  # Decimal128
+    0xFF: 0,  # minimum
+    0x7F: 0,  # maximum
+}
+# Those that begin with a length, and what they have beside what it counts.
+_COUNTED = {
+    0x02: 4,  # string
+    0x03: 0,  # object
+    0x04: 0,  # array
+    0x05: 5,  # binary
+    0x0C: 16,  # DBPointer
+    0x0D: 4,  # code
+    0x0E: 4,  # symbol
+    0x0F: 0,  # code with scope
+}
+_REGEX = 0x0B
+_length = struct.Struct("<i")
+
+
+def elements_of(raw: bytes) -> Iterator[Element]:
+    """The top-level fields of a document, in their order.
+
+    Raises:
+        ValueError: an element of a type that BSON does not have.
+    """
+    start, end = 4, len(raw) - 1
+    while start < end:
+        value = raw.index(0, start + 1) + 1
+        after = _end(raw, raw[start], value)
+        yield raw[start + 1 : value - 1], raw[start:after]
+        start = after
+
+
+def document_of(elements: Iterable[bytes]) -> bytes:
+    """The document that has these fields."""
+    body = b"".join(elements)
+    return _length.pack(len(body) + 5) + body + b"\0"
+
+
+def renamed(element: bytes, name: str) -> bytes:
+    """The same value under another name."""
+    return element[:1] + name.encode() + element[element.index(0, 1) :]
+
+
+def without_field(raw: bytes, name: str) -> bytes:
+    """The document without its top-level fields of that name.
+
+    Raises:
+        ValueError: an element of a type that BSON does not have.
+    """
+    wanted = name.encode()
+    return document_of(element for found, element in elements_of(raw) if found != wanted)
+
+
+def _end(raw: bytes, kind: int, value: int) -> int:
+    """Where a value ends."""
+    if kind in _FIXED:
+        return value + _FIXED[kind]
+    if kind in _COUNTED:
+        return value + _COUNTED[kind] + int(_length.unpack_from(raw, value)[0])
+    if kind == _REGEX:
+        return raw.index(0, raw.index(0, value) + 1) + 1
+    raise ValueError(f"BSON has no type 0x{kind:02X}")

@@ -1,0 +1,179 @@
+"""How far back history reaches: of a collection, and exactly, of one document.
+
+A collection's horizon is the token of the last version that replaced one which retention has
+dropped: from there on everything is there. It is stored before the first of them is deleted, so
+that whoever reads, and then looks at the horizon, either read all there was or learns that he did
+not. Purges do not move it: what was purged is missing, and the document's own mark says so.
+Source: docs/decisions/0016-retention.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bson import Timestamp
+
+from streams import tokens
+from streams.archive import Archive
+from streams.cuts import Cut
+from streams.errors import HistoryLost
+from streams.events import identity
+from streams.mongo import Mongo
+
+__all__ = ["Horizons", "Place"]
+
+COLLECTION = "revstream.horizons"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far retention by count has looked: every document written up to `token` has no more than
+    `keep` says."""
+
+    keep: str
+    token: str
+
+
+class Horizons:
+    """Of all collections; asks each time, since another process may just have dropped versions."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+
+    async def of(self, collection: str) -> str:
+        """The token; "" where retention has dropped nothing yet."""
+        found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1)
+        return found[0].get("token", "") if found else ""
+
+    async def advance(self, collection: str, token: str) -> None:
+        """What was replaced up to there may be dropped from here on; never goes back."""
+        await self._mongo.find_one_and_update(
+            COLLECTION,
+            {"_id": collection},
+            {"$max": {"token": token}, "$currentDate": {"at": True}},
+            upsert=True,
+        )
+
+    async def place(self, collection: str) -> Place | None:
+        found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1)
+        place = found[0].get("place") if found else None
+        return None if place is None else Place(**place)
+
+    async def save_place(self, collection: str, place: Place) -> None:
+        await self._mongo.find_one_and_update(
+            COLLECTION,
+            {"_id": collection},
+            {"$set": {"place": {"keep": place.keep, "token": place.token}}},
+            upsert=True,
+        )
+
+    async def check(self, collection: str, at: Timestamp) -> None:
+        """To be called after a read of the collection as of a moment.
+
+        Raises:
+            HistoryLost: versions of then were dropped.
+        """
+        token = await self.of(collection)
+        if token and at < tokens.cluster_time(token):
+            raise _beyond(collection, token, at)
+
+    async def check_behind(self, collection: str, position: str) -> None:
+        """To be called after a read of what came after a token.
+
+        Raises:
+            HistoryLost: versions of then were dropped.
+        """
+        token = await self.of(collection)
+        if position < token:
+            raise _beyond(collection, token, tokens.cluster_time(position))
+
+    async def lost_at(
+        self, archive: Archive, wanted: Sequence[tuple[Any, Timestamp]]
+    ) -> list[HistoryLost | None]:
+        """n (`_id`, moment) of which no version was found -> for each the error, where there may
+        have been one that was dropped."""
+        cut = await self._cut(archive, [key for key, _ in wanted])
+        return [
+            _lost(archive, key, first, f"{_when(at)} was asked for")
+            if (first := cut.get(identity(key))) is not None and first.cut.since <= at < first.at
+            else None
+            for key, at in wanted
+        ]
+
+    async def lost_numbers(
+        self, archive: Archive, wanted: Sequence[tuple[Any, int]]
+    ) -> list[HistoryLost | None]:
+        """n (`_id`, number) that were not found -> for each the error, where it may have been
+        dropped: between the lowest and the highest that were, not every number need have been."""
+        cut = await self._cut(archive, [key for key, _ in wanted])
+        return [
+            _lost(archive, key, first, f"version {number} was asked for")
+            if (first := cut.get(identity(key))) is not None
+            and first.cut.number <= number < first.number
+            else None
+            for key, number in wanted
+        ]
+
+    async def check_number(self, archive: Archive, key: Any, number: int) -> None:
+        """Of one that was not found.
+
+        Raises:
+            HistoryLost: it may have been dropped.
+        """
+        (lost,) = await self.lost_numbers(archive, [(key, number)])
+        if lost is not None:
+            raise lost
+
+    async def _cut(self, archive: Archive, keys: Iterable[Any]) -> dict[Any, _First]:
+        """Of these documents the first versions of those that were cut, by identity."""
+        wanted = {identity(key): key for key in keys}
+        if not wanted:
+            return {}
+        found = await self._mongo.find(
+            archive.name,
+            {"doc": {"$in": list(wanted.values())}, "first": True, "cut": {"$exists": True}},
+            projection={"doc": 1, "v": 1, "at": 1, "cut": 1},
+        )
+        firsts = {}
+        for each in found:
+            cut = Cut.from_record(each["cut"])
+            assert cut is not None
+            firsts[identity(each["doc"])] = _First(each["_id"], each["v"], each["at"], cut)
+        return firsts
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    token: str
+    number: int
+    at: Timestamp
+    cut: Cut
+
+
+def _beyond(collection: str, token: str, at: Timestamp) -> HistoryLost:
+    return HistoryLost(
+        f"the history of {collection} reaches back to {_when(tokens.cluster_time(token))}; what "
+        f"was before was dropped as the model says (keep), and {_when(at)} was asked for",
+        oldestResumeToken=token,
+    )
+
+
+def _lost(archive: Archive, key: Any, first: _First, asked: str) -> HistoryLost:
+    purge = first.cut.purge
+    how = (
+        "were dropped as the model says (keep)"
+        if purge is None
+        else f"were dropped, the last time by a purge on {purge.at:%F}"
+    )
+    return HistoryLost(
+        f"{archive.collection}/{key}: {first.cut.versions} versions before version {first.number} "
+        f"of {_when(first.at)} {how}, and {asked}",
+        oldestResumeToken=first.token,
+        oldestVersion=first.number,
+    )
+
+
+def _when(at: Timestamp) -> str:
+    return f"{at.as_datetime():%F %T}Z"

@@ -1,0 +1,109 @@
+"""ARCHIVE: the collection holds the present, and revstream the past, in `<collection>.versions`.
+
+Every write is one atomic operation, so there is nothing to recover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from streams.bootstrap import read_documents
+from streams.documents import Document
+from streams.events import ChangeEvent, identity
+from streams.layouts.as_stored import AsStored
+from streams.layouts.kept import Kept
+from streams.mongo import Mongo
+from streams.storage import Contents
+from streams.versions import CHANGE_FIELD, RESERVED, Last
+from streams.writing import Pipeline, Writing
+
+__all__ = ["Archived"]
+
+
+class Archived(AsStored):
+    keeps = False
+    removes = True
+
+    def __init__(self, mongo: Mongo, collection: str) -> None:
+        super().__init__(mongo, collection)
+        self._archive = f"{collection}.versions"
+        self._contents = Contents(mongo, self._archive, f"{collection}.overflow")
+
+    async def present(
+        self, after: tuple[Any] | None, *, size: int, at: Timestamp
+    ) -> tuple[list[RawBSONDocument], bool]:
+        return await read_documents(self.mongo, self.collection, after, size=size, at=at)
+
+    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+        """Those that are recorded, without their `_change`."""
+        queries = [{"doc": {"$eq": key}, "v": number} for key, number in wanted]
+        found = await self._found({"$or": queries}) if queries else []
+        return {(identity(each.key), each.number or 0): each for each in found}
+
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+        """As `versions`."""
+        bound: Document = {} if at is None else {"at": {"$lte": at}}
+        return await self._found({"doc": {"$eq": key}, **bound})
+
+    async def _found(self, query: Mapping[str, Any]) -> list[Kept]:
+        found = await self.mongo.find(self._archive, query, sort=[("doc", 1), ("v", 1)], raw=True)
+        return [
+            Kept(
+                key=record["doc"],
+                number=record["v"],
+                content=record["full"],
+                change=record.get("change"),
+                wall=record["wall"],
+            )
+            for record in await self._contents.filled(found, raw=True)
+        ]
+
+    async def translated(
+        self, events: Sequence[ChangeEvent], *, before: bool = False
+    ) -> list[ChangeEvent]:
+        """The same: they are writes of documents."""
+        return list(events)
+
+    async def create(
+        self, writing: Writing, key: Any, content: Mapping[str, Any]
+    ) -> RawBSONDocument | None:
+        """What is there already, the driver's error says."""
+        return await writing.insert(self.collection, {"_id": key, **content})
+
+    async def alter(
+        self,
+        writing: Writing,
+        key: Any,
+        pipeline: Pipeline,
+        *,
+        expected: Last | None = None,
+        demands: Sequence[Mapping[str, Any]] = (),
+    ) -> RawBSONDocument | None:
+        query = _exactly(key, expected)
+        if demands:
+            query = {"$and": [query, *demands]}
+        return await writing.change(self.collection, query, pipeline)
+
+    async def remove(
+        self, writing: Writing, key: Any, change: Document, *, expected: Last | None = None
+    ) -> bool:
+        return await writing.remove(self.collection, _exactly(key, expected)) is not None
+
+
+def _exactly(key: Any, expected: Last | None) -> Document:
+    """The query for a document; where a version is expected, that is what this version left."""
+    if expected is None:
+        return {"_id": key}
+    content: Any = "$$ROOT"
+    for name in RESERVED:
+        content = {"$unsetField": {"field": name, "input": content}}
+    return {
+        "_id": key,
+        # Who made the last change tells two states apart that are otherwise equal.
+        CHANGE_FIELD: {"$eq": expected.change},
+        "$expr": {"$eq": [content, {"$literal": expected.full}]},
+    }

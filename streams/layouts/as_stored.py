@@ -1,0 +1,47 @@
+"""Reading current documents that lie in their collection as they are shown: no stage is put before
+what was asked, and every index serves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from bson import Timestamp
+
+from streams.documents import Document
+from streams.layouts.layout import Layout
+
+__all__ = ["AsStored"]
+
+
+class AsStored(Layout):
+    async def find(
+        self,
+        query: Mapping[str, Any],
+        *,
+        projection: Mapping[str, Any] | None = None,
+        sort: Sequence[tuple[str, int]] = (),
+        limit: int = 0,
+        at: Timestamp | None = None,
+        raw: bool = False,
+    ) -> list[Any]:
+        return await self.mongo.find(
+            self.collection, query, projection=projection, sort=sort, limit=limit, at=at, raw=raw
+        )
+
+    async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
+        return await self.mongo.count(self.collection, query, at=at)
+
+    async def pages(
+        self, query: Mapping[str, Any], *, size: int, at: Timestamp
+    ) -> AsyncGenerator[list[Document]]:
+        pages = self.mongo.pages(self.collection, query, sort=[("_id", 1)], size=size, at=at)
+        async with aclosing(pages) as opened:
+            async for page in opened:
+                yield page
+
+    def joined(self, field: str) -> tuple[Document, list[Document]]:
+        # By localField: it is put before the pipeline as a plain match, for which any index will
+        # do, where `$expr` leaves out those over lists.
+        return {"from": self.collection, "localField": "key", "foreignField": field}, []

@@ -1,0 +1,170 @@
+"""DELTAS: each version is a document `{docId, v, …}`, unique on both, that has only what it
+changed: top-level fields, and the names of those that are gone in `unset`.
+
+A version is what comes out when all are merged from the last one that is `whole` on, or from the
+first; behind a deletion nothing is left of before. Writes of the gateway make every twentieth one
+whole, so that a version costs a bounded number of others. A write is one insert, which the unique
+index refuses to the second of two: there is nothing to recover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from streams.documents import RAW, Document
+from streams.elements import document_of, elements_of
+from streams.events import identity
+from streams.layouts.document_per_version import DocumentPerVersion
+from streams.layouts.keeping import Stages
+from streams.layouts.kept import Kept, Meant, Overtaken
+from streams.writing import Writing
+
+__all__ = ["WHOLE_EVERY", "Deltas"]
+
+WHOLE_EVERY = 20
+"""Versions from one that has all fields to the next."""
+
+
+class Deltas(DocumentPerVersion):
+    def _own(self) -> tuple[str, ...]:
+        return (*super()._own(), self.names.unset, self.names.whole)
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        await self.mongo.create_index(
+            self.collection,
+            [(self.names.document, 1), (self.names.number, -1)],
+            partialFilterExpression={self.names.whole: True},
+            collation={"locale": "simple"},
+        )
+
+    def _current(self) -> Stages:
+        names = self.names
+        state, row = "$$value", "$$this"
+        gone = f"{row}.{names.unset}"
+        afresh = {
+            "$or": [
+                {"$eq": [f"{row}.{names.whole}", True]},
+                {"$eq": [f"{state}.{names.deleted}", True]},
+            ]
+        }
+        left = {
+            "$arrayToObject": {
+                "$filter": {
+                    "input": {"$objectToArray": state},
+                    "as": "field",
+                    "cond": {"$not": {"$in": ["$$field.k", gone]}},
+                }
+            }
+        }
+        before = {"$cond": [afresh, {}, {"$cond": [{"$isArray": gone}, left, state]}]}
+        merged = {"$mergeObjects": [before, row]}
+        return [
+            {"$sort": {names.document: 1, names.number: 1}},
+            {"$group": {"_id": f"${names.document}", "rows": {"$push": "$$ROOT"}}},
+            {"$replaceWith": {"$reduce": {"input": "$rows", "initialValue": {}, "in": merged}}},
+            {"$match": {names.deleted: {"$ne": True}}},
+            {"$set": {"_id": f"${names.document}"}},
+            {"$unset": list(self.own)},
+        ]
+
+    def _merged(self, rows: Iterable[RawBSONDocument]) -> list[Kept]:
+        """The versions that documents of one or more ids make, in their order."""
+        names = self.names
+        made: list[Kept] = []
+        fields: dict[bytes, bytes] = {}
+        for row in rows:
+            kept = self.rows.kept(row)
+            last = made[-1] if made else None
+            follows = last is not None and identity(last.key) == identity(kept.key)
+            there = follows and last is not None and last.content is not None
+            if not there or row.get(names.whole) is True:
+                fields = {}
+            for name in row.get(names.unset) or ():
+                fields.pop(str(name).encode(), None)
+            if kept.content is not None:
+                fields |= dict(elements_of(bytes(kept.content.raw)))
+                content = RawBSONDocument(document_of(fields.values()), RAW)
+                kept = replace(kept, content=content)
+            made.append(kept)
+        return made
+
+    def _meant(self, kept: Kept) -> Meant:
+        # What a delta makes, those before it say.
+        version = kept if kept.content is None else None
+        return Meant(key=kept.key, number=kept.number, version=version)
+
+    async def last(self, key: Any) -> Kept | None:
+        row = await self.rows.last(key)
+        number = None if row is None else self.rows.kept(row).number
+        if number is None:
+            return None
+        found = await self.versions([(key, number)])
+        return found.get((identity(key), number))
+
+    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+        if not wanted:
+            return {}
+        wholes = await self.rows.below(wanted, match={self.names.whole: True}, inclusive=True)
+        ranges: dict[tuple[Any, int], tuple[Any, int]] = {}
+        for (key, number), whole in zip(wanted, wholes, strict=True):
+            start = 0 if whole is None else self.rows.kept(whole).number or 0
+            place = (identity(key), start)
+            ranges[place] = (key, max(number, ranges.get(place, (None, 0))[1]))
+        names = self.names
+        queries = [
+            {names.document: {"$eq": key}, names.number: {"$gte": start, "$lte": end}}
+            for (_, start), (key, end) in ranges.items()
+        ]
+        sort = [(names.document, 1), (names.number, 1)]
+        found = await self.mongo.find(self.collection, {"$or": queries}, sort=sort, raw=True)
+        asked = {(identity(key), number) for key, number in wanted}
+        return {
+            place: each
+            for each in self._merged(found)
+            if (place := (identity(each.key), each.number or 0)) in asked
+        }
+
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+        return self._merged(await self.rows.of(key, at=at))
+
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+        found = await super().before(wanted)
+        places = [(each.key, each.number or 0) for each in found if each is not None]
+        versions = await self.versions(places)
+        return [
+            None if each is None else versions.get((identity(each.key), each.number or 0))
+            for each in found
+        ]
+
+    async def read(
+        self, after: tuple[Any] | None, *, size: int, at: Timestamp
+    ) -> tuple[list[Kept], bool]:
+        rows, end = await self.rows.read(after, size=size, at=at)
+        return self._merged(rows), end
+
+    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+        row = self._delta(last, made)
+        if await writing.insert_unless(self.collection, row, self.rows.unique) is None:
+            raise Overtaken
+
+    def _delta(self, last: Kept | None, made: Kept) -> RawBSONDocument:
+        """The document that makes a version of the last one."""
+        if made.content is None:
+            return self.rows.row(made)
+        assert made.number is not None
+        if last is None or last.content is None or made.number % WHOLE_EVERY == 1:
+            return self.rows.row(made, **{self.names.whole: True})
+        before = dict(elements_of(bytes(last.content.raw)))
+        after = dict(elements_of(bytes(made.content.raw)))
+        always = (b"_id", self.names.number.encode())
+        changed = [e for name, e in after.items() if name in always or before.get(name) != e]
+        gone = [name.decode(errors="replace") for name in before if name not in after]
+        content = RawBSONDocument(document_of(changed), RAW)
+        more: Document = {self.names.unset: gone} if gone else {}
+        return self.rows.row(Kept(key=made.key, number=made.number, content=content), **more)

@@ -1,0 +1,22 @@
+"""Where the server places a document in an order, told by an expression.
+
+The server's own sort key (`$meta`) is there only where it sorts documents as they lie in a
+collection: behind a stage that makes others of them, and of `$documents`, it is empty (6.0.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["places"]
+
+
+def places(sort: Iterable[tuple[str, int]]) -> list[Any]:
+    """For each path of an order what places a document by it: of a list, an item."""
+    return [_place(path, direction) for path, direction in sort]
+
+
+def _place(path: str, direction: int) -> Any:
+    item = {"$min" if direction > 0 else "$max": f"${path}"}
+    return {"$cond": [{"$isArray": f"${path}"}, item, f"${path}"]}

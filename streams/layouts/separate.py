@@ -1,0 +1,317 @@
+"""SEPARATE: the collection holds the current documents, and another one, which the application
+writes, the previous versions, `{docId, v, …}`, unique on both.
+
+A write first puts the current version among the previous ones, and then changes the current one,
+compared with exactly what was put there. A deletion puts it there and removes the document; it
+takes a number, as in the archive. Programs may put a version there that says so, too: else nothing
+is known of a deletion before revstream came, unless it was the last.
+
+A crash between the two leaves a previous version that is current as well. Nothing reads it twice,
+and the next write finds it and goes on from there. Removing it is safe only where no write is under
+way that has just put it there: `recover` looks twice, and removes what has not moved between; and a
+write gives up that has taken half of that time (judged by the database's clock, in the very write
+that changes the current one), and makes sure of a version that it found there already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from streams.differences import same
+from streams.documents import RAW, Document
+from streams.elements import elements_of
+from streams.events import ChangeEvent, identity
+from streams.layouts.as_stored import AsStored
+from streams.layouts.keeping import Keeping, Stages
+from streams.layouts.kept import (
+    Kept,
+    Meant,
+    Names,
+    Overtaken,
+    moment_in,
+    value_of,
+    whole_number,
+)
+from streams.layouts.rows import Rows, behind
+from streams.mongo import Mongo
+from streams.versions import without_reserved
+from streams.writing import Writing, write
+
+__all__ = ["Separate"]
+
+_SETTLE_S = 60.0
+
+
+class Separate(AsStored, Keeping):
+    removes = True
+
+    def __init__(self, mongo: Mongo, collection: str, names: Names) -> None:
+        super().__init__(mongo, collection, names)
+        self.beside = (names.previous,)
+        self.rows = Rows(mongo, names.previous, names, [names.document, names.deleted])
+
+    async def prepare(self) -> None:
+        await self.rows.prepare()
+
+    def ordered(
+        self,
+        query: Mapping[str, Any],
+        sort: Sequence[tuple[str, int]],
+        limit: int,
+    ) -> Stages:
+        raise AssertionError("documents are read as they are stored")
+
+    # the past
+
+    def _kept(self, document: RawBSONDocument) -> Kept:
+        """The current version."""
+        raw = bytes(document.raw)
+        return Kept(
+            key=value_of(dict(elements_of(raw))[b"_id"]),
+            number=whole_number(document.get(self.names.number)),
+            # As it lies there: a write compares all of it.
+            content=RawBSONDocument(raw, RAW),
+            wall=moment_in(document, self.names.at),
+        )
+
+    async def _current(
+        self, keys: Sequence[Any], *, at: Timestamp | None = None
+    ) -> dict[Any, Kept]:
+        unique = {identity(each): each for each in keys}
+        query = {"_id": {"$in": list(unique.values())}}
+        found = await self.mongo.find(self.collection, query, at=at, raw=True)
+        return {identity(kept.key): kept for kept in map(self._kept, found)}
+
+    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+        # First the current ones: what is no longer among them is among the previous ones by then.
+        current = await self._current([key for key, _ in wanted]) if wanted else {}
+        found = {
+            (name, each.number): each for name, each in current.items() if each.number is not None
+        }
+        asked = {(identity(key), number): (key, number) for key, number in wanted}
+        found = {place: each for place, each in found.items() if place in asked}
+        missing = [each for place, each in asked.items() if place not in found]
+        for each in map(self.rows.kept, await self.rows.exact(missing)):
+            found[identity(each.key), each.number or 0] = each
+        return found
+
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+        current = (await self._current([key], at=at)).get(identity(key))
+        previous = [self.rows.kept(each) for each in await self.rows.of(key, at=at)]
+        return _joined(previous, current)
+
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+        return await self.rows.before(wanted)
+
+    async def read(
+        self, after: tuple[Any] | None, *, size: int, at: Timestamp
+    ) -> tuple[list[Kept], bool]:
+        names = self.names
+        few: Document = {"$limit": size + 1}
+        previous: Stages = [
+            *behind(names.document, after),
+            {"$match": {names.number: {"$gte": 0}}},
+            {"$sort": {names.document: 1, names.number: 1}},
+            few,
+            {"$project": {"_id": 0, "k": f"${names.document}", "n": f"${names.number}", "p": _ALL}},
+        ]
+        pipeline: Stages = [
+            *behind("_id", after),
+            {"$sort": {"_id": 1}},
+            few,
+            {"$project": {"_id": 0, "k": "$_id", "n": f"${names.number}", "c": _ALL}},
+            # Of both the first ones: so the first of them together are the first of all.
+            {"$unionWith": {"coll": names.previous, "pipeline": previous}},
+            {"$sort": {"k": 1, "n": 1}},
+            few,
+        ]
+        found, end = await self.rows.read_at(pipeline, size=size, at=at, collection=self.collection)
+        documents: dict[Any, tuple[list[Kept], list[Kept]]] = {}
+        last = None
+        for row in found:
+            is_current = "c" in row
+            kept = self._kept(row["c"]) if is_current else self.rows.kept(row["p"])
+            last = kept.key
+            documents.setdefault(identity(last), ([], []))[is_current].append(kept)
+        tail: list[Kept] = []
+        if found and not end:
+            # There may be more of the last one.
+            del documents[identity(last)]
+            tail = await self.history(last, at=at)
+        whole = [
+            each
+            for previous_ones, current in documents.values()
+            for each in _joined(previous_ones, current[0] if current else None)
+        ]
+        return whole + tail, end
+
+    # the stream
+
+    def meant(self, event: ChangeEvent) -> Meant | None:
+        earlier = None if event.before is None else self._kept(event.before)
+        asks = earlier is None
+        if event.operation == "delete":
+            gone = Kept(key=event.key, number=None, content=None)
+            return Meant(key=event.key, number=None, version=gone, before=earlier, asks_before=asks)
+        number = None
+        if event.update is not None:
+            number = whole_number((event.update.get("updatedFields") or {}).get(self.names.number))
+            if number is None:
+                # Of a write that does not count no version is kept.
+                return None
+        if event.after is None:
+            return Meant(
+                key=event.key, number=number, version=None, before=earlier, asks_before=asks
+            )
+        made = self._kept(event.after)
+        if made.number is None or (earlier is not None and earlier.number == made.number):
+            return None
+        if event.operation == "insert":
+            # What may lie among the previous ones was deleted.
+            asks = False
+        return Meant(
+            key=event.key, number=made.number, version=made, before=earlier, asks_before=asks
+        )
+
+    # writing
+
+    async def last(self, key: Any) -> Kept | None:
+        current = (await self._current([key])).get(identity(key))
+        if current is not None:
+            return current
+        row = await self.rows.last(key)
+        last = None if row is None else self.rows.kept(row)
+        if last is None or last.content is None:
+            return last
+        return Kept(key=key, number=(last.number or 0) + 1, content=None)
+
+    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+        if last is None or last.content is None:
+            assert made.content is not None
+            if await writing.insert_unless(self.collection, made.content, ["_id"]) is None:
+                raise Overtaken
+            return
+        found = await self._put(writing, last)
+        compared: list[Any] = [{"$eq": ["$$ROOT", {"$literal": last.content}]}]
+        if not writing.in_transaction:
+            # The cluster's time is the primary's clock, or a little ahead of it.
+            began = datetime.fromtimestamp(writing.at.time, UTC)
+            compared.append({"$lt": ["$$NOW", began + timedelta(seconds=_SETTLE_S / 2)]})
+        query = {"_id": made.key, self.names.number: last.number, "$expr": {"$and": compared}}
+        if made.content is None:
+            changed = await writing.remove(self.collection, query)
+        else:
+            replacing = [{"$replaceWith": {"$literal": made.content}}]
+            changed = await writing.change(self.collection, query, replacing)
+        if changed is None:
+            raise Overtaken
+        if found and not writing.in_transaction:
+            writing.made_at = writing.at
+            # Somebody may just have removed it, as a crash's.
+            await writing.insert_unless(self.names.previous, self.rows.row(last), self.rows.unique)
+
+    async def _put(self, writing: Writing, last: Kept) -> bool:
+        """Put a version among the previous ones; True where it was there already.
+
+        Raises:
+            Overtaken: another one is.
+        """
+        assert last.number is not None
+        row = self.rows.row(last)
+        # In a transaction it must not be tried.
+        if not writing.in_transaction or not await self._put_before(last):
+            if await writing.insert_unless(self.names.previous, row, self.rows.unique) is not None:
+                return False
+            if writing.in_transaction or not await self._put_before(last):
+                raise Overtaken
+        return True
+
+    async def _put_before(self, last: Kept) -> bool:
+        assert last.number is not None
+        assert last.content is not None
+        found = await self.rows.exact([(last.key, last.number)])
+        if not found:
+            return False
+        kept = self.rows.kept(found[0])
+        if kept.content is not None and same(
+            without_reserved(kept.content), without_reserved(last.content)
+        ):
+            return True
+        # What a program has left that crashed, and that was not what is current; unless what was
+        # read as current is so no more.
+        current = (await self._current([last.key])).get(identity(last.key))
+        content = None if current is None else current.content
+        if content is not None and same(content, last.content):
+            await self._drop([{"_id": found[0]["_id"]}])
+        return False
+
+    async def recover(self, *, settle_s: float = _SETTLE_S) -> int:
+        first = await self._left_over()
+        if not first:
+            return 0
+        await asyncio.sleep(settle_s)
+        second = await self._left_over()
+        still = [each for name, each in second.items() if first.get(name) == each]
+        names = self.names
+        await self._drop(
+            {names.document: {"$eq": key}, names.number: {"$gte": current}}
+            for key, _, _, current in still
+        )
+        return len(still)
+
+    async def _left_over(self) -> dict[Any, tuple[Any, Any, Any, Any]]:
+        """Documents that have a version among the previous ones which is not below the current one:
+        the document's `_id`, that version's own, its number, and the current one's."""
+        names = self.names
+        found = await self.mongo.aggregate(
+            names.previous,
+            [
+                {"$sort": {names.document: -1, names.number: -1}},
+                {"$group": {"_id": f"${names.document}", "last": {"$first": "$$ROOT"}}},
+                {"$project": {"row": "$last._id", "v": f"$last.{names.number}"}},
+                {
+                    "$lookup": {
+                        "from": self.collection,
+                        "localField": "_id",
+                        "foreignField": "_id",
+                        "pipeline": [{"$project": {"v": f"${names.number}"}}],
+                        "as": "current",
+                    }
+                },
+                {"$unwind": "$current"},
+                {"$match": {"$expr": {"$gte": ["$v", "$current.v"]}}},
+            ],
+        )
+        return {
+            identity(each["_id"]): (each["_id"], each["row"], each["v"], each["current"]["v"])
+            for each in found
+        }
+
+    async def _drop(self, queries: Iterable[Document]) -> None:
+        """Of the previous versions those that match one."""
+        either = list(queries)
+
+        async def work(writing: Writing) -> int:
+            return await writing.remove_all(self.names.previous, {"$or": either})
+
+        if either:
+            await write(self.mongo, work)
+
+
+_ALL = "$$ROOT"
+
+
+def _joined(previous: Sequence[Kept], current: Kept | None) -> list[Kept]:
+    """All versions of a document; where it is not there any more, its removal is the last."""
+    if current is None:
+        if not previous or previous[-1].content is None:
+            return list(previous)
+        return [*previous, Kept(key=previous[-1].key, number=None, content=None)]
+    number = current.number or 0
+    return [*(each for each in previous if (each.number or 0) < number), current]

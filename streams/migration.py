@@ -1,0 +1,277 @@
+"""Move a collection that keeps its versions itself to one whose versions revstream keeps, history
+included, while it is in use.
+
+The new collection gets the current documents, and its archive every version, with the tokens and
+the numbers that they have: whoever holds a resume token goes on with it. Versions are copied in
+token order, so what the new archive has is where a move that was interrupted goes on; each step may
+be repeated. Programs write to the old collection until `seal` has it refuse them.
+Source: docs/decisions/0022-migration.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import bson
+from bson.raw_bson import RawBSONDocument
+
+from streams import tokens
+from streams.archive import Archive
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.documents import DECODED, Document
+from streams.errors import Unsuitable
+from streams.events import identity
+from streams.mongo import Mongo
+from streams.partitions import Partition
+from streams.progress import Progress
+from streams.versions import CHANGE_FIELD
+from streams.writing import Writing, write
+
+__all__ = ["Migration", "Moved"]
+
+_PAGE = 500
+_MOST_FINDINGS = 100
+# What a record has only where the collection keeps the content.
+_OF_THE_LAYOUT = ("packed", "kept")
+_BESIDE = ("drafts", "comments")
+Report = Callable[[int, int], None]
+
+
+@dataclass
+class Moved:
+    """What there is in the new place. `findings`: where it differs from the old one."""
+
+    versions: int = 0
+    documents: int = 0
+    findings: list[str] = field(default_factory=list)
+
+
+class Migration:
+    """Of one collection.
+
+    Args:
+        old: its archive, with its layout.
+        to: the name of the new collection, which no model names yet.
+    """
+
+    def __init__(self, mongo: Mongo, old: Archive, to: str, progress: Progress) -> None:
+        self._mongo = mongo
+        self._old = old
+        self._to = to
+        self._new = Archive(mongo, to)
+        self._progress = progress
+        self._checkpoints = Checkpoints(mongo)
+
+    async def copy(self, report: Report = lambda done, total: None) -> int:
+        """Copy what is recorded by now, and the current documents. Returns how many versions.
+
+        Raises:
+            Unsuitable: something else is in the new place.
+            HistoryLost: the collection no longer keeps what a version was.
+        """
+        await self._check_place()
+        upto = await self._progress.position(self._old.collection)
+        if not upto:
+            raise Unsuitable(
+                f"no recorder has ever run for {self._old.collection}, so its versions are not "
+                "known: start `revstream serve` or `revstream record` with this model"
+            )
+        await self._new.prepare()
+        total = await self._mongo.estimated_count(self._old.name)
+        position, there = await self._position()
+        copied = 0
+        while records := await self._page(position, upto):
+            copied += await self._take(records)
+            there += len(records)
+            position = records[-1]["_id"]
+            report(min(there, total), total)
+        report(total, total)
+        return copied
+
+    async def seal(self) -> list[str]:
+        """Have MongoDB refuse writes to the old collection. Returns its names, of which there are
+        two where previous versions lie apart. Removals are not refused: `verify` finds them."""
+        names = [self._old.collection, *self._old.layout.beside]
+        for name in names:
+            # No document passes it.
+            await self._mongo.command(
+                {
+                    "collMod": name,
+                    "validator": {"$expr": False},
+                    "validationLevel": "strict",
+                    "validationAction": "error",
+                }
+            )
+        return names
+
+    async def finish(self, report: Report = lambda done, total: None) -> Moved:
+        """Copy the rest of a collection that is written to no more, compare, and say where the
+        recorder of the new one begins.
+
+        Raises:
+            ArchiveBehind: the recorder has yet to come to what there is.
+        """
+        now = tokens.moment(await self._mongo.operation_time())
+        await self._progress.wait(self._old.collection, now, limit_s=60)
+        await self.copy(report)
+        for name in _BESIDE:
+            await self._copy_beside(name)
+        moved = await self.verify()
+        if not moved.findings:
+            start = await self._progress.checkpoint(self._old.collection)
+            assert start is not None
+            # Behind our own writes, which are no versions.
+            reached = tokens.moment(await self._mongo.operation_time())
+            begins = Checkpoint(reached, start.start, Baseline(done=True))
+            await self._checkpoints.save(Partition(self._to).name, begins, fencing_token=0)
+        return moved
+
+    async def verify(self) -> Moved:
+        """Compare every version and every current document, both ways."""
+        moved = Moved()
+        async for old, new in self._pairs():
+            one, other = {each["_id"]: each for each in old}, {each["_id"]: each for each in new}
+            moved.versions += len(other)
+            for token in sorted({*one, *other}):
+                if len(moved.findings) >= _MOST_FINDINGS:
+                    return moved
+                problem = _difference(one.get(token), other.get(token))
+                if problem is not None:
+                    record = one.get(token) or other[token]
+                    where = f"{record['doc']!r} version {record['v']}"
+                    moved.findings.append(f"{where}: {problem}")
+        await self._compare_present(moved)
+        return moved
+
+    async def _check_place(self) -> None:
+        if await self._checkpoints.load(Partition(self._to).name) is not None:
+            raise Unsuitable(
+                f"{self._to} has a recorder already: the move is done, or the name is another "
+                "collection's; name one that no model has"
+            )
+        begun = await self._mongo.find(self._new.name, {}, limit=1)
+        if not begun and await self._mongo.find(self._to, {}, limit=1):
+            raise Unsuitable(f"there are documents in {self._to}: name a collection of its own")
+
+    async def _position(self) -> tuple[str, int]:
+        """Where to go on: a page before the end of what is there, since of the last one not all
+        may be done; and how many versions lie before that."""
+        count = await self._mongo.estimated_count(self._new.name)
+        last = await self._mongo.find(
+            self._new.name, {}, projection={"_id": 1}, sort=[("_id", -1)], limit=_PAGE + 1
+        )
+        return (last[-1]["_id"], count - _PAGE) if len(last) > _PAGE else ("", 0)
+
+    async def _page(self, position: str, upto: str) -> list[Any]:
+        query = {"_id": {"$gt": position, "$lte": upto}}
+        return await self._old.find(query, sort=[("_id", 1)], limit=_PAGE, raw=True)
+
+    async def _take(self, records: Sequence[Any]) -> int:
+        """The documents, then their versions: what is copied of these tells how far it went.
+        Returns how many versions were not there yet."""
+        newest = {identity(each["doc"]): each for each in records}
+        present = [each for each in newest.values() if each.get("full") is not None]
+        gone = [each["doc"] for each in newest.values() if each.get("full") is None]
+
+        async def work(writing: Writing) -> None:
+            if present:
+                await writing.change_each(self._to, [_replaced(each) for each in present])
+            if gone:
+                await writing.remove_all(self._to, {"_id": {"$in": gone}})
+
+        await write(self._mongo, work)
+        there = await self._mongo.find(
+            self._new.name,
+            {"_id": {"$in": [each["_id"] for each in records]}},
+            projection={"_id": 1},
+        )
+        known = {each["_id"] for each in there}
+        made = [_own(each) for each in records if each["_id"] not in known]
+        untils = [(each["prev"], each["at"], each["wall"]) for each in records if each["prev"]]
+        if not await self._new.append(made, untils):
+            raise Unsuitable(f"somebody else writes to {self._new.name}: run one move at a time")
+        return len(made)
+
+    async def _copy_beside(self, name: str) -> None:
+        old, new = f"{self._old.collection}.{name}", f"{self._to}.{name}"
+        now = await self._mongo.operation_time()
+        pages = self._mongo.pages(old, {}, sort=[("_id", 1)], size=_PAGE, at=now)
+        async with aclosing(pages) as opened:
+            async for documents in opened:
+                changes = [(each["_id"], [_to_be(each)]) for each in documents]
+
+                async def work(writing: Writing, changes: Any = changes) -> None:
+                    await writing.change_each(new, changes)
+
+                await write(self._mongo, work)
+
+    async def _pairs(self) -> AsyncIterator[tuple[list[Any], list[Any]]]:
+        """The versions of both, page by page, between the same tokens."""
+        position = ""
+        while True:
+            old = await self._page(position, "~")
+            end = old[-1]["_id"] if len(old) == _PAGE else "~"
+            between = {"_id": {"$gt": position, "$lte": end}}
+            new = await self._new.find(between, sort=[("_id", 1)], raw=True)
+            yield old, new
+            if end == "~":
+                return
+            position = end
+
+    async def _compare_present(self, moved: Moved) -> None:
+        now = await self._mongo.operation_time()
+        pages = self._old.layout.pages({}, size=_PAGE, at=now)
+        async with aclosing(pages) as opened:
+            async for documents in opened:
+                ids = [each["_id"] for each in documents]
+                found = await self._mongo.find(self._to, {"_id": {"$in": ids}})
+                new = {identity(each["_id"]): each for each in found}
+                moved.documents += len(found)
+                for each in documents:
+                    other = new.get(identity(each["_id"]))
+                    if other is None or _encoded(other) != _encoded(each):
+                        what = "is not there" if other is None else "is another one"
+                        moved.findings.append(f"{each['_id']!r}: the current document {what}")
+        there = await self._mongo.count(self._to, {})
+        if there != moved.documents:
+            moved.findings.append(
+                f"{self._to} has {there:,} documents, and {moved.documents:,} are current"
+            )
+
+
+def _own(record: Any) -> Document:
+    """The record of a version whose content the archive keeps."""
+    return {name: value for name, value in record.items() if name not in _OF_THE_LAYOUT}
+
+
+def _replaced(record: Any) -> tuple[Any, list[Document]]:
+    content: Document = dict(record["full"].items())
+    if record.get("change") is not None:
+        content[CHANGE_FIELD] = record["change"]
+    return record["doc"], [_to_be(content)]
+
+
+def _to_be(document: Mapping[str, Any]) -> Document:
+    return {"$replaceWith": {"$literal": document}}
+
+
+def _difference(old: Any, new: Any) -> str | None:
+    if old is None or new is None:
+        return f"is only in the {'old' if new is None else 'new'} archive"
+    one, other = _own(old), _own(new)
+    every = sorted({*one, *other})
+    names = [name for name in every if _plain(one.get(name)) != _plain(other.get(name))]
+    return f"differs in {', '.join(names)}" if names else None
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value.raw) if isinstance(value, RawBSONDocument) else value
+
+
+def _encoded(document: Mapping[str, Any]) -> bytes:
+    """Whatever the order of its fields."""
+    ordered = dict(sorted(document.items()))
+    return bson.encode(ordered, codec_options=DECODED)

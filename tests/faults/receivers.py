@@ -1,0 +1,96 @@
+"""The receiver of a sink, as a careful one is: it refuses older fencing tokens. Now and then it
+refuses or fails at what it could take."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tests.faults.checker import Version
+from tests.support.receiver import Act, Receiver, Request
+
+__all__ = ["Posted", "PostedTo", "check_posts"]
+
+
+class Posted(NamedTuple):
+    """What the receiver has taken."""
+
+    token: str
+    key: str
+    version: int
+    operation: str
+    fence: int
+
+
+class PostedTo:
+    """Attributes:
+    taken: what was taken, in the order in which it was.
+    answers: by status, how many.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        self.receiver = Receiver(self._answer)
+        self.taken: list[Posted] = []
+        self.answers: Counter[int] = Counter()
+        self._rng = rng
+        self._highest = 0
+
+    @property
+    def last(self) -> str:
+        """The token of the newest that was taken."""
+        return max((each.token for each in self.taken), default="")
+
+    def _answer(self, request: Request) -> Act:
+        if request.fence < self._highest:
+            status = 409
+        elif self._rng.random() < 0.02:
+            status = self._rng.choice((400, 500, 503))
+        else:
+            status = 200
+        self._highest = max(self._highest, request.fence)
+        self.answers[status] += 1
+        if status == 200:
+            event = request.event
+            self.taken.append(
+                Posted(
+                    event["sequence"],
+                    event["subject"],
+                    event["data"]["version"],
+                    event["data"]["operation"],
+                    request.fence,
+                )
+            )
+        # Nobody reads the rest of it.
+        self.receiver.requests.clear()
+        return Act(status=status)
+
+
+def check_posts(
+    name: str, taken: Sequence[Posted], versions: Sequence[Version], *, start: str
+) -> list[str]:
+    """What a receiver has taken against the archive from the sink's start on: of each document each
+    version, and in order; what comes again is behind what came before, and its repetition."""
+    right: dict[str, list[tuple[str, int, str]]] = {}
+    for each in versions:
+        if each.token > start:
+            line = (each.token, each.number, each.operation)
+            right.setdefault(each.key, []).append(line)
+    found: dict[str, list[tuple[str, int, str]]] = {}
+    findings = []
+    for one in taken:
+        line = (one.token, one.version, one.operation)
+        known = found.setdefault(one.key, [])
+        if not known or line[0] > known[-1][0]:
+            known.append(line)
+        elif line not in known:
+            findings.append(f"{name}/{one.key}: {line} came behind {known[-1]}, and never before")
+    for key in sorted(right.keys() | found.keys()):
+        if found.get(key, []) != right.get(key, []):
+            missing = [each for each in right.get(key, []) if each not in found.get(key, [])]
+            findings.append(
+                f"{name}/{key}: took {len(found.get(key, []))} versions, and right are "
+                f"{len(right.get(key, []))}; missing: {missing[:6]}"
+            )
+    return findings

@@ -1,0 +1,253 @@
+"""`@access` over a real MongoDB: roles of types and fields, and what a row rule does to writes and
+to what is followed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from pymongo import MongoClient
+
+from gql.app import context_of, create_app
+from model.reading import read_model
+from resolvers.principals import ANONYMOUS, Principal
+from tests.support.editing import Row, Shop, open_shop
+from tests.support.eventually import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MODEL = read_model(
+    """
+    type Ticket @collection(name: "tickets")
+      @access(read: ["reader", "staff"], write: ["writer", "staff"],
+              rows: "{ owner: { eq: $sub } }") {
+      id: ID! owner: String! title: String
+      margin: Int @access(read: ["staff"])
+      status: String @access(write: ["staff"])
+      place: Place
+      chiefId: ID @access(read: ["staff"])
+      chief: Chief @reference(by: "chiefId")
+    }
+    type Place { city: String secret: String @access(read: ["staff"], write: ["staff"]) }
+    type Chief @collection(name: "chiefs") @access(read: ["staff"]) {
+      id: ID! name: String
+      tickets: [Ticket!]! @referencedBy(field: "chiefId")
+    }
+    type Gauge @collection(name: "gauges") @access(rows: "{ owner: { eq: $sub } }") {
+      id: ID! owner: String sequence: Long! @fence @access(read: ["staff"])
+    }
+    """
+)
+READER = Principal(name="ann", roles=frozenset({"reader"}))
+WRITER = Principal(name="ann", roles=frozenset({"writer"}))
+BOTH = Principal(name="ann", roles=frozenset({"reader", "writer"}))
+STAFF = Principal(name="ann", roles=frozenset({"staff"}))
+OTHER = Principal(name="bob", roles=frozenset({"staff"}))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def office(mongo_uri: str, client: MongoClient[Row]) -> AsyncIterator[Shop]:
+    """One ticket of two versions, `t`, of ann's."""
+    name = f"office_{uuid4().hex[:8]}"
+    async with open_shop(client, mongo_uri, name, model=MODEL) as shop:
+        shop.database["chiefs"].insert_one({"_id": "c", "name": "Chief"})
+        await ask(shop, STAFF, _create("t", 'margin: 77, chiefId: "c", place: {secret: "s"}'))
+        await ask(
+            shop, STAFF, 'mutation { updateTicket(id: "t", patch: {margin: 78}) {__typename} }'
+        )
+        await shop.recorded()
+        yield shop
+    client.drop_database(name)
+
+
+def _create(id_: str, more: str = "", owner: str = "ann") -> str:
+    content = f'{{owner: "{owner}", title: "x", {more}}}'
+    return f'mutation {{ made: createTicket(id: "{id_}", document: {content}) {{ {WRITTEN} }} }}'
+
+
+WRITTEN = "__typename ... on WriteError { message } ... on TicketWritten { version ticket { id } }"
+
+
+async def ask(shop: Shop, caller: Principal, text: str, key: str | None = None) -> dict[str, Any]:
+    context = context_of(shop.gateway, caller=caller, idempotency_key=key)
+    result = await shop.schema.execute(text, {}, context)
+    codes = [(e.extensions or {}).get("code") for e in result.errors or ()]
+    return {"data": result.data, "codes": codes, "paths": [e.path for e in result.errors or ()]}
+
+
+FORBIDDEN = {
+    "the type": '{ chief(id: "c") { name } }',
+    "a list of the type": "{ chiefs { nodes { name } } }",
+    "its past": '{ chiefVersion(id: "c", version: 1) { version } }',
+    "its trail": "{ chiefVersions { totalCount } }",
+    "a filter": "{ tickets(where: {margin: {gt: 5}}) { totalCount } }",
+    "a filter below others": "{ tickets(where: {or: [{not: {margin: {eq: 5}}}]}) { totalCount } }",
+    "a filter inside": '{ tickets(where: {place: {secret: {eq: "s"}}}) { totalCount } }',
+    "an order": "{ tickets(orderBy: [{margin: ASC}]) { totalCount } }",
+    "a filter of versions": '{ ticketVersions(where: {changedField: "margin"}) { totalCount } }',
+    "one of what is around it": (
+        '{ ticketVersions(where: {changedField: "place"}) { totalCount } }'
+    ),
+}
+
+
+@pytest.mark.parametrize("text", FORBIDDEN.values(), ids=list(FORBIDDEN))
+async def test_what_may_not_be_read_may_not_be_asked_by(office: Shop, text: str) -> None:
+    """As a whole: what an answer leaves out would tell, too."""
+    refused = await ask(office, READER, text)
+    assert refused["codes"] == ["FORBIDDEN"], refused
+    assert (await ask(office, STAFF, text))["codes"] == []
+
+
+async def test_a_field_that_may_not_be_read_is_null_with_an_error_at_its_path(
+    office: Shop,
+) -> None:
+    """Wherever it is shown, and the rest is shown all the same."""
+    text = """{ ticket(id: "t") { title margin chiefId chief { name } place { city secret }
+      history { nodes { document { title margin place { secret } } } } } }"""
+    found = await ask(office, READER, text)
+    ticket = found["data"]["ticket"]
+    assert ticket["title"] == "x"
+    assert ticket["margin"] is ticket["chiefId"] is ticket["chief"] is None
+    assert ticket["place"] == {"city": None, "secret": None}
+    assert set(found["codes"]) == {"FORBIDDEN"}
+    assert ["ticket", "margin"] in found["paths"]
+    assert ["ticket", "history", "nodes", 0, "document", "margin"] in found["paths"]
+    staff = await ask(office, STAFF, text)
+    assert staff["codes"] == []
+    assert staff["data"]["ticket"]["margin"] == 78
+
+
+async def test_comparisons_are_made_without_it(office: Shop) -> None:
+    """diff, blame, changedFields; of what is around it, too."""
+    text = """{ ticket(id: "t") { diff(from: 1) { path before after } blame { path value }
+      history { nodes { changedFields diff { path before after } } } } }"""
+    shown = str(await ask(office, READER, text))
+    assert "margin" not in shown
+    assert "secret" not in shown
+    assert "78" not in shown
+    known = str(await ask(office, STAFF, text))
+    assert "margin" in known
+    assert "secret" in known
+
+
+async def test_who_may_not_write_changes_nothing(office: Shop) -> None:
+    """By no mutation, and not a field that is not for him."""
+    for text in (
+        'mutation { updateTicket(id: "t", patch: {title: "y"}) { __typename } }',
+        'mutation { replaceTicket(id: "t", document: {owner: "ann"}) { __typename } }',
+        'mutation { deleteTicket(id: "t") { __typename } }',
+        'mutation { restoreTicket(id: "t", version: 1) { __typename } }',
+        'mutation { proposeTicket(id: "t", patch: {title: "y"}) { __typename } }',
+        'mutation { publishTicket(id: "t", draft: 1) { __typename } }',
+        'mutation { rejectTicket(id: "t", draft: 1) { __typename } }',
+        _create("new"),
+    ):
+        assert (await ask(office, READER, text))["codes"] == ["FORBIDDEN"], text
+    for text in (
+        'mutation { updateTicket(id: "t", patch: {status: "open"}) { __typename } }',
+        'mutation { updateTicket(id: "t", patch: {status: null}) { __typename } }',
+        'mutation { updateTicket(id: "t", patch: {place: {secret: "x"}}) { __typename } }',
+        'mutation { updateTicket(id: "t", patch: {place: null}) { __typename } }',
+        'mutation { restoreTicket(id: "t", version: 1) { __typename } }',
+        'mutation { proposeTicket(id: "t", patch: {status: "open"}) { __typename } }',
+        _create("new", 'status: "open"'),
+    ):
+        assert (await ask(office, BOTH, text))["codes"] == ["FORBIDDEN"], text
+    assert (await office.gateway.mongo.find("tickets", {"_id": "new"})) == []
+
+
+async def test_replacing_leaves_alone_what_is_not_the_callers_to_write(office: Shop) -> None:
+    """And an update of other fields is his to make."""
+    await ask(office, STAFF, _create("r", 'status: "open"'))
+    text = 'mutation { replaceTicket(id: "r", document: {owner: "ann"}) { __typename } }'
+    assert (await ask(office, BOTH, text))["data"] == {
+        "replaceTicket": {"__typename": "TicketWritten"}
+    }
+    (stored,) = await office.gateway.mongo.find("tickets", {"_id": "r"})
+    assert stored["status"] == "open"
+    assert "title" not in stored
+
+
+async def test_who_may_write_and_not_read_is_told_that_it_was_done(office: Shop) -> None:
+    """And not what is there."""
+    made = await ask(office, WRITER, _create("w"))
+    assert made["codes"] == ["FORBIDDEN"]
+    assert made["data"]["made"] == {"__typename": "TicketWritten", "version": 1, "ticket": None}
+
+
+async def test_a_document_that_is_not_the_callers_is_not_found_and_none_is_given_away(
+    office: Shop,
+) -> None:
+    """Neither by what is written, nor by a draft, nor by what is made; staff has a rule, too."""
+    await ask(office, STAFF, _create("mine"))
+    found = await ask(office, OTHER, 'mutation { deleteTicket(id: "mine") { __typename } }')
+    assert found["data"] == {"deleteTicket": {"__typename": "DocumentNotFound"}}
+    for text in (
+        'mutation { updateTicket(id: "mine", patch: {owner: "bob"}) { __typename } }',
+        'mutation { updateTicket(id: "mine", expectedVersion: 1, patch: {owner: "bob"}) '
+        "{ __typename } }",
+        'mutation { proposeTicket(id: "mine", patch: {owner: "bob"}) { __typename } }',
+        _create("given", owner="bob"),
+    ):
+        assert (await ask(office, STAFF, text))["codes"] == ["FORBIDDEN"], text
+    (stored,) = await office.gateway.mongo.find("tickets", {"_id": "mine"})
+    assert (stored["owner"], stored["version"]) == ("ann", 1)
+
+
+async def test_a_result_is_not_told_again_once_it_is_not_the_callers(office: Shop) -> None:
+    """Under the same idempotency key, by another sign-in of the same name."""
+    first = await ask(office, STAFF, _create("once"), key="k")
+    assert first["data"]["made"]["__typename"] == "TicketWritten"
+    again = await ask(office, STAFF, _create("once"), key="k")
+    assert again == first
+    no_longer = Principal(name="ann", roles=frozenset({"staff"}), claims={})
+    assert (await ask(office, no_longer, _create("once"), key="k")) == first
+
+
+async def test_a_fence_that_may_not_be_read_is_not_told_by_what_is_stale(office: Shop) -> None:
+    """Applying takes the right to read it."""
+    text = 'mutation { applyGauge(id: "g", document: {owner: "ann", sequence: 5}) {__typename} }'
+    assert (await ask(office, BOTH, text))["codes"] == ["FORBIDDEN"]
+    assert (await ask(office, STAFF, text))["codes"] == []
+
+
+async def test_what_leaves_is_a_bare_leave_and_what_comes_an_enter(office: Shop) -> None:
+    """Live; a change to what is not the caller's is not there for him."""
+    text = """subscription { ticketChanges { kind operation transition documentId version author
+      comment changedFields diff { path } before { title } ticket { title } } }"""
+    context = context_of(office.gateway, caller=READER)
+    tickets = office.database["tickets"]
+    results: Any = await office.schema.subscribe(text, {}, context)
+    async with aclosing(results) as events:
+        following = office.gateway.live.following
+        begun = anext(events)
+        task = asyncio.ensure_future(begun)
+        await eventually(lambda: following["tickets"] > 0)
+        tickets.insert_one({"_id": "live", "owner": "bob", "title": "secret"})
+        tickets.update_one({"_id": "live"}, {"$set": {"owner": "ann", "title": "hers"}})
+        tickets.update_one({"_id": "live"}, {"$set": {"owner": "bob", "title": "secret"}})
+        tickets.update_one({"_id": "live"}, {"$set": {"title": "secret still"}})
+        tickets.insert_one({"_id": "last", "owner": "ann"})
+        told = [(await task).data["ticketChanges"]]
+        while told[-1]["documentId"] != "last":
+            told.append((await anext(events)).data["ticketChanges"])
+    came, left, _ = (each for each in told if each["kind"] == "CHANGE")
+    assert (came["transition"], came["ticket"]) == ("ENTER", {"title": "hers"})
+    assert came["before"] is None
+    assert "secret" not in str(told)
+    assert left["transition"] == "LEAVE"
+    assert {name for name, value in left.items() if value} == {"kind", "transition", "documentId"}
+
+
+async def test_nobody_signed_in_has_no_roles(office: Shop) -> None:
+    """And without a way to sign in there is no application at all."""
+    refused = await ask(office, ANONYMOUS, '{ ticket(id: "t") { title } }')
+    assert refused["codes"] == ["FORBIDDEN"]
+    with pytest.raises(ValueError, match="@access"):
+        create_app(office.gateway)

@@ -1,0 +1,468 @@
+"""Every field of the generated API, from its type map: a row outside the caller's rule is not seen
+through it.
+
+The first owner asks each root field for the second one's rows, along every path below it. Nothing
+of them is in any answer, and an answer about a document of the second is that about one that was
+never there. That the second one sees them by the same questions, and that each field is in some
+answer, keeps the questions honest. A field that no question reaches fails the test: whoever adds
+one has to say how it is asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from graphql import (
+    GraphQLField,
+    GraphQLInterfaceType,
+    GraphQLObjectType,
+    GraphQLSchema,
+    GraphQLUnionType,
+    get_named_type,
+    is_required_argument,
+)
+from pymongo import MongoClient
+
+from resolvers.nodes import node_id
+from resolvers.principals import Principal
+from tests.support.editing import Row
+from tests.support.guarded import ANN, EVE, HIDDEN, NOT_THERE, Rows, guarded_rows
+
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(240),
+    # Where a field fails, graphql-core cancels its siblings; those that were not begun say so.
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <coroutine:pytest.PytestUnraisableExceptionWarning"
+    ),
+]
+
+# Fields that hold nothing of a row, and why.
+NO_ROWS = {
+    "Query.resumeToken": "where the stream stands",
+    "Query.streams": "how the listeners do",
+    "Mutation.saveCursor": "a place in the stream, under the caller's own name",
+}
+_STATUS = ("StreamStatus", "StreamReading", "HistoryCut")
+"""Types of which no field holds anything of a row: of listeners, and of what retention dropped."""
+
+# How nested fields with required arguments are asked, and others in more than one way.
+DIFFS = ("from: 1", "from: 1, to: 2", "from: 2")
+WAYS = {
+    "state": ("version: 1", "version: 2", "version: 3", "asOf: {token: $now}"),
+    "history": ("first: 50",),
+    "invoices": ("first: 50",),
+}
+IDS = {
+    "Invoice": ("hidden", "came", "moved", "mine", "deleted"),
+    "Account": ("other-account", "account"),
+    "Meter": ("hidden-meter", "meter"),
+}
+CONTENT = {
+    "Invoice": '{ownerId: "ann", title: "t", amount: 1, tags: [], address: {street: "s"}}',
+    "Account": '{ownerId: "ann", name: "n"}',
+    "Meter": '{ownerId: "ann", sequence: 4, amount: 2}',
+}
+PATCH = {"Invoice": '{title: "t"}', "Account": '{name: "n"}', "Meter": "{amount: 3}"}
+
+
+@dataclass(frozen=True)
+class Question:
+    """`names`: the documents that it names, whose ids are no news in an answer."""
+
+    root: str
+    text: str
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+
+
+@dataclass
+class Enumeration:
+    """What lies below a field, as selections that name every field of every type there."""
+
+    schema: GraphQLSchema
+    asked: set[str] = field(default_factory=set)
+
+    def selections(self, kind: Any) -> Iterator[str]:
+        """All of it; then once with each way to ask what may fail, which would take its object from
+        the answer."""
+        yield self._selection(kind, set(), None)
+        for way in DIFFS:
+            selection = self._selection(kind, set(), way)
+            if f"diff({way})" in selection:
+                yield selection
+
+    def whole(self, kind: Any) -> Iterator[str]:
+        """Without what may fail."""
+        yield self._selection(kind, set(), None)
+
+    def _selection(self, kind: Any, seen: set[str], diff: str | None) -> str:
+        """`seen`: types that are selected above or before; of them, no more than the values."""
+        named = get_named_type(kind)
+        if isinstance(named, GraphQLUnionType | GraphQLInterfaceType):
+            inner = [
+                f"... on {each.name} {{ {self._selection(each, seen, diff)} }}"
+                for each in self.schema.get_possible_types(named)
+            ]
+            return " ".join(["__typename", *inner])
+        assert isinstance(named, GraphQLObjectType)
+        parts, deeper = ["__typename"], named.name not in seen
+        seen.add(named.name)
+        for name, each in named.fields.items():
+            if name == "diff" and each.args:
+                self.asked.add(f"{named.name}.diff")
+                if diff is not None:
+                    alias = _alias(named.name, name)
+                    parts.append(
+                        f"{alias}: diff({diff}) {{ {self._selection(each.type, seen, diff)} }}"
+                    )
+            elif not _is_composite(each):
+                self.asked.add(f"{named.name}.{name}")
+                # Fields of one name may differ in whether they are null, and are asked as one.
+                parts.append(f"{_alias(named.name, name)}: {name}")
+            elif deeper:
+                self.asked.add(f"{named.name}.{name}")
+                inside = self._selection(each.type, seen, diff)
+                parts += [f"{ask} {{ {inside} }}" for ask in self._ways(named.name, name, each)]
+        return " ".join(parts)
+
+    def _ways(self, owner: str, name: str, each: GraphQLField) -> Iterator[str]:
+        ways = WAYS.get(name)
+        if ways is None or not each.args:
+            required = [n for n, a in each.args.items() if is_required_argument(a)]
+            assert not required, f"how is {owner}.{name}({', '.join(required)}) asked? WAYS"
+            yield f"{_alias(owner, name)}: {name}"
+            return
+        for number, way in enumerate(ways):
+            yield f"{_alias(owner, name)}_{number}: {name}({way})"
+
+
+def _alias(owner: str, name: str) -> str:
+    return f"{owner}_{name}"
+
+
+def _is_composite(each: GraphQLField) -> bool:
+    named = get_named_type(each.type)
+    return isinstance(named, GraphQLObjectType | GraphQLInterfaceType | GraphQLUnionType)
+
+
+def roots(entity: str, plural: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Field, arguments and their values, for every root field. The same text with many values is
+    parsed once."""
+    one = entity[0].lower() + entity[1:]
+    yield plural, "first: 50", {}
+    yield f"{plural}AsOf", "asOf: {token: $now}, first: 50", {}
+    yield f"{one}Versions", "first: 50", {}
+    for id_ in IDS[entity]:
+        yield one, "id: $id", {"id": id_}
+        yield f"{one}Version", "id: $id, asOf: {token: $now}", {"id": id_}
+        for number in (1, 2, 3):
+            yield f"{one}Version", "id: $id, version: $number", {"id": id_, "number": number}
+        objects = [(entity, id_)]
+        objects += [
+            (kind, f"{id_}@{which}")
+            for kind in (f"{entity}Version", f"{entity}Snapshot")
+            for which in (1, 2, 3)
+        ]
+        objects += [(f"{entity}Snapshot", f"{id_}@draft-{number}") for number in (1, 2)]
+        for kind, text in objects:
+            yield "node", "nodeId: $node", {"node": node_id(kind, text), "id": id_}
+
+
+def writes(entity: str) -> Iterator[tuple[str, str]]:
+    """Field and arguments of every mutation of one document; none that leads to it."""
+    content, patch = CONTENT[entity], PATCH[entity]
+    yield f"update{entity}", f"id: $id, expectedVersion: 99, patch: {patch}"
+    yield f"update{entity}", f"id: $id, patch: {patch}"
+    yield f"replace{entity}", f"id: $id, document: {content}"
+    yield f"restore{entity}", "id: $id, version: 1"
+    yield f"restore{entity}", "id: $id, version: 1, expectedVersion: 99"
+    yield f"propose{entity}", f"id: $id, basedOn: 1, patch: {patch}"
+    yield f"propose{entity}", f"id: $id, basedOnDraft: 1, patch: {patch}"
+    yield f"publish{entity}", "id: $id, draft: 1"
+    yield f"reject{entity}", "id: $id, draft: 1"
+    yield f"commentOn{entity}", 'id: $id, version: 1, text: "t"'
+    yield f"commentOn{entity}", 'id: $id, draft: 1, text: "t"'
+    yield f"delete{entity}", "id: $id"
+
+
+def takes(entity: str) -> Iterator[tuple[str, str]]:
+    """Mutations that make a document: of one that is there they say so, since ids are unique."""
+    content = CONTENT[entity]
+    yield f"create{entity}", f"id: $id, document: {content}"
+    if entity == "Meter":
+        yield "applyMeter", f"id: $id, document: {content}"
+        yield "applyMeters", f"events: [{{id: $id, document: {content}}}]"
+
+
+ROOTS = ("Query", "Mutation", "Subscription")
+ENTITIES = {"Invoice": "invoices", "Account": "accounts", "Meter": "meters"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["FULL", "DELTA"])
+async def rows(
+    request: pytest.FixtureRequest, mongo_uri: str, client: MongoClient[Row]
+) -> AsyncIterator[Rows]:
+    """Of both kinds of storage: where the server can look into versions, and where it cannot."""
+    name = f"access_{uuid4().hex[:8]}"
+    async with guarded_rows(client, mongo_uri, name, storage=request.param) as opened:
+        yield opened
+    client.drop_database(name)
+
+
+def questions(enumeration: Enumeration) -> Iterator[Question]:
+    """All queries."""
+    fields = enumeration.schema.query_type.fields  # type: ignore[union-attr]
+    known: dict[tuple[str, str], list[str]] = {}
+    for entity, plural in ENTITIES.items():
+        for name, given, values in roots(entity, plural):
+            enumeration.asked.add(f"Query.{name}")
+            if (name, given) not in known:
+                known[name, given] = [
+                    operation("query", name, given, each)
+                    for each in enumeration.selections(fields[name].type)
+                ]
+            names = frozenset({values["id"]}) if "id" in values else frozenset[str]()
+            for text in known[name, given]:
+                yield Question(name, text, values, names)
+
+
+VARIABLES = {
+    "$now": "ResumeToken!",
+    "$id": "ID!",
+    "$number": "Int",
+    "$node": "ID!",
+    "$began": "ResumeToken!",
+}
+
+
+def operation(kind: str, name: str, given: str, selection: str) -> str:
+    """With the variables that are in it declared."""
+    body = f"{name}({given}) {{ {selection} }}"
+    used = [f"{each}: {type_}" for each, type_ in VARIABLES.items() if each in body]
+    declared = f"({', '.join(used)})" if used else ""
+    return f"{kind} {declared} {{ {body} }}"
+
+
+def leaks(answer: Mapping[str, Any], named: frozenset[str]) -> list[str]:
+    """What of the other's is in an answer."""
+    text = json.dumps(answer, default=str)
+    found = [each for each in HIDDEN if each in text]
+    for each in set(NOT_THERE) - named - {"other-account"}:
+        # As a value of its own: ids of objects are also text of no meaning.
+        found += [each] if f'"{each}"' in text or f'"{each}@' in text else []
+    return found
+
+
+def answered(value: Any, found: set[str]) -> None:
+    """Note which fields of which types are in an answer."""
+    if isinstance(value, list):
+        for each in value:
+            answered(each, found)
+    elif isinstance(value, Mapping):
+        for name, each in value.items():
+            owner, _, rest = name.partition("_")
+            found.add(f"{owner}.{rest.partition('_')[0]}")
+            answered(each, found)
+
+
+async def now(rows: Rows) -> str:
+    answer = await rows.ask(EVE, "{ resumeToken }")
+    return str(answer["data"]["resumeToken"])
+
+
+async def test_no_field_shows_a_row_that_is_not_the_callers(rows: Rows) -> None:
+    """Queries, mutations and subscriptions; and no field of the API is left out."""
+    schema: GraphQLSchema = rows.shop.schema._schema
+    enumeration = Enumeration(schema)
+    reached: set[str] = set()
+    moment = await now(rows)
+
+    async def ask(caller: Principal, question: Question) -> dict[str, Any]:
+        values = {**question.variables, "now": moment}
+        used = {name: each for name, each in values.items() if f"${name}" in question.text}
+        answer = await rows.ask(caller, question.text, **used)
+        assert not [e for e in answer["errors"] if e["extensions"]["code"] == "INTERNAL"], answer
+        answered(answer["data"], reached)
+        return answer
+
+    seen_by_eve = 0
+    for question in questions(enumeration):
+        answer = await ask(ANN, question)
+        assert not leaks(answer, question.names), (question.text, answer)
+        if question.names and question.names <= set(NOT_THERE):
+            assert _is_like_nothing(answer, question), (question.text, answer)
+        if not any(each in question.text for each in DIFFS):
+            seen_by_eve += bool(leaks(await ask(EVE, question), question.names))
+    assert seen_by_eve > 30
+
+    await _ask_counts(rows)
+    if rows.storage != "FULL":
+        return  # what follows is read in the same ways
+    await _ask_changes(rows, enumeration, reached)
+    await _ask_writes(rows, enumeration, ask)
+    await _ask_what_is_done(enumeration, ask)
+    _check_complete(schema, enumeration, reached)
+
+
+def _is_like_nothing(answer: Mapping[str, Any], question: Question) -> bool:
+    """As of a document that was never there."""
+    return answer["data"] == {question.root: None} and not answer["errors"]
+
+
+async def _ask_counts(rows: Rows) -> None:
+    """Totals, pages and edges are of the caller's rows alone."""
+    for entity, mine in (
+        ("Invoice", {"mine", "came"}),
+        ("Account", {"account"}),
+        ("Meter", {"meter"}),
+    ):
+        plural, one = ENTITIES[entity], entity.lower()
+        moment = await now(rows)
+        text = f"""query($now: ResumeToken!) {{
+          now: {plural}(first: 1) {{ totalCount pageInfo {{ hasNextPage }} nodes {{ id }} }}
+          then: {plural}AsOf(asOf: {{token: $now}}) {{ totalCount nodes {{ documentId }} }}
+          trail: {one}Versions(first: 1) {{ totalCount }}
+          all: {one}Versions(first: 50) {{ nodes {{ id }} }}
+          named: {one}Versions(where: {{documentId: {{in: ["hidden", "moved", "came"]}}}}) {{
+            totalCount }}
+          filtered: {plural}(where: {{ownerId: {{ne: "ann"}}}}) {{ totalCount }}
+        }}"""
+        data = (await rows.ask(ANN, text, now=moment))["data"]
+        assert data["now"]["totalCount"] == len(mine)
+        assert data["now"]["pageInfo"]["hasNextPage"] == (len(mine) > 1)
+        assert {each["documentId"] for each in data["then"]["nodes"]} == mine
+        assert data["then"]["totalCount"] == len(mine)
+        versions = {each["id"] for each in data["all"]["nodes"]}
+        expected = {"mine@1", "mine@2", "came@2", "moved@1"} if entity == "Invoice" else None
+        assert versions == (expected or {f"{next(iter(mine))}@1"})
+        assert data["trail"]["totalCount"] == len(versions)
+        assert data["named"]["totalCount"] == (2 if entity == "Invoice" else 0)
+        assert data["filtered"]["totalCount"] == 0
+
+
+async def _ask_changes(rows: Rows, enumeration: Enumeration, reached: set[str]) -> None:
+    """Replayed from the beginning, and from a snapshot: until there is nothing left to be told."""
+    values = {"now": await now(rows), "began": rows.began}
+    for entity in ENTITIES:
+        name = f"{entity.lower()}Changes"
+        enumeration.asked.add(f"Subscription.{name}")
+        kind = enumeration.schema.subscription_type.fields[name].type  # type: ignore[union-attr]
+        (selection,) = enumeration.whole(kind)
+        for start in ("after: $began", "snapshot: true"):
+            inside = f"kind documentId operation {selection}"
+            text = operation("subscription", name, start, inside)
+            used = {each: value for each, value in values.items() if f"${each}" in text}
+            for caller in (ANN, EVE):
+                async with aclosing(await rows.events(caller, text, **used)) as events:
+                    told = [each async for each in _until_quiet(events)]
+                answered(told, reached)
+                if caller is ANN:
+                    _check_told(told, text)
+
+
+async def _until_quiet(events: Any) -> AsyncIterator[dict[str, Any]]:
+    """Up to the first CHECKPOINT: behind the snapshot, or what has been replayed."""
+    async for each in events:
+        assert not each.errors or each.data, each.errors
+        (event,) = each.data.values()
+        yield event
+        if event["kind"] == "CHECKPOINT":
+            return
+
+
+_OF_A_LEAVE = {
+    *("typename", "__typename", "kind", "documentId", "transition", "at", "resumeToken"),
+    "replayed",
+}
+
+
+def _check_told(told: list[dict[str, Any]], text: str) -> None:
+    left = [
+        each for each in told if each.get("documentId") == "moved" and each["operation"] is None
+    ]
+    for each in told:
+        assert not leaks(each, frozenset()), (text, each)
+    for each in left:
+        shown = {
+            n if n[0] == "_" else n.split("_")[-1]
+            for n, v in each.items()
+            if v not in (None, [], False)
+        }
+        assert shown <= _OF_A_LEAVE, shown
+
+
+async def _ask_writes(rows: Rows, enumeration: Enumeration, ask: Any) -> None:
+    """A document that is not the caller's is answered like one that was never there, and stays."""
+    schema, database = enumeration.schema, rows.shop.database
+    fields = schema.mutation_type.fields  # type: ignore[union-attr]
+    theirs = {"ownerId": EVE.name}
+    before = {n: list(database[n].find(theirs).sort("_id")) for n in ENTITIES.values()}
+    beside = [f"{n}.{each}" for n in ENTITIES.values() for each in ("drafts", "comments")]
+    said = {n: database[n].count_documents({"doc": {"$in": NOT_THERE}}) for n in beside}
+    for entity in ENTITIES:
+        for make in (writes, takes):
+            for name, given in make(entity):
+                enumeration.asked.add(f"Mutation.{name}")
+                (selection,) = enumeration.whole(fields[name].type)
+                text = operation("mutation", name, given, selection)
+                nothing = None
+                if make is writes:
+                    nothing = json.dumps(await ask(ANN, Question(name, text, {"id": "nothing"})))
+                for id_ in IDS[entity]:
+                    if id_ not in (*NOT_THERE, "moved") or id_ == "deleted":
+                        continue
+                    answer = await ask(ANN, Question(name, text, {"id": id_}))
+                    assert not leaks(answer, frozenset({id_})), (text, answer)
+                    if nothing is not None and id_ != "moved":
+                        assert json.dumps(answer).replace(id_, "nothing") == nothing
+    await rows.shop.recorded()
+    for name, found in before.items():
+        assert list(database[name].find(theirs).sort("_id")) == found
+    assert {n: database[n].count_documents({"doc": {"$in": NOT_THERE}}) for n in beside} == said
+
+
+async def _ask_what_is_done(enumeration: Enumeration, ask: Any) -> None:
+    """The second one's own writes, so that each kind of answer is seen to be one."""
+    fields = enumeration.schema.mutation_type.fields  # type: ignore[union-attr]
+    given = [(name, arguments, "hidden-meter") for name, arguments in takes("Meter")][1:]
+    given += [
+        ("createInvoice", f"id: $id, document: {CONTENT['Invoice']}", "hidden"),
+        ("updateInvoice", "id: $id, patch: {title: null}", "hidden"),
+        ("commentOnInvoice", 'id: $id, version: 1, text: "t"', "hidden"),
+    ]
+    for entity, ids in IDS.items():
+        given += [
+            (f"create{entity}", f"id: $id, document: {CONTENT[entity]}", "new"),
+            (f"update{entity}", f"id: $id, expectedVersion: 99, patch: {PATCH[entity]}", ids[0]),
+            (f"propose{entity}", f"id: $id, patch: {PATCH[entity]}", ids[0]),
+        ]
+    for name, arguments, id_ in given:
+        hers = arguments.replace('"ann"', f'"{EVE.name}"')
+        selections = enumeration.selections(fields[name].type)
+        for selection in selections if name == "updateAccount" else [next(selections)]:
+            text = operation("mutation", name, hers, selection)
+            answer = await ask(EVE, Question(name, text, {"id": id_}))
+            assert answer["data"] or "diff" in text, (text, answer)
+
+
+def _check_complete(schema: GraphQLSchema, enumeration: Enumeration, reached: set[str]) -> None:
+    everything = {
+        f"{kind.name}.{name}"
+        for kind in schema.type_map.values()
+        if isinstance(kind, GraphQLObjectType) and not kind.name.startswith("__")
+        for name in kind.fields
+        if kind.name not in _STATUS
+    }
+    unknown = everything - enumeration.asked - set(NO_ROWS)
+    assert not unknown, f"nobody asks {sorted(unknown)}: say how, or why it holds no row (NO_ROWS)"
+    silent = {each for each in everything if each.split(".")[0] not in ROOTS} - reached
+    assert not silent, f"no answer has {sorted(silent)}: ask a question that is answered with it"

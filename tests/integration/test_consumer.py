@@ -1,0 +1,322 @@
+"""Versions handed over to a handler: in order, each at least once, whoever fails or takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams import tokens
+from streams.consumer import Consumer, ConsumerOptions, Handler
+from streams.errors import LeaseLost, Unavailable
+from streams.horizons import Horizons
+from streams.hub import Hub, HubOptions, follow
+from streams.mongo import Mongo
+from streams.source import Source
+from streams.versions import Version
+from tests.support.eventually import eventually
+from tests.support.streams import Recording, finished
+
+Client = MongoClient[dict[str, Any]]
+pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+BRISK = ConsumerOptions(
+    page=3, look_every_s=0.01, idle_save_s=0.01, retry_first_s=0.01, retry_most_s=0.02
+)
+
+
+class Noting(Handler):
+    """Keeps what it is given; fails where it is told to."""
+
+    name = "noting"
+    collection = "things"
+
+    def __init__(self, **fails: Any) -> None:
+        self.seen: list[tuple[Any, int]] = []
+        self.calls: list[int] = []
+        self.begun: list[int] = []
+        self.ended = 0
+        self.reasons: list[str] = []
+        self.left = 0
+        # How often versions of a document are refused, and with what.
+        self.fails = fails
+
+    async def begin(self, fencing_token: int) -> None:
+        self.begun.append(fencing_token)
+
+    async def handle(self, versions: Sequence[Version], fencing_token: int) -> None:
+        self.calls.append(len(versions))
+        for each in versions:
+            failures = self.fails.get(each.document, [])
+            if failures:
+                raise failures.pop(0)
+            self.seen.append((each.document, each.number))
+
+    async def turn(self, fencing_token: int) -> bool:
+        self.left = max(0, self.left - 1)
+        return self.left > 0
+
+    async def end(self) -> None:
+        self.ended += 1
+
+    async def lost(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+class FromTheStart(Noting):
+    start = "beginning"
+
+
+def consumer_of(
+    recording: Recording, handler: Handler, options: ConsumerOptions = BRISK, hub: Hub | None = None
+) -> Consumer:
+    return Consumer(
+        handler,
+        recording.mongo,
+        recording.archive,
+        hub or recording.hub,
+        recording.progress,
+        recording.checkpoints,
+        Horizons(recording.mongo),
+        options=options,
+    )
+
+
+@asynccontextmanager
+async def working(consumer: Consumer, fencing_token: int = 1) -> Any:
+    task = asyncio.create_task(consumer.run(fencing_token))
+    try:
+        yield task
+    finally:
+        await finished(task)
+
+
+async def written(recording: Recording, client: Client, **documents: int) -> None:
+    """So many versions more of each document, in turn, recorded."""
+    things = client[recording.mongo.name].things
+    for n in range(max(documents.values())):
+        for key, count in documents.items():
+            if n < count:
+                change = {"$inc": {"version": 1}, "$set": {"n": n}}
+                things.update_one({"_id": key}, change, upsert=True)
+    await recorded(recording)
+
+
+async def recorded(recording: Recording) -> None:
+    """And its place is saved, which a recorder that is stopped does not wait for at any price."""
+    while True:
+        stored = await recording.checkpoints.load(recording.name)
+        assert stored is not None
+        records = await recording.record(stored.fencing_token + 1)
+        stored = await recording.checkpoints.load(recording.name)
+        assert stored is not None
+        if stored.token >= records[-1]["_id"]:
+            return
+
+
+def history(**documents: int) -> list[tuple[str, int]]:
+    """What `written` makes, in order."""
+    return [
+        (key, n + 1)
+        for n in range(max(documents.values()))
+        for key, count in documents.items()
+        if n < count
+    ]
+
+
+async def test_each_version_comes_once_and_in_order(mongo: Mongo, client: Client) -> None:
+    """All that the archive has, and what comes; page by page; deletions too."""
+    recording = Recording(mongo)
+    await recording.begin()
+    await written(recording, client, a=4, b=3)
+    handler = FromTheStart()
+    consumer = consumer_of(recording, handler)
+    async with working(consumer):
+        await eventually(lambda: len(handler.seen) == 7)
+        client[mongo.name].things.delete_one({"_id": "a"})
+        await recorded(recording)
+        await eventually(lambda: len(handler.seen) == 8)
+    assert handler.seen == [*history(a=4, b=3), ("a", 5)]
+    assert max(handler.calls) == 3
+    assert (handler.begun, consumer.versions, consumer.failures) == ([1], 8, 0)
+
+
+async def test_one_that_is_new_begins_where_it_says(mongo: Mongo, client: Client) -> None:
+    """With what comes, unless it wants all; later with what it has not handled."""
+    recording = Recording(mongo)
+    await recording.begin()
+    await written(recording, client, a=2)
+    handler = Noting()
+    consumer = consumer_of(recording, handler)
+    async with working(consumer):
+        await eventually(lambda: handler.begun == [1])
+        await written(recording, client, b=1)
+        await eventually(lambda: handler.seen == [("b", 1)])
+    await written(recording, client, c=2)
+    again = Noting()
+    async with working(consumer_of(recording, again), 2):
+        await eventually(lambda: again.seen == [("c", 1), ("c", 2)])
+
+
+async def test_what_failed_comes_again_and_the_others_after_it(
+    mongo: Mongo, client: Client
+) -> None:
+    """In the same order; nothing is passed over, and the trouble is told while it lasts."""
+    recording = Recording(mongo)
+    await recording.begin()
+    handler = FromTheStart(b=[ValueError("no"), KeyError("b")])
+    consumer = consumer_of(recording, handler)
+    await written(recording, client, a=1, b=1, c=1)
+    async with working(consumer):
+        await eventually(lambda: ("c", 1) in handler.seen)
+    assert handler.seen == [("a", 1), ("a", 1), ("a", 1), ("b", 1), ("c", 1)]
+    assert (consumer.failures, consumer.trouble) == (2, None)
+
+
+@pytest.mark.parametrize("failure", [LeaseLost("late"), Unavailable("gone")])
+async def test_the_end_of_the_lease_and_of_mongodb_end_it(
+    mongo: Mongo, client: Client, failure: Exception
+) -> None:
+    """Who comes next has what was not handled."""
+    recording = Recording(mongo)
+    await recording.begin()
+    await written(recording, client, a=5)
+    handler = FromTheStart()
+    handle, calls = handler.handle, 0
+
+    async def ends(versions: Sequence[Version], fencing_token: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise failure
+        await handle(versions, fencing_token)
+
+    handler.handle = ends  # type: ignore[method-assign]
+    with pytest.raises(type(failure)):
+        await consumer_of(recording, handler).run(1)
+    assert handler.seen == history(a=3)
+    assert handler.ended == 1
+    following = FromTheStart()
+    async with working(consumer_of(recording, following), 2):
+        await eventually(lambda: following.seen == history(a=5)[3:])
+
+
+async def test_a_deposed_one_cannot_save_its_place(mongo: Mongo, client: Client) -> None:
+    """It learns it when it has handled what it had in hands, which its successor gets as well."""
+    recording = Recording(mongo)
+    await recording.begin()
+    await written(recording, client, a=1)
+    reached, go_on = asyncio.Event(), asyncio.Event()
+    zombie = FromTheStart()
+    handle = zombie.handle
+
+    async def slowly(versions: Sequence[Version], fencing_token: int) -> None:
+        reached.set()
+        await go_on.wait()
+        await handle(versions, fencing_token)
+
+    zombie.handle = slowly  # type: ignore[method-assign]
+    task = asyncio.create_task(consumer_of(recording, zombie).run(1))
+    await reached.wait()
+    successor = FromTheStart()
+    async with working(consumer_of(recording, successor), 2):
+        await eventually(lambda: successor.seen == [("a", 1)])
+        go_on.set()
+        with pytest.raises(LeaseLost, match="fencing token 1 refused, 2 is stored"):
+            await task
+        await written(recording, client, a=1)
+        await eventually(lambda: successor.seen == [("a", 1), ("a", 2)])
+    assert zombie.seen == [("a", 1)]
+
+
+async def test_what_is_put_off_is_done_between_the_pages(mongo: Mongo, client: Client) -> None:
+    """Without waiting for a version, and without keeping versions waiting."""
+    recording = Recording(mongo)
+    await recording.begin()
+    handler = FromTheStart()
+    handler.left = 50
+    async with working(consumer_of(recording, handler, ConsumerOptions(look_every_s=30))):
+        await eventually(lambda: handler.left == 0)
+
+
+async def test_trouble_is_told_to_other_processes(mongo: Mongo, client: Client) -> None:
+    """By the place that it has, while it lasts; and not of a holder that is gone."""
+    recording = Recording(mongo)
+    await recording.begin()
+    await written(recording, client, a=1)
+    handler = FromTheStart(a=[ValueError("no")] * 1000)
+
+    async def told() -> str | None:
+        stored = await recording.checkpoints.load("noting")
+        return None if stored is None else stored.trouble
+
+    async with working(consumer_of(recording, handler), 1):
+        await eventually(lambda: len(handler.calls) > 3)
+        assert await told() == "ValueError('no')"
+    assert handler.ended == 1
+    again = FromTheStart(a=[ValueError("again")])
+    consumer = consumer_of(recording, again)
+    async with working(consumer, 2):
+        await eventually(lambda: consumer.versions == 1)
+        assert await told() is None
+    assert len(again.calls) == 2
+
+
+async def test_versions_that_were_dropped_before_they_came_are_told_once(
+    mongo: Mongo, client: Client
+) -> None:
+    """What is left of them comes all the same. To one that is new they are no loss."""
+    recording = Recording(mongo)
+    await recording.begin()
+    await written(recording, client, a=1)
+    handler = FromTheStart()
+    async with working(consumer_of(recording, handler)):
+        await eventually(lambda: handler.seen == [("a", 1)])
+    await written(recording, client, a=1, b=1)
+    records = await recording.versions()
+    await Horizons(mongo).advance("things", records[-1]["_id"])
+    async with working(consumer_of(recording, handler), 2):
+        await eventually(lambda: len(handler.seen) == 3)
+        await written(recording, client, b=1)
+        await eventually(lambda: len(handler.seen) == 4)
+    [reason] = handler.reasons
+    assert "were dropped before noting came to them" in reason
+    late = FromTheStart()
+    late.name = "late"
+    async with working(consumer_of(recording, late)):
+        await eventually(lambda: late.seen == handler.seen)
+    assert late.reasons == []
+
+
+async def test_it_is_woken_by_the_stream_and_never_ended_by_it(
+    mongo: Mongo, client: Client
+) -> None:
+    """It need not look often; and however far it is behind, nobody calls it too slow."""
+    recording = Recording(mongo)
+    await recording.begin()
+    now = tokens.moment(await mongo.operation_time())
+    hub = Hub(["things"], position=now, options=HubOptions(backlog_events=2))
+    source = Source(mongo, ["things"], before_images=False)
+    handler = FromTheStart()
+    rarely = ConsumerOptions(look_every_s=3600)
+    stream = asyncio.create_task(follow(source, hub))
+    try:
+        async with (
+            recording.running(),
+            working(consumer_of(recording, handler, rarely, hub)),
+        ):
+            await eventually(lambda: handler.begun == [1])
+            for n in range(20):
+                change = {"$inc": {"version": 1}, "$set": {"n": n}}
+                client[mongo.name].things.update_one({"_id": "a"}, change, upsert=True)
+            await eventually(lambda: len(handler.seen) == 20, within_s=30)
+            hub.restart(tokens.moment(await mongo.operation_time()))
+            client[mongo.name].things.insert_one({"_id": "b", "version": 1})
+            await eventually(lambda: ("b", 1) in handler.seen, within_s=30)
+    finally:
+        await finished(stream)
+    assert handler.seen == [*history(a=20), ("b", 1)]

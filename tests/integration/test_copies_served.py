@@ -1,0 +1,231 @@
+"""Copies in a whole gateway: made by it, attributed to it, and told apart from what users write."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from pymongo import MongoClient
+
+from gql.settings import Settings
+from model.reading import read_model
+from streams.archive import Archive
+from streams.checkpoints import Checkpoints
+from streams.copying import COPIER
+from streams.verification import Verification
+from tests.support.editing import Shop, open_shop
+from tests.support.eventually import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MODEL = read_model("""
+type Supplier @collection(name: "suppliers") { id: ID! name: String! city: City }
+type City { name: String land: String }
+type Product @collection(name: "products") {
+  id: ID!
+  name: String
+  supplierId: ID
+  supplier: Supplier @reference(by: "supplierId")
+  supplierName: String @copy(of: "supplier.name")
+  supplierCity: City @copy(of: "supplier.city")
+}
+type Order @collection(name: "orders") { id: ID! lines: [Line!] }
+type Line {
+  productId: ID
+  product: Product @reference(by: "productId")
+  supplierName: String @copy(of: "product.supplierName")
+}
+""")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shop(mongo_uri: str, client: MongoClient[dict[str, Any]]) -> AsyncIterator[Shop]:
+    """A gateway whose model has copies, and copies of copies."""
+    name = f"copies_{uuid4().hex[:8]}"
+    async with open_shop(client, mongo_uri, name, Settings(), model=MODEL) as opened:
+        yield opened
+    client.drop_database(name)
+
+
+async def created(shop: Shop, entity: str, **document: Any) -> str:
+    id_ = shop.fresh_id()
+    found = await shop.ask(
+        f"mutation($id: ID!, $document: {entity}Input!) {{ result: create{entity}"
+        "(id: $id, document: $document) { __typename } }",
+        id=id_,
+        document=document,
+    )
+    assert found["result"]["__typename"] == f"{entity}Written"
+    return id_
+
+
+async def patched(shop: Shop, entity: str, id_: str, **patch: Any) -> None:
+    found = await shop.ask(
+        f"mutation($id: ID!, $patch: {entity}Patch!) {{ result: update{entity}"
+        "(id: $id, patch: $patch) { __typename } }",
+        id=id_,
+        patch=patch,
+    )
+    assert found["result"]["__typename"] == f"{entity}Written"
+
+
+async def copied(shop: Shop, collection: str, id_: str, **wanted: Any) -> None:
+    """Once the document has these."""
+
+    def has() -> bool:
+        found = shop.database[collection].find_one({"_id": id_}) or {}
+        return {name: found.get(name) for name in wanted} == wanted
+
+    await eventually(has, within_s=30)
+
+
+async def history(shop: Shop, id_: str, where: str = "{}") -> list[tuple[Any, ...]]:
+    await shop.recorded()
+    found = await shop.ask(
+        f"query($id: ID!) {{ product(id: $id) {{ history(first: 50, where: {where}) {{ nodes {{ "
+        "version operation author changedFields diff { path after } } } } }",
+        id=id_,
+    )
+    nodes = reversed(found["product"]["history"]["nodes"])
+    return [
+        (
+            each["operation"],
+            each["author"],
+            each["changedFields"],
+            [d["path"] for d in each["diff"]],
+        )
+        for each in nodes
+    ]
+
+
+async def test_copies_are_the_copiers_in_history_and_can_be_left_out(shop: Shop) -> None:
+    """Neither what stands beside them nor who makes them is taken for what a user did."""
+    supplier = await created(shop, "Supplier", name="Ann", city={"name": "Rome"})
+    product = await created(shop, "Product", name="Lamp", supplierId=supplier)
+    await copied(shop, "products", product, supplierName="Ann", supplierCity={"name": "Rome"})
+    await patched(shop, "Supplier", supplier, name="Anna")
+    await copied(shop, "products", product, supplierName="Anna")
+    versions = await history(shop, product)
+    assert versions[0] == ("INSERT", "ann", ["name", "supplierId"], ["name", "supplierId"])
+    assert {each[:2] for each in versions[1:]} == {("UPDATE", COPIER)}
+    assert sorted(each[2] for each in versions[1:3]) == [["supplierCity"], ["supplierName"]]
+    assert versions[3][2:] == (["supplierName"], ["supplierName"])
+    without = f'{{author: {{ne: "{COPIER}"}}}}'
+    assert await history(shop, product, without) == versions[:1]
+    found = await shop.ask(
+        f'{{ audit: productVersions(where: {{documentId: {{eq: "{product}"}}, '
+        f'author: {{notIn: ["{COPIER}"]}}}}, first: 9) {{ nodes {{ operation }} }} }}'
+    )
+    assert [each["operation"] for each in found["audit"]["nodes"]] == ["INSERT"]
+    stored = shop.database["products.versions"].find_one({"doc": product, "v": 4}) or {}
+    assert "_copies" not in stored["full"]
+    assert set(stored["copies"]) == {"supplierName", "supplierCity"}
+
+
+async def test_a_copy_of_a_copy_in_a_list_follows(shop: Shop) -> None:
+    """From the supplier to its product, and from there to the lines of orders."""
+    supplier = await created(shop, "Supplier", name="Carl")
+    product = await created(shop, "Product", name="Lamp", supplierId=supplier)
+    order = await created(shop, "Order", lines=[{"productId": product}, {}])
+    for name in ("Carl", "Carla"):
+        await patched(shop, "Supplier", supplier, name=name)
+        lines = [{"productId": product, "supplierName": name}, {}]
+        await copied(shop, "orders", order, lines=lines)
+
+
+async def test_subscribers_are_told_who_it_was(shop: Shop) -> None:
+    """So that they can pass over it."""
+    supplier = await created(shop, "Supplier", name="Dora")
+    product = await created(shop, "Product", name="Lamp")
+    text = (
+        "subscription($id: ID!, $after: ResumeToken!) "
+        "{ productChanges(id: $id, after: $after) { author changedFields } }"
+    )
+    after = (await shop.ask("{ resumeToken }"))["resumeToken"]
+    async with shop.changes(text, id=product, after=after) as events, aclosing(events):
+        await patched(shop, "Product", product, supplierId=supplier)
+        told: list[Any] = []
+        while len(told) < 3:
+            event = await anext(events)
+            # A checkpoint has none.
+            told += [event] if event["author"] else []
+    assert [each["author"] for each in told] == ["ann", COPIER, COPIER]
+    assert sorted(each["changedFields"][0] for each in told[1:]) == ["supplierCity", "supplierName"]
+
+
+async def test_compared_writes_replacements_and_restores_go_on_working(shop: Shop) -> None:
+    """What stands beside copies is no content; a replacement leaves copies alone, and a restored
+    one is set right."""
+    supplier = await created(shop, "Supplier", name="Eve")
+    product = await created(shop, "Product", name="Lamp", supplierId=supplier)
+    await copied(shop, "products", product, supplierName="Eve", version=3)
+    await shop.recorded()
+    for mutation in (
+        'updateProduct(id: $id, expectedVersion: 3, patch: {name: "Light"})',
+        f'replaceProduct(id: $id, expectedVersion: 4, document: {{supplierId: "{supplier}"}})',
+    ):
+        found = await shop.ask(
+            f"mutation($id: ID!) {{ result: {mutation} {{ __typename ... on ProductWritten "
+            "{ version } ... on WriteError { message } } }",
+            id=product,
+        )
+        assert found["result"]["__typename"] == "ProductWritten", found
+    assert (shop.database.products.find_one({"_id": product}) or {})["supplierName"] == "Eve"
+    await patched(shop, "Supplier", supplier, name="Eva")
+    await copied(shop, "products", product, supplierName="Eva")
+    found = await shop.ask(
+        "mutation($id: ID!) { result: restoreProduct(id: $id, version: 3) { __typename } }",
+        id=product,
+    )
+    assert found["result"]["__typename"] == "ProductWritten"
+    await copied(shop, "products", product, name="Lamp", supplierName="Eva")
+
+
+async def test_who_has_seen_what_all_have_written_is_not_refused_for_copies(shop: Shop) -> None:
+    """Compared with the version before the copies; not with one before somebody else's."""
+    supplier = await created(shop, "Supplier", name="Fay")
+    product = await created(shop, "Product", name="Lamp", supplierId=supplier)
+    await copied(shop, "products", product, supplierName="Fay", version=3)
+
+    async def update(expected: int) -> Any:
+        found = await shop.ask(
+            "mutation($id: ID!, $expected: Int!) { result: updateProduct(id: $id, "
+            'expectedVersion: $expected, patch: {name: "Light"}) { __typename '
+            "... on ProductWritten { version } ... on VersionConflict { actualVersion } } }",
+            id=product,
+            expected=expected,
+        )
+        return found["result"]
+
+    assert await update(1) == {"__typename": "ProductWritten", "version": 4}
+    await patched(shop, "Supplier", supplier, name="Fanny")
+    await copied(shop, "products", product, supplierName="Fanny")
+    await shop.recorded()
+    refused = {"__typename": "VersionConflict", "actualVersion": 5}
+    for expected in (1, 3):
+        assert await update(expected) == refused
+    assert await update(4) == {"__typename": "ProductWritten", "version": 6}
+    # A program that knows nothing of `_change` leaves there what the Copier has said.
+    await patched(shop, "Supplier", supplier, name="Frances")
+    await copied(shop, "products", product, supplierName="Frances")
+    shop.database.products.update_one({"_id": product}, {"$set": {"name": "Glow"}})
+    await shop.recorded()
+    refused = {"__typename": "VersionConflict", "actualVersion": 8}
+    for expected in (6, 7):
+        assert await update(expected) == refused
+
+
+async def test_archives_with_copies_are_well(shop: Shop) -> None:
+    """verify compares content, and what stands beside it is none."""
+    await shop.recorded()
+    for entity in MODEL.entities:
+        mongo = shop.gateway.mongo
+        stored = await Checkpoints(mongo).load(f"recorder:{entity.collection}")
+        archive = Archive(mongo, entity.collection)
+        found = await Verification(mongo, archive, stored, version_field="version").run()
+        assert found.findings == [], found.findings
+    assert not any(each.failures for each, _ in shop.gateway.consumers)

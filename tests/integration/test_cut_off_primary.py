@@ -1,0 +1,49 @@
+"""A primary that is cut off from the others, and does not know it yet, knows an older time."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import pytest
+from bson import Timestamp
+
+from resolvers.live import Changes
+from resolvers.starts import ChangeRequest
+from streams import tokens
+from streams.archive import Archive
+from streams.checkpoints import Checkpoints
+from streams.errors import ResumeTokenInvalid
+from streams.hub import Hub
+from streams.mongo import Mongo
+from streams.progress import Progress
+from tests.support.shop import PRODUCT
+
+
+def changes(mongo: Mongo) -> Changes:
+    hub = Hub(["products"], position=tokens.moment(Timestamp(1, 1)))
+    progress = Progress(Checkpoints(mongo), hub)
+    return Changes(mongo, {"products": Archive(mongo, "products")}, hub, progress, quiet_s=0.01)
+
+
+async def test_a_good_token_is_not_refused_by_what_it_says(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A majority is asked first; what that does not know either is of another history."""
+    await mongo.insert_in_order("unrelated", [{}])
+    now = await mongo.operation_time()
+    asked = []
+
+    async def cut_off() -> Timestamp:
+        asked.append(now)
+        return Timestamp(now.time - 5, 1) if len(asked) == 1 else now
+
+    monkeypatch.setattr(mongo, "operation_time", cut_off)
+    request = ChangeRequest(after=tokens.moment(now))
+    async with aclosing(changes(mongo).changes(PRODUCT, request)) as opened:
+        assert (await anext(opened)).kind == "CHECKPOINT"
+    assert len(asked) == 2
+
+    later = ChangeRequest(after=tokens.moment(Timestamp(now.time + 1000, 1)))
+    async with aclosing(changes(mongo).changes(PRODUCT, later)) as opened:
+        with pytest.raises(ResumeTokenInvalid, match="the database has only reached"):
+            await anext(opened)

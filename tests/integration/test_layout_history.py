@@ -1,0 +1,117 @@
+"""A long version history, kept by another program in each of the classic layouts, is read back
+through GraphQL, exactly: half of it was there before revstream came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient, WriteConcern
+
+from streams import tokens
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.mongo import Mongo
+from tests.support.eventually import wait_until
+from tests.support.gateway import RunningGateway, run_command, running_gateway
+from tests.support.history import FIELDS, HISTORY, MODEL, Event, same, shown
+from tests.support.layouts import CLASSIC, Program, program
+
+Client = MongoClient[dict[str, Any]]
+PAGE = """
+query Page($after: String) {
+  featureVersions(first: 500, after: $after) {
+    totalCount
+    pageInfo { hasNextPage endCursor }
+    nodes { documentId version operation gap document { FIELDS } }
+  }
+}
+""".replace("FIELDS", FIELDS)
+PRESENT = """
+query Present {
+  features(first: 1000) { totalCount nodes { id version FIELDS } }
+}
+""".replace("FIELDS", FIELDS)
+AS_OF = "query($at: TimePoint!) { featuresAsOf(asOf: $at, first: 1) { totalCount } }"
+
+
+@pytest.fixture(params=CLASSIC)
+def history(request: pytest.FixtureRequest) -> str:
+    """The layout."""
+    return str(request.param)
+
+
+@pytest.mark.timeout(600)
+async def test_every_version_of_a_history_is_read_back_exactly(
+    history: str, mongo_uri: str, client: Client, database_name: str, tmp_path: Path
+) -> None:
+    """With its own number, and the present with them; and `verify` finds nothing wrong."""
+    model = tmp_path / "schema.graphql"
+    model.write_text(
+        MODEL.replace("@collection(", f'@collection(history: {history}, version: "v", ')
+    )
+    # Not each of many thousand writes is waited for until it is on disk.
+    hasty = client.get_database(database_name, write_concern=WriteConcern(w=1))
+    others = program(history, hasty, "features")
+    half = len(HISTORY) // 2
+    write(others, HISTORY[:half])
+    async with Mongo.connect(mongo_uri, database_name) as mongo:
+        # The oplog does not reach back to them.
+        now = tokens.moment(await mongo.operation_time())
+        begun = Checkpoint(now, now, Baseline())
+        await Checkpoints(mongo).save("recorder:features", begun, fencing_token=0)
+    with running_gateway(
+        mongo_uri, database_name, model, "--archive-wait-s", "60", "--read-limit-s", "60"
+    ) as gateway:
+        write(others, HISTORY[half:])
+        client[database_name]["unrelated"].insert_one({})
+        now_there = gateway.query("{ resumeToken }")["resumeToken"]
+        wait_until(lambda: has_read(gateway), within_s=300)
+        gateway.query(AS_OF, at={"token": now_there})
+        check_versions(gateway)
+        check_present(gateway)
+        where = ("--mongodb-uri", mongo_uri, "--database", database_name, "--schema", str(model))
+        ended = run_command("verify", *where)
+        assert ended.returncode == 0, ended.stdout
+        assert f"{len(HISTORY):,} versions" in ended.stdout
+
+
+def has_read(gateway: RunningGateway) -> bool:
+    """Whether the first reading is done, until when documents that it has yet to come to have no
+    history."""
+    [found] = gateway.query("{ streams { state } }")["streams"]
+    return found["state"] == "recording"
+
+
+def write(others: Program, events: list[Event]) -> None:
+    for event in events:
+        assert others.write(event.doc, event.body) == event.seq
+
+
+def check_versions(gateway: RunningGateway) -> None:
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    after = None
+    while True:
+        page = gateway.query(PAGE, after=after)["featureVersions"]
+        assert page["totalCount"] == len(HISTORY)
+        found |= {(each["documentId"], each["version"]): each for each in page["nodes"]}
+        if not page["pageInfo"]["hasNextPage"]:
+            break
+        after = page["pageInfo"]["endCursor"]
+    assert len(found) == len(HISTORY)
+    for event in HISTORY:
+        version = found[event.doc, event.seq]
+        assert same(version["document"], shown(event.body)), f"{event.doc}@{event.seq}"
+        assert (version["operation"] == "DELETE") is (event.body is None)
+        assert version["gap"] is False
+
+
+def check_present(gateway: RunningGateway) -> None:
+    last = {event.doc: event for event in HISTORY}
+    expected = {doc: each for doc, each in last.items() if each.body is not None}
+    found = gateway.query(PRESENT)["features"]
+    assert found["totalCount"] == len(found["nodes"]) == len(expected)
+    for node in found["nodes"]:
+        event = expected[node.pop("id")]
+        assert node.pop("version") == event.seq
+        assert same(node, shown(event.body))

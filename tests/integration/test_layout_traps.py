@@ -1,0 +1,238 @@
+"""What is peculiar to one layout or another."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+
+from resolvers.errors import BadUserInput
+from resolvers.purging import Purging
+from streams.archive import Archive
+from streams.errors import Unsuitable
+from streams.layouts.choice import layout_of
+from streams.layouts.deltas import WHOLE_EVERY
+from streams.layouts.kept import Overtaken
+from streams.layouts.separate import Separate
+from streams.mongo import Mongo
+from streams.writing import write
+from tests.support.editing import Shop, lamp, open_shop, tell
+from tests.support.eventually import eventually
+from tests.support.layouts import CLASSIC, layout_model, program
+from tests.support.streams import Recording
+
+Client = MongoClient[dict[str, Any]]
+
+
+@asynccontextmanager
+async def opened(history: str, uri: str, client: Client) -> AsyncIterator[Shop]:
+    name = f"layout_{uuid4().hex[:8]}"
+    async with open_shop(client, uri, name, model=layout_model(history)) as shop:
+        yield shop
+    client.drop_database(name)
+
+
+@pytest.mark.parametrize("history", ["DOCUMENT_PER_VERSION", "CURRENT_FLAG", "SEPARATE", "DELTAS"])
+async def test_versions_that_are_there_twice_are_no_layout(
+    history: str, mongo_uri: str, client: Client
+) -> None:
+    """The gateway does not start, and says why."""
+    name = f"layout_{uuid4().hex[:8]}"
+    twice = "products.previous" if history == "SEPARATE" else "products"
+    client[name][twice].insert_many([{"docId": "a", "v": 1}, {"docId": "a", "v": 1}])
+    async with Mongo.connect(mongo_uri, name) as mongo:
+        layout = layout_of(mongo, layout_model(history).entity("Product"))
+        with pytest.raises(Unsuitable, match=f"{twice} needs a unique index on {{docId, v}}"):
+            await layout.prepare()
+        client[name][twice].drop()
+        # One that is there already does as well, whatever it is called.
+        client[name][twice].create_index([("docId", -1), ("v", 1)], unique=True, name="mine")
+        await layout.prepare()
+    client.drop_database(name)
+
+
+async def test_a_document_with_its_history_must_fit(mongo_uri: str, client: Client) -> None:
+    """EMBEDDED: before the server refuses, what is too large is said, and nothing is written."""
+    async with opened("EMBEDDED", mongo_uri, client) as shop:
+        id_ = await shop.made()
+        texts = [letter * (5 * 1024 * 1024) for letter in "abcd"]
+        for text in texts[:3]:
+            written = await shop.mutate("updateProduct", id=id_, patch={"name": text})
+            assert written["__typename"] == "ProductWritten"
+        refused = await shop.mutate("updateProduct", id=id_, patch={"name": texts[3]})
+        assert refused["__typename"] == "InvalidDocument"
+        assert (
+            "would exceed the 16 MB of a document: with all versions before it"
+            in (refused["message"])
+        )
+        small = await shop.mutate("updateProduct", id=id_, patch={"name": "small"})
+        assert small["version"] == 5
+
+
+async def test_deltas_hold_what_changed_and_whole_ones_stand_between(
+    mongo_uri: str, client: Client
+) -> None:
+    """Fields that are unset included; any version costs a bounded number of others."""
+    async with opened("DELTAS", mongo_uri, client) as shop:
+        id_ = await shop.made()
+        await shop.mutate("updateProduct", id=id_, patch={"tags": None, "name": "Torch"})
+        count = WHOLE_EVERY + 5
+        for _ in range(count):
+            await shop.mutate("updateProduct", id=id_, increment={"stock": 1})
+        rows = list(shop.database.products.find({"docId": id_}).sort("v"))
+        assert rows[1]["unset"] == ["tags"]
+        assert set(rows[1]) == {"_id", "docId", "v", "name", "unset", "_change"}
+        assert set(rows[2]) == {"_id", "docId", "v", "stock", "_change"}
+        whole = [each["v"] for each in rows if each.get("whole")]
+        assert whole == [1, 1 + WHOLE_EVERY]
+        present = await shop.present(id_)
+        assert present is not None
+        assert (present["stock"], present["name"], present["tags"]) == (5 + count, "Torch", None)
+        versions = await shop.history(id_)
+        assert [each["document"]["stock"] for each in versions[2:]] == list(range(6, 6 + count))
+        assert tell([each["document"] for each in versions], "tags")[:2] == [["new"], None]
+
+
+async def test_a_version_behind_a_higher_one_was_never_current(
+    mongo_uri: str, client: Client
+) -> None:
+    """DOCUMENT_PER_VERSION: it is no change of the document."""
+    async with opened("DOCUMENT_PER_VERSION", mongo_uri, client) as shop:
+        products = shop.database.products
+        for number in (1, 3, 2, 4):
+            products.insert_one({"docId": "a", "v": number, "name": str(number), "stock": 0})
+        versions = await shop.history("a")
+        assert tell(versions, "version") == [1, 3, 4]
+        assert [each["document"]["name"] for each in versions] == ["1", "3", "4"]
+
+
+async def test_edits_in_place_are_no_versions(mongo_uri: str, client: Client) -> None:
+    """Of the layout's own fields, or of what was written: no event, no record."""
+    for history in CLASSIC:
+        async with opened(history, mongo_uri, client) as shop:
+            others = program(history, shop.database)
+            others.write("a", {"name": "x", "stock": 1})
+            shop.database.products.update_many({}, {"$set": {"note": "by hand"}})
+            others.write("a", {"name": "x", "stock": 2})
+            versions = await shop.history("a")
+            assert tell(versions, "version", "operation") == [(1, "INSERT"), (2, "UPDATE")]
+
+
+@pytest.mark.parametrize("history", CLASSIC)
+async def test_a_history_that_programs_keep_is_not_purged(
+    history: str, mongo_uri: str, database_name: str
+) -> None:
+    """revstream cannot; it says who can."""
+    entity = layout_model(history).entity("Product")
+    async with Mongo.connect(mongo_uri, database_name) as mongo:
+        recording = Recording(mongo, archive=Archive(mongo, "products", layout_of(mongo, entity)))
+        purging = Purging(mongo, recording.archive, recording.progress, entity)
+        with pytest.raises(BadUserInput, match=f"keeps versions itself .history: {history}."):
+            await purging.purge("a", by="x", why="y")
+
+
+async def test_what_crashed_programs_left_among_the_previous_versions(
+    mongo_uri: str, client: Client
+) -> None:
+    """SEPARATE: another content than what is current is no version; writes go on."""
+    async with opened("SEPARATE", mongo_uri, client) as shop:
+        id_ = await shop.made()
+        previous = shop.database["products.previous"]
+        previous.insert_one({"docId": id_, "v": 1, "name": "never so", "stock": 0})
+        result = await shop.mutate("updateProduct", id=id_, patch={"name": "Torch"})
+        assert result["__typename"] == "ProductWritten"
+        versions = await shop.history(id_)
+        assert [each["document"]["name"] for each in versions] == ["Lamp", "Torch"]
+        (row,) = previous.find({"docId": id_})
+        assert (row["v"], row["name"]) == (1, lamp(id_)["name"])
+
+
+async def test_of_a_document_that_is_only_among_the_previous_ones(
+    mongo_uri: str, client: Client
+) -> None:
+    """SEPARATE: it was there, and is not any more; who creates it goes on counting."""
+    name = f"layout_{uuid4().hex[:8]}"
+    rows = [{"docId": "a", "v": number, "name": "x", "stock": number} for number in (1, 2)]
+    client[name]["products.previous"].insert_many(rows)
+    model = layout_model("SEPARATE")
+    async with open_shop(client, mongo_uri, name, model=model, empty=False) as shop:
+        recorder = shop.gateway.recorders[0]
+        await eventually(lambda: recorder.statistics()["baseline_done"], within_s=30)
+        made = await shop.mutate("createProduct", id="a", document=lamp("a"))
+        assert (made["__typename"], made["version"]) == ("ProductWritten", 4)
+        versions = await shop.history("a")
+        assert tell(versions, "version", "operation") == [
+            (1, "BASELINE"),
+            (2, "UPDATE"),
+            (3, "DELETE"),
+            (4, "INSERT"),
+        ]
+    client.drop_database(name)
+
+
+async def begun(mongo: Mongo, client: Client) -> tuple[Separate, Any]:
+    """A document at version 1; and its previous versions, of which there are none."""
+    layout = layout_of(mongo, layout_model("SEPARATE").entity("Product"))
+    assert isinstance(layout, Separate)
+    await layout.prepare()
+    client[mongo.name].products.insert_one({"_id": "a", "v": 1, "name": "x", "stock": 1})
+    return layout, client[mongo.name]["products.previous"]
+
+
+RENAMING = [{"$set": {"name": "y"}}]
+
+
+async def test_a_process_that_was_stopped_between_its_writes_changes_nothing(
+    mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEPARATE: what it has put among the previous versions may have been taken for a crash's."""
+    monkeypatch.setattr("streams.layouts.separate._SETTLE_S", -60.0)
+    async with Mongo.connect(mongo_uri, database_name) as mongo:
+        layout, previous = await begun(mongo, client)
+        with pytest.raises(Overtaken):
+            await write(mongo, lambda writing: layout.alter(writing, "a", RENAMING))
+        assert await layout.recover(settle_s=0) == 1
+        assert [each["name"] for each in await layout.find({})] == ["x"]
+        assert previous.count_documents({}) == 0
+
+
+async def test_a_version_that_was_found_there_is_made_sure_of(
+    mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SEPARATE: whoever mends may have removed it meanwhile."""
+    async with Mongo.connect(mongo_uri, database_name) as mongo:
+        layout, previous = await begun(mongo, client)
+        previous.insert_one({"docId": "a", "v": 1, "name": "x", "stock": 1})
+        put = layout._put
+
+        async def put_and_lost(*given: Any) -> bool:
+            found = await put(*given)
+            previous.delete_many({})
+            return found
+
+        monkeypatch.setattr(layout, "_put", put_and_lost)
+        await write(mongo, lambda writing: layout.alter(writing, "a", RENAMING))
+        history = await layout.history("a")
+        assert [each.content and each.content["name"] for each in history] == ["x", "y"]
+
+
+async def test_two_flags_are_never_two_documents(
+    mongo_uri: str, client: Client, database_name: str
+) -> None:
+    """CURRENT_FLAG: of three that crashes have left, the highest is current."""
+    async with Mongo.connect(mongo_uri, database_name) as mongo:
+        layout = layout_of(mongo, layout_model("CURRENT_FLAG").entity("Product"))
+        await layout.prepare()
+        rows = [{"docId": "a", "v": n, "stock": n, "current": True} for n in (1, 2, 3)]
+        client[database_name].products.insert_many(rows)
+        for query, numbers in (({}, [3]), ({"stock": 2}, []), ({"_id": "a"}, [3])):
+            assert [each["v"] for each in await layout.find(query)] == numbers
+            assert await layout.count(query) == len(numbers)
+        assert await layout.recover() == 1
+        flagged = client[database_name].products.find({"current": True})
+        assert [each["v"] for each in flagged] == [3]
+        assert await layout.recover() == 0

@@ -1,0 +1,204 @@
+"""History that was lost: the present is read again under writes, and what nobody can know is
+said."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams import tokens
+from streams.bootstrap import Chunk, behind, read_chunk
+from streams.horizons import Horizons
+from streams.hub import follow
+from streams.mongo import Mongo
+from streams.recorder import RecorderOptions
+from streams.replay import Replay, Replayed
+from streams.source import Source
+from tests.support.eventually import eventually
+from tests.support.streams import BRISK, LosesHistory, Recording, finished, told
+
+Client = MongoClient[dict[str, Any]]
+one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+KEYS = range(10)
+
+
+async def losing(mongo: Mongo, client: Client, *, images: bool = True) -> Recording:
+    """Ten documents, recorded; then the even ones change unseen, and history is found lost."""
+    options = {"changeStreamPreAndPostImages": {"enabled": True}} if images else {}
+    await mongo.command({"create": "things", **options})
+    things = client[mongo.name].things
+    things.insert_many([{"_id": key, "n": 0} for key in KEYS])
+    await Recording(mongo).begin()
+    await Recording(mongo).record()
+    things.update_many({"_id": {"$mod": [2, 0]}}, {"$set": {"n": "unseen"}})
+    return Recording(mongo, source=LosesHistory(mongo), options=RecorderOptions(chunk_documents=2))
+
+
+@pytest.mark.parametrize("images", [True, False])
+async def test_what_is_written_during_the_reading_is_not_built_on_what_is_in_doubt(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, images: bool
+) -> None:
+    """No state that never was; a gap at the first version of a document that may have changed
+    unseen, and at no other; every later write is a version."""
+    recording = await losing(mongo, client, images=images)
+    things = client[mongo.name].things
+    turns = 0
+
+    def write() -> None:
+        nonlocal turns
+        turns += 1
+        things.update_many({}, {"$set": {"turn": turns}})
+
+    async def with_writes_around(*args: Any, **settings: Any) -> Chunk:
+        await asyncio.to_thread(write)
+        chunk = await read_chunk(*args, **settings)
+        await asyncio.to_thread(write)
+        return chunk
+
+    monkeypatch.setattr("streams.recorder.read_chunk", with_writes_around)
+    records = await recording.record(fencing_token=2)
+    assert turns == 12
+    present = {each["_id"]: each for each in things.find()}
+    for key in KEYS:
+        [baseline, first, *later] = [each for each in records if each["doc"] == key]
+        assert baseline["full"] == {"_id": key, "n": 0}
+        assert {each["full"]["n"] for each in (first, *later)} == {0 if key % 2 else "unseen"}
+        assert first.get("gap"), first
+        assert not any(each.get("gap") for each in later)
+        # With images from the first write on, without from when it was read.
+        seen = [each["full"]["turn"] for each in (first, *later)]
+        assert seen == list(range(1 if images else seen[0], 13))
+        assert later[-1]["full"] == present[key]
+
+
+@one_driver
+async def test_a_document_that_was_read_again_and_has_not_changed_is_out_of_doubt(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While others are still to be read: its next version has no gap, nor its deletion."""
+    recording = await losing(mongo, client)
+    things = client[mongo.name].things
+
+    async def with_writes_behind(*args: Any, **settings: Any) -> Chunk:
+        baseline = args[2]
+        if baseline.started and baseline.after < 5:
+            # 1 and 3 were read, 7 and 9 were not.
+            await asyncio.to_thread(
+                things.update_many, {"_id": {"$in": [1, 9]}}, {"$inc": {"n": 1}}
+            )
+        if baseline.started and baseline.after == 3:
+            await asyncio.to_thread(things.delete_many, {"_id": {"$in": [3, 7]}})
+        return await read_chunk(*args, **settings)
+
+    monkeypatch.setattr("streams.recorder.read_chunk", with_writes_behind)
+    records = await recording.record(fencing_token=2)
+    assert [gap for _, _, gap in told(records, 1)] == [False, False, False]
+    assert [gap for _, _, gap in told(records, 9)] == [False, True, False]
+    assert told(records, 3)[1:] == [("DELETE", 2, False)]
+    assert told(records, 7)[1:] == [("DELETE", 2, True)]
+    assert told(records, 5) == [("BASELINE", 1, False)]
+
+
+@one_driver
+async def test_history_lost_again_during_the_reading_begins_the_reading_anew(
+    mongo: Mongo, client: Client
+) -> None:
+    """What was read before may have changed since; each difference is a version once."""
+    recording = await losing(mongo, client)
+    things = client[mongo.name].things
+    read = 0
+
+    class LosesItTwice(LosesHistory):
+        async def _again(self, after: str) -> Any:
+            nonlocal read
+            async for batch in Source.batches(self, after):
+                stored = await recording.checkpoints.load(recording.name)
+                if stored is not None and stored.baseline.read > 4:
+                    read = stored.baseline.read
+                    things.update_one({"_id": 1}, {"$set": {"n": "unseen too"}})
+                    # The reading begins after that.
+                    client[mongo.name].unrelated.insert_one({})
+                    async for each in self._lost(after):
+                        yield each
+                yield batch
+
+        def batches(self, after: str) -> Any:
+            self._asked += 1
+            if self._asked == 1:
+                return self._lost(after)
+            return self._again(after) if self._asked == 2 else Source.batches(self, after)
+
+    again = Recording(mongo, source=LosesItTwice(mongo), options=RecorderOptions(chunk_documents=2))
+    records = await again.record(fencing_token=2)
+    assert read > 4
+    for key in KEYS:
+        changed = key == 1 or key % 2 == 0
+        gap = [("REPLACE", 2, True)] if changed else []
+        assert told(records, key) == [("BASELINE", 1, False), *gap]
+
+
+@one_driver
+async def test_who_resumes_from_before_is_told_of_all_that_the_reading_finds(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also who comes while it goes on, when the ring reaches back to where the recorder stands: the
+    gap comes into the archive alone."""
+    recording = await losing(mongo, client)
+    start = (await recording.versions())[0]["_id"]
+    go_on = asyncio.Event()
+
+    async def held_up(*args: Any, **settings: Any) -> Chunk:
+        if args[2].started:
+            await go_on.wait()
+        return await read_chunk(*args, **settings)
+
+    monkeypatch.setattr("streams.recorder.read_chunk", held_up)
+    recording.hub.restart(tokens.moment(await mongo.operation_time()))
+    live = Source(mongo, ["things"], before_images=True, options=BRISK)
+    follower = asyncio.create_task(follow(live, recording.hub))
+    found: list[dict[str, Any]] = []
+    joined = asyncio.Event()
+
+    async def resume() -> None:
+        horizons = Horizons(mongo)
+        replay = Replay(
+            recording.archive, recording.hub, recording.progress, horizons, quiet_s=0.01
+        )
+        async with aclosing(replay.follow(start)) as parts:
+            async for part in parts:
+                if isinstance(part, Replayed):
+                    found.extend(part.records)
+                else:
+                    joined.set()
+
+    try:
+        async with recording.running(2):
+            subscriber = asyncio.create_task(resume())
+            await eventually(lambda: any(each.get("gap") for each in found))
+            assert not joined.is_set()
+            go_on.set()
+            await eventually(joined.is_set)
+            await finished(subscriber)
+    finally:
+        await finished(follower)
+    records = [each["_id"] for each in await recording.versions()]
+    assert [each["_id"] for each in found] == records[1:]
+    assert sum(each.get("gap", False) for each in found) == 5
+
+
+@one_driver
+@pytest.mark.parametrize(
+    ("collation", "expected"), [(None, ["a", "c"]), ("en", ["B", "c"])], ids=["simple", "en"]
+)
+async def test_what_is_behind_a_place_is_told_in_the_collection_s_own_order(
+    mongo: Mongo, collation: str | None, expected: list[str]
+) -> None:
+    """Ids that are not there any more too."""
+    options = {} if collation is None else {"collation": {"locale": collation}}
+    await mongo.command({"create": "things", **options})
+    after = "Z" if collation is None else "a"
+    assert await behind(mongo, "things", after, ["a", "B", "c", 5]) == expected

@@ -1,0 +1,177 @@
+"""A collection in a classic layout is moved to one whose versions revstream keeps, while it is in
+use: nothing is missing, nothing is another one, tokens and numbers stay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure
+
+from streams.archive import Archive
+from streams.errors import HistoryLost, Unsuitable
+from streams.migration import Migration
+from tests.integration.conftest import KeptShop
+from tests.support.editing import Shop, open_shop
+from tests.support.layouts import CLASSIC, Program, layout_model
+from tests.support.repeating import repeating
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Row = dict[str, Any]
+
+
+def body(n: int) -> Row | None:
+    """What a document is after its nth write; now and then it is deleted."""
+    if n % 11 == 10:
+        return None
+    odd: Row = {} if n % 3 else {"tags": ["x", str(n)], "attributes": {"a.b": n, "$c": [None, 1.0]}}
+    return {"name": f"Lamp {n}", "stock": n, **odd}
+
+
+def migration(kept: KeptShop, to: str) -> Migration:
+    gateway = kept.shop.gateway
+    archive = Archive(gateway.mongo, "products", kept.layout)
+    return Migration(gateway.mongo, archive, to, gateway.progress)
+
+
+def fill(program: Program, kept: KeptShop, documents: int, writes: int) -> list[str]:
+    ids = [kept.shop.fresh_id() for _ in range(documents)]
+    for n in range(writes):
+        for id_ in ids:
+            program.write(id_, body(n))
+    return ids
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def unsealed(kept: KeptShop) -> AsyncIterator[KeptShop]:
+    """For one test, after which it can be written to again."""
+    yield kept
+    database = kept.shop.database
+    for name in ("products", "products.previous"):
+        if name in database.list_collection_names():
+            database.command("collMod", name, validator={})
+
+
+async def histories(shop: Shop, ids: list[str]) -> dict[str, Any]:
+    return {id_: await shop.history(id_) for id_ in ids}
+
+
+@pytest.mark.parametrize("kept", CLASSIC, indirect=True)
+async def test_all_of_a_history_is_there_while_others_write(
+    unsealed: KeptShop, client: MongoClient[Row], mongo_uri: str
+) -> None:
+    """Also where the move is interrupted; afterwards it is served from the new place, and goes on
+    with the next number."""
+    kept, to = unsealed, f"moved_{unsealed.history.lower()}"
+    program = kept.program()
+    ids = await asyncio.to_thread(fill, program, kept, 5, 15)
+    await kept.shop.recorded()
+    turns = iter(range(10_000))
+    moving = migration(kept, to)
+
+    def write() -> None:
+        n = next(turns)
+        program.write(ids[n % 5], body(15 + n // 5))
+
+    with repeating(write):
+        take = moving._take
+
+        async def breaks_off(records: Any) -> None:
+            await take(records[:7])
+            raise ConnectionResetError("the process was killed")
+
+        moving._take = breaks_off  # type: ignore[method-assign]
+        with pytest.raises(ConnectionResetError):
+            await moving.copy()
+        moving._take = take  # type: ignore[method-assign]
+        for _ in range(3):
+            await moving.copy()
+    # One of them is there, whatever was written last.
+    living = ids[0]
+    program.write(living, {"name": "Last", "stock": 0})
+    await kept.shop.history(living)
+    assert await moving.copy() > 0
+    # What is there is not counted again.
+    assert await moving.copy() == 0
+    names = await moving.seal()
+    assert names[0] == "products"
+    with pytest.raises(OperationFailure, match="Document failed validation"):
+        program.write(ids[0], {"name": "late", "stock": 0})
+    moved = await moving.finish()
+    assert moved.findings == []
+    assert moved.versions == kept.shop.database["products.versions"].count_documents({})
+    with pytest.raises(Unsuitable, match="has a recorder already"):
+        await moving.copy()
+
+    before = await histories(kept.shop, ids)
+    model = layout_model("ARCHIVE", to)
+    async with open_shop(
+        client, mongo_uri, kept.shop.database.name, model=model, begun=True
+    ) as served:
+        assert await histories(served, ids) == before
+        present = {id_: await served.present(id_) for id_ in ids}
+        assert present == {id_: await kept.shop.present(id_) for id_ in ids}
+        last = max(each["version"] for each in before[living])
+        client[served.database.name][to].update_one(
+            {"_id": living}, {"$set": {"stock": -1}, "$inc": {"v": 1}}
+        )
+        after = await served.history(living)
+        assert [each["version"] for each in after] == list(range(1, last + 2))
+    # Others' tests count what is there.
+    for name in (to, f"{to}.versions"):
+        kept.shop.database.drop_collection(name)
+
+
+@pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
+async def test_what_is_not_the_same_is_found(unsealed: KeptShop) -> None:
+    """A version that is missing, is another one, or is too many; and a document."""
+    kept, database = unsealed, unsealed.shop.database
+    ids = await asyncio.to_thread(fill, kept.program(), kept, 3, 4)
+    await histories(kept.shop, ids)
+    moving = migration(kept, "planted")
+    await moving.copy()
+    assert (await moving.verify()).findings == []
+    versions = database["planted.versions"]
+    versions.update_one({"doc": ids[0], "v": 2}, {"$set": {"full.stock": 99}})
+    versions.delete_one({"doc": ids[1], "v": 3})
+    extra = versions.find_one({"doc": ids[2], "v": 4})
+    assert extra is not None
+    versions.insert_one({**extra, "_id": extra["_id"] + "0", "v": 9})
+    database["planted"].update_one({"_id": ids[0]}, {"$set": {"stock": -5}})
+    database["planted"].delete_one({"_id": ids[1]})
+    database["planted"].insert_one({"_id": "stray"})
+    findings = (await moving.verify()).findings
+    assert findings[:3] == [
+        f"{ids[0]!r} version 2: differs in full",
+        f"{ids[1]!r} version 3: is only in the old archive",
+        f"{ids[2]!r} version 9: is only in the new archive",
+    ]
+    assert f"{ids[0]!r}: the current document is another one" in findings
+    assert f"{ids[1]!r}: the current document is not there" in findings
+    assert any(each.startswith("planted has ") for each in findings)
+    # Nor is it finished.
+    assert (await moving.finish()).findings != []
+    assert database["revstream.checkpoints"].find_one({"_id": "recorder:planted"}) is None
+
+
+@pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
+async def test_it_does_not_begin_in_another_ones_place_nor_without_contents(
+    unsealed: KeptShop,
+) -> None:
+    """Documents of somebody else stay what they are; a version that programs have removed is said
+    to be lost."""
+    kept, database = unsealed, unsealed.shop.database
+    database["taken"].insert_one({"_id": 1})
+    with pytest.raises(Unsuitable, match="there are documents in taken"):
+        await migration(kept, "taken").copy()
+    assert list(database["taken"].find()) == [{"_id": 1}]
+    [id_] = await asyncio.to_thread(fill, kept.program(), kept, 1, 3)
+    await kept.shop.history(id_)
+    database["products"].delete_one({"docId": id_, "v": 2})
+    with pytest.raises(HistoryLost, match="version 2 is not kept any more"):
+        await migration(kept, "lossy").copy()

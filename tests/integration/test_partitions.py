@@ -1,0 +1,358 @@
+"""A collection whose recording is divided: its archive is what one recorder would have made, and
+nobody takes one partition's place for that of all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.collection import Collection
+
+from streams import tokens
+from streams.archive import Archive
+from streams.checkpoints import Checkpoint, Checkpoints, furthest
+from streams.errors import ArchiveBehind
+from streams.horizons import Horizons
+from streams.hub import Hub, follow
+from streams.mongo import Mongo
+from streams.partitions import Partition, partitions_of
+from streams.progress import Progress
+from streams.recorder import RecorderOptions
+from streams.replay import Caught, Live, Replay, Replayed
+from streams.source import Source
+from streams.verification import Verification, Verified
+from tests.support.eventually import eventually
+from tests.support.streams import BRISK, Divided, Recording, finished, told
+
+Client = MongoClient[dict[str, Any]]
+Things = Collection[dict[str, Any]]
+pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+# Of three partitions, ids of each.
+IDS = (7, 9, 10, 2, 3, 4, 0, 1, 8)
+
+
+async def verified(mongo: Mongo) -> Verified:
+    stored = await Checkpoints(mongo).of("things")
+    archive = Archive(mongo, "things")
+    return await Verification(
+        mongo, archive, furthest(stored), version_field="version", partitioned=True
+    ).run()
+
+
+async def assert_sound(mongo: Mongo, documents: int) -> None:
+    found = await verified(mongo)
+    assert found.findings == []
+    assert found.documents == documents
+
+
+def counted(things: Things, times: int, keys: tuple[int, ...] = IDS) -> None:
+    """Each document is written to so many times, and counts it."""
+    for _ in range(times):
+        for key in keys:
+            things.update_one({"_id": key}, {"$inc": {"n": 1}}, upsert=True)
+
+
+def assert_counted(records: list[dict[str, Any]], times: int) -> None:
+    """Each write is there once, in order, and no document was read instead."""
+    for key in IDS:
+        mine = [each for each in records if each["doc"] == key]
+        assert [each["full"]["n"] for each in mine] == list(range(1, times + 1)), key
+        assert [each["v"] for each in mine] == list(range(1, times + 1)), key
+    assert not any(each.get("gap") for each in records)
+    assert len({each["_id"] for each in records}) == len(IDS) * times
+
+
+async def test_each_partition_records_its_own_documents(mongo: Mongo, client: Client) -> None:
+    """And reads no others: what they have skipped is nothing, what they wrote is everything."""
+    divided = Divided(mongo, 3)
+    await divided.begin()
+    counted(client[mongo.name].things, 4)
+    assert_counted(await divided.record(), 4)
+    statistics = [each.recorder.statistics() for each in divided.parts]
+    assert [each["versions"] for each in statistics] == [12, 12, 12]
+    await assert_sound(mongo, 9)
+
+
+async def test_a_drop_and_a_rename_delete_each_document_once(mongo: Mongo, client: Client) -> None:
+    """Under tokens that the partitions do not share; what comes back is read by its partition."""
+    database = client[mongo.name]
+    divided = Divided(mongo, 3, options=RecorderOptions(chunk_documents=2))
+    await divided.begin()
+    async with divided.running() as task:
+        counted(database.things, 1)
+        database.things.drop()
+        counted(database.things, 1)
+        database.things.rename("elsewhere")
+        await divided.at_rest(task)
+        database.elsewhere.update_one({"_id": 7}, {"$set": {"n": 70}})
+        database.elsewhere.rename("things")
+        await divided.at_rest(task)
+    records = await divided.parts[0].versions()
+    for key in IDS:
+        assert told(records, key) == [
+            ("INSERT", 1, False),
+            ("DELETE", 2, False),
+            ("INSERT", 3, False),
+            ("DELETE", 4, False),
+            ("BASELINE", 5, True),
+        ]
+    [back] = [each for each in records if each["doc"] == 7 and each["v"] == 5]
+    assert back["full"]["n"] == 70
+    await assert_sound(mongo, 9)
+
+
+async def test_a_large_drop_that_is_killed_in_the_middle_goes_on_behind_its_numbers(
+    mongo: Mongo, client: Client
+) -> None:
+    """Also where it was begun undivided: no number is given twice, none of the documents left."""
+    things = client[mongo.name].things
+    recording = Recording(mongo)
+    start = await recording.begin(baseline_done=True)
+    things.insert_many([{"_id": n} for n in range(2500)])
+    things.drop()
+    whole = await recording.record()
+    [place] = {each["_id"].partition("-")[0] for each in whole if each["op"] == "DELETE"}
+
+    async def cut(first: int) -> None:
+        """Back to where only the first of the drop's records, in their order, are there."""
+        found = await mongo.find("things.versions", {"_id": {"$gt": place}}, sort=[("_id", 1)])
+        gone = [each["doc"] for each in found[first:]]
+        archive = client[mongo.name]["things.versions"]
+        archive.delete_many({"op": "DELETE", "doc": {"$in": gone}})
+        nothing = {"until": None, "untilWall": None, "span": None}
+        archive.update_many({"op": "INSERT", "doc": {"$in": gone}}, {"$set": nothing})
+        client[mongo.name]["revstream.checkpoints"].delete_many({})
+
+    for left, count in ((700, 3), (1500, 3), (1200, 1), (1000, 4)):
+        await cut(left)
+        divided = Divided(mongo, count)
+        await divided.begin_at(start)
+        records = await divided.record()
+        assert len(records) == 5000
+        assert {each["doc"] for each in records if each["op"] == "DELETE"} == set(range(2500))
+
+
+async def test_the_first_reading_is_divided_too(mongo: Mongo, client: Client) -> None:
+    """Each document gets one BASELINE, whoever reads at the same moment; those that changed or
+    vanished meanwhile are in order."""
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "n": 1} for n in range(100)])
+    divided = Divided(mongo, 3, options=RecorderOptions(chunk_documents=7))
+    await divided.begin()
+    async with divided.running() as task:
+        things.update_many({"_id": {"$lt": 5}}, {"$inc": {"n": 1}})
+        things.delete_many({"_id": {"$gte": 95}})
+        await divided.at_rest(task)
+    records = await divided.parts[0].versions()
+    assert {told(records, n)[0] for n in range(5, 95)} == {("BASELINE", 1, False)}
+    assert sum(each["op"] == "BASELINE" and each["doc"] < 95 for each in records) == 95
+    # Some may have been read behind the place that all have reached.
+    assert (await verified(mongo)).findings == []
+
+
+async def test_the_number_of_partitions_may_change_on_a_living_archive(
+    mongo: Mongo, client: Client
+) -> None:
+    """From 1 to 4, to 2, and back: writes between and within are there once, in order; the
+    checkpoints of before are gone, and no document was read again."""
+    things = client[mongo.name].things
+    await Recording(mongo).begin(baseline_done=True)
+    start = (await Checkpoints(mongo).of("things"))[Partition("things")].start
+    for turn, count in enumerate((1, 4, 2, 1, 4), 1):
+        counted(things, 1)
+        divided = Divided(mongo, count)
+        async with divided.running(turn) as task:
+            counted(things, 1)
+            await divided.at_rest(task)
+        stored = await Checkpoints(mongo).of("things")
+        assert set(stored) == set(partitions_of("things", count))
+        assert {(each.start, each.baseline.done) for each in stored.values()} == {(start, True)}
+        assert_counted(await divided.parts[0].versions(), 2 * turn)
+        await assert_sound(mongo, 9)
+
+
+async def test_a_new_partition_begins_where_the_last_of_the_old_ones_stands(
+    mongo: Mongo, client: Client
+) -> None:
+    """Two of four have come further: what they archived is passed over, the rest recorded. Done
+    only where all were done with the first reading."""
+    things = client[mongo.name].things
+    before = Divided(mongo, 4)
+    await before.begin(baseline_done=True)
+    counted(things, 3)
+    for each in before.parts[:2]:
+        task = asyncio.create_task(each.recorder.run(1))
+        await eventually(lambda each=each: each.recorder.statistics()["versions"])
+        await finished(task)
+    behind = furthest(await Checkpoints(mongo).of("things"))
+    assert behind is not None
+    divided = Divided(mongo, 2)
+    assert_counted(await divided.record(), 3)
+    statistics = [each.recorder.statistics() for each in divided.parts]
+    assert sum(each["duplicates"] for each in statistics) > 0
+
+    unfinished = {part: Checkpoint("1", "0") for part in partitions_of("things", 2)}
+    done = (await Checkpoints(mongo).of("things"))[Partition("things", 0, 2)]
+    part = furthest(unfinished | {Partition("things", 0, 2): done})
+    assert part is not None
+    assert (part.token, part.start, part.baseline.done) == ("1", done.start, False)
+
+
+async def test_recorders_of_two_numbers_at_once_lose_and_double_nothing(
+    mongo: Mongo, client: Client
+) -> None:
+    """As where one was stopped for longer than its lease: unique keys refuse the second."""
+    things = client[mongo.name].things
+    await Recording(mongo).begin(baseline_done=True)
+    whole, divided = Recording(mongo), Divided(mongo, 3)
+    turns = 0
+
+    async def again_and_again(recorder: Any) -> None:
+        nonlocal turns
+        task = asyncio.current_task()
+        assert task is not None
+        # One that is refused in the moment in which it is cancelled says that it was refused.
+        while not task.cancelling():
+            turns += 1
+            with pytest.raises(Exception, match=r"another process|refused"):
+                await recorder.run(turns)
+
+    recorders = [whole.recorder, *(each.recorder for each in divided.parts)]
+    tasks = [asyncio.create_task(again_and_again(each)) for each in recorders]
+    for _ in range(8):
+        counted(things, 1)
+        await asyncio.sleep(0)
+    archive = client[mongo.name]["things.versions"]
+    await eventually(lambda: archive.count_documents({}) == 72, within_s=15)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert_counted(await Recording(mongo).record(fencing_token=turns + 1), 8)
+
+
+class Counted(Checkpoints):
+    asked = 0
+
+    async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+        self.asked += 1
+        return await super().of(collection)
+
+
+@asynccontextmanager
+async def following(mongo: Mongo, hub: Hub) -> AsyncIterator[None]:
+    """The hub is given what happens from now on."""
+    hub.restart(tokens.moment(await mongo.operation_time()))
+    source = Source(mongo, ["things"], before_images=True, options=BRISK)
+    task = asyncio.create_task(follow(source, hub))
+    try:
+        yield
+    finally:
+        await finished(task)
+
+
+async def test_a_partition_that_lags_holds_up_what_reads_history(
+    mongo: Mongo, client: Client
+) -> None:
+    """The collection has come as far as the last of them: a replay passes over nothing that is
+    recorded later, and a read as of now waits for it."""
+    # Before anything is read as of the beginning.
+    things = client[mongo.name].create_collection("things")
+    divided = Divided(mongo, 3)
+    start = await divided.begin(baseline_done=True)
+    checkpoints = Counted(mongo)
+    progress = Progress(checkpoints, divided.hub, limit_s=15)
+    archive = Archive(mongo, "things")
+    received: list[str] = []
+
+    async def receive() -> None:
+        replay = Replay(archive, divided.hub, progress, Horizons(mongo), page=4, quiet_s=0.01)
+        async with aclosing(replay.follow(start.token)) as parts:
+            async for part in parts:
+                if isinstance(part, Replayed):
+                    received.extend(each["_id"] for each in part.records)
+                elif isinstance(part, Caught | Live):
+                    received.extend(each.token for each in part.events)
+
+    async with following(mongo, divided.hub):
+        ahead = [asyncio.create_task(each.recorder.run(1)) for each in divided.parts[1:]]
+        counted(things, 4)
+        now = tokens.moment(await mongo.operation_time())
+        await divided.hub.reached(now)
+        count = client[mongo.name]["things.versions"].count_documents
+        await eventually(lambda: count({}) == 24)
+        receiver = asyncio.create_task(receive())
+        await eventually(lambda: checkpoints.asked > 5)
+        assert received == []
+        assert await progress.position("things") <= start.token
+        with pytest.raises(ArchiveBehind):
+            await divided.progress.wait("things", now, limit_s=0.05)
+        # Nor is what it has yet to record taken for missing.
+        assert (await verified(mongo)).findings == []
+        assert divided.progress.lag_s(divided.partitions[0]) > 0
+        assert divided.progress.lag_s(divided.partitions[1]) == 0
+
+        ahead.append(asyncio.create_task(divided.parts[0].recorder.run(1)))
+        await progress.wait("things", now)
+        counted(things, 1)
+        await eventually(lambda: len(received) >= 45)
+        for task in [receiver, *ahead]:
+            await finished(task)
+    records = await divided.parts[0].versions()
+    assert received == [each["_id"] for each in records]
+    assert_counted(records, 5)
+
+
+async def test_partitions_that_have_nothing_to_do_hold_up_nobody(
+    mongo: Mongo, client: Client
+) -> None:
+    """They save their place seldom; but another process sees for itself that nothing in it is
+    theirs."""
+    divided = Divided(mongo, 3, options=RecorderOptions(idle_save_s=3600))
+    hub = Hub(["things"], position=tokens.moment(await mongo.operation_time()))
+    elsewhere = Progress(Checkpoints(mongo), hub, limit_s=5)
+    async with following(mongo, hub):
+        await divided.begin(baseline_done=True)
+        async with divided.running():
+            for _ in range(3):
+                counted(client[mongo.name].things, 2, keys=(7, 2))
+                await elsewhere.wait("things", tokens.moment(await mongo.operation_time()))
+            stored = await Checkpoints(mongo).of("things")
+            assert min(each.token for each in stored.values()) < await elsewhere.position("things")
+
+
+async def test_a_subscriber_in_the_middle_of_a_drop_gets_the_rest_of_all_partitions(
+    mongo: Mongo, client: Client
+) -> None:
+    """In the order of the archive, from wherever it stood."""
+    things = client[mongo.name].things
+    divided = Divided(mongo, 3)
+    await divided.begin(baseline_done=True)
+    async with following(mongo, divided.hub), divided.running() as task:
+        counted(things, 1)
+        things.drop()
+        counted(things, 1)
+        await divided.at_rest(task)
+        await divided.hub.reached(tokens.moment(await mongo.operation_time()))
+        records = await divided.parts[0].versions()
+        dropped = [each["_id"] for each in records if each["op"] == "DELETE"]
+        assert len(dropped) == 9
+        replay = Replay(
+            Archive(mongo, "things"), divided.hub, divided.progress, Horizons(mongo), page=2
+        )
+        for place in (dropped[0], dropped[4], dropped[8]):
+            received: list[str] = []
+            expected = [each["_id"] for each in records if each["_id"] > place]
+            async with aclosing(replay.follow(place)) as parts:
+                async for part in parts:
+                    if isinstance(part, Replayed):
+                        received += [each["_id"] for each in part.records]
+                    elif isinstance(part, Caught | Live):
+                        received += [each.token for each in part.events]
+                    if len(received) >= len(expected):
+                        break
+            assert received == expected

@@ -1,0 +1,162 @@
+"""Collections that change under a recorder at work: one that comes later, one that loses its
+images, one that a large transaction fills; and kinds of collections that have no history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams.errors import DatabaseError, Unsuitable
+from streams.mongo import Mongo
+from streams.server import check_collections, enable_images
+from tests.support.streams import Recording, told
+
+Client = MongoClient[dict[str, Any]]
+pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+
+def keeps_images(client: Client, name: str) -> bool:
+    (found,) = client[name].list_collections(filter={"name": "things"})
+    images = found["options"].get("changeStreamPreAndPostImages", {})
+    return bool(images.get("enabled"))
+
+
+async def test_a_collection_that_comes_later_has_its_history_from_the_first_write(
+    mongo: Mongo, client: Client
+) -> None:
+    """The recorder waits for it; its first document makes it."""
+    recording = Recording(mongo)
+    await recording.begin()
+    async with recording.running() as task:
+        await recording.caught_up(task)
+        assert "things" not in client[mongo.name].list_collection_names()
+        things = client[mongo.name].things
+        things.insert_one({"_id": 1, "a": {"b": 1}})
+        things.update_one({"_id": 1}, {"$set": {"a.b": 2}})
+        await recording.caught_up(task)
+    records = await recording.versions()
+    assert told(records) == [("INSERT", 1, False), ("UPDATE", 2, False)]
+    assert [each["full"]["a"]["b"] for each in records] == [1, 2]
+
+
+async def test_images_that_are_taken_back_are_done_without(mongo: Mongo, client: Client) -> None:
+    """While recording: versions are made from deltas, just as exact; the next start asks for
+    images again."""
+    assert await enable_images(mongo, ["things"]) == []
+    recording = Recording(mongo)
+    await recording.begin(baseline_done=True)
+    things = client[mongo.name].things
+    states = [{"_id": 1, "a": {"b": n, "c": [n]}} for n in range(6)]
+    things.insert_one(states[0])
+    async with recording.running() as task:
+        for n, state in enumerate(states[1:], 1):
+            if n == 3:
+                await recording.caught_up(task)
+                images = {"enabled": False}
+                client[mongo.name].command(
+                    {"collMod": "things", "changeStreamPreAndPostImages": images}
+                )
+            things.update_one({"_id": 1}, {"$set": {"a.b": n, "a.c.0": n}})
+            assert things.find_one() == state
+        await recording.caught_up(task)
+    records = await recording.versions()
+    assert [each["full"] for each in records] == states
+    assert not any(gap for _, _, gap in told(records))
+    assert not keeps_images(client, mongo.name)
+    assert await enable_images(mongo, ["things"]) == []
+    assert keeps_images(client, mongo.name)
+
+
+@pytest.mark.parametrize("images", [True, False], ids=["images", "deltas"])
+async def test_a_transaction_of_more_than_16_mb_is_one_moment_in_its_order(
+    mongo: Mongo, client: Client, images: bool
+) -> None:
+    """The server logs it as several entries."""
+    if images:
+        await enable_images(mongo, ["things"])
+    else:
+        client[mongo.name].create_collection("things")
+    recording = Recording(mongo)
+    await recording.begin(baseline_done=True)
+    things = client[mongo.name].things
+    things.insert_one({"_id": "before"})
+    expected: list[tuple[Any, str, int]] = [("before", "INSERT", 1)]
+    with client.start_session() as session, session.start_transaction():
+        for key in range(6):
+            things.insert_one({"_id": key, "n": 0, "text": "x" * 4_000_000}, session=session)
+            things.update_one({"_id": key}, {"$set": {"n": 1}}, session=session)
+            expected += [(key, "INSERT", 1), (key, "UPDATE", 2)]
+        things.delete_one({"_id": 0}, session=session)
+        expected.append((0, "DELETE", 3))
+    entries = client.local["oplog.rs"].count_documents({"o.applyOps.ns": f"{mongo.name}.things"})
+    assert entries > 1
+    records = await recording.record()
+    assert [(each["doc"], each["op"], each["v"]) for each in records] == expected
+    assert len({each["at"] for each in records[1:]}) == 1
+    assert records[0]["at"] < records[1]["at"]
+    updates = [each["full"] for each in records if each["op"] == "UPDATE"]
+    assert updates == [{"_id": key, "n": 1, "text": "x" * 4_000_000} for key in range(6)]
+    assert not any(gap for _, _, gap in told(records))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"viewOn": "other", "pipeline": []}, "is a view, and views have no change stream"),
+        ({"timeseries": {"timeField": "at"}}, "is a time-series collection"),
+        ({"capped": True, "size": 4096}, "is a capped collection"),
+    ],
+    ids=["view", "time series", "capped"],
+)
+async def test_a_collection_whose_history_cannot_be_kept_is_refused(
+    mongo: Mongo, client: Client, options: dict[str, Any], said: str
+) -> None:
+    """With its name, the reason and the way out; others are not in the way."""
+    database = client[mongo.name]
+    database.create_collection("good")
+    await check_collections(mongo, ["good", "not there yet"])
+    database.create_collection("things", **options)
+    with pytest.raises(Unsuitable, match=f"{mongo.name}.things {said}"):
+        await check_collections(mongo, ["good", "things", "not there yet"])
+
+
+async def test_a_capped_collection_cannot_be_read_as_of_a_moment(
+    mongo: Mongo, client: Client
+) -> None:
+    """Why it is refused: what stood there before could not be joined with the stream."""
+    client[mongo.name].create_collection("things", capped=True, size=4096)
+    client[mongo.name].things.insert_one({"_id": 1})
+    now = await mongo.operation_time()
+    with pytest.raises(DatabaseError, match="capped collections with readConcern snapshot"):
+        await mongo.find("things", {}, at=now)
+
+
+@pytest.mark.parametrize("images", [True, False])
+async def test_what_stands_beside_copies_is_kept_beside_the_content(
+    mongo: Mongo, client: Client, images: bool
+) -> None:
+    """Whole in each record, also where an update changes a part of it and no image is sent; it is
+    no content, and no change."""
+    if images:
+        assert await enable_images(mongo, ["things"]) == []
+    recording = Recording(mongo)
+    await recording.begin(baseline_done=True)
+    things = client[mongo.name].things
+    copies: dict[str, Any] = {"name": [{"of": "ann", "v": 1}], "city": [{"of": "ann", "v": 1}]}
+    things.insert_one({"_id": 1, "name": "Ann", "_copies": copies, "_change": {"id": 1}})
+    things.update_one({"_id": 1}, {"$set": {"name": "Anna", "_copies.name.0.v": 2}})
+    things.update_one({"_id": 1}, {"$set": {"_copies.name": [{"of": "bob", "v": 7}]}})
+    things.update_one({"_id": 1}, {"$unset": {"_copies": ""}})
+    records = await recording.record()
+    assert [each["full"] for each in records] == [
+        {"_id": 1, "name": name} for name in ("Ann", "Anna", "Anna", "Anna")
+    ]
+    assert [each["changed"] for each in records] == [["name"], ["name"], [], []]
+    assert [each.get("copies") for each in records] == [
+        copies,
+        {**copies, "name": [{"of": "ann", "v": 2}]},
+        {**copies, "name": [{"of": "bob", "v": 7}]},
+        None,
+    ]

@@ -1,0 +1,488 @@
+"""Retention: what stays and what goes, what is said of it, and that neither readers, writers nor
+crashes find anything in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from bson import Timestamp
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pymongo import MongoClient
+
+from model.entities import Entity, Keep
+from resolvers import as_of
+from resolvers.moments import Moment
+from resolvers.pages import PageRequest
+from streams import cutting, retention, tokens
+from streams.archive import Archive
+from streams.checkpoints import Checkpoint, Checkpoints
+from streams.errors import HistoryLost, TimeLimit
+from streams.hub import Hub
+from streams.mongo import Mongo
+from streams.progress import Progress
+from streams.retention import Retention
+from streams.verification import Verification
+from streams.versions import Version
+from tests.integration.test_as_of import BODIES, KEYS, PACKED, replayed
+from tests.integration.test_history import history
+from tests.support.archives import Scribe, at
+from tests.support.eventually import eventually
+from tests.support.kept import kept_numbers
+from tests.support.shop import PRODUCT
+from tests.support.streams import Recording, by_document, check_chains, finished
+
+Client = MongoClient[dict[str, Any]]
+one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+WRITES = st.lists(
+    st.tuples(st.sampled_from(KEYS), BODIES, st.sampled_from([0, 0, 1, 2, 7, 60, 5000])),
+    max_size=30,
+)
+KEEPS = st.sampled_from(
+    [
+        Keep(text="1 version", versions=1),
+        Keep(text="3 versions", versions=3),
+        Keep(text="1 second", seconds=1),
+        Keep(text="10 seconds", seconds=10),
+        Keep(text="an hour", seconds=3600),
+    ]
+)
+
+
+def retaining(mongo: Mongo, archive: Archive, keep: Keep, *, every_s: float = 3600.0) -> Retention:
+    hub = Hub([archive.collection], position="")
+    progress = Progress(Checkpoints(mongo), hub)
+    name = f"retention:{archive.collection}"
+    return Retention(mongo, archive, progress, keep, name=name, every_s=every_s)
+
+
+async def recorded_up_to(mongo: Mongo, collection: str, second: int) -> None:
+    """As a recorder that has come there says it."""
+    checkpoint = Checkpoint(tokens.moment(at(second)), "")
+    await Checkpoints(mongo).save(f"recorder:{collection}", checkpoint, fencing_token=0)
+
+
+@pytest.fixture
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that little data takes many of them."""
+    monkeypatch.setattr(cutting, "_PER_TRANSACTION", 2)
+    monkeypatch.setattr(cutting, "_PORTION", 2)
+    monkeypatch.setattr(cutting, "_PER_READ", 4)
+    monkeypatch.setattr(retention, "_PORTION", 3)
+
+
+async def emptied(mongo: Mongo) -> None:
+    for name in ("products.versions", "revstream.horizons", "revstream.checkpoints"):
+        await mongo.command({"delete": name, "deletes": [{"q": {}, "limit": 0}]})
+
+
+async def stored(mongo: Mongo, archive: Archive) -> list[dict[str, Any]]:
+    return await archive.filled(await mongo.find(archive.name, {}, sort=[("_id", 1)]), whole=True)
+
+
+@one_driver
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize("entity", [PRODUCT, PACKED], ids=["FULL", "DELTA"])
+@settings(
+    deadline=None,
+    max_examples=30,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(writes=WRITES, more=WRITES, keep=KEEPS, early=st.integers(0, 30))
+async def test_what_stays_is_what_the_model_says(
+    mongo: Mongo,
+    entity: Entity,
+    monkeypatch: pytest.MonkeyPatch,
+    writes: list[Any],
+    more: list[Any],
+    keep: Keep,
+    early: int,
+) -> None:
+    """As a plain model has it, in two passes with writes between; every moment at or after the
+    horizon reads as before, and every one before it is lost."""
+    monkeypatch.setattr("streams.storage._WORTH_IT", 0)
+    await emptied(mongo)
+    scribe = Scribe(mongo, entity)
+    retained = retaining(mongo, scribe.archive, keep)
+    second, near = 0, {-1, 0}
+    for part in (writes, more):
+        second += 1
+        for key, body, pause in part:
+            second += pause
+            near |= {second - 1, second, second + 1}
+            if body is not None or key in scribe.present:
+                scribe.write(key, body, at(second, 1))
+        await scribe.save()
+        await recorded_up_to(mongo, PRODUCT.collection, second)
+        now = at(second + early, 1)
+        dropped = await retained.go_through(now)
+        assert dropped >= 0
+        assert await retained.go_through(now) == 0
+    kept = kept_numbers(scribe.records, keep, now)
+    records = await stored(mongo, scribe.archive)
+    check_chains(records)
+    assert {vs[0]["doc"]: [each["v"] for each in vs] for vs in by_document(records)} == kept
+    assert retained.statistics()["versions"] == len(scribe.records) - len(records)
+    check_marks(scribe, records)
+    await check_reads(mongo, scribe, records, sorted(near))
+
+
+def check_marks(scribe: Scribe, records: Sequence[dict[str, Any]]) -> None:
+    """The first version of each says how many there were before it, and nothing else has
+    changed."""
+    originals = {each["_id"]: each for each in scribe.records}
+    for versions in by_document(records):
+        first = versions[0]
+        gone = [
+            each
+            for each in scribe.records
+            if each["doc"] == first["doc"] and each["_id"] < first["_id"]
+        ]
+        assert ("cut" in first) == bool(gone)
+        if gone:
+            cut = first["cut"]
+            assert (cut["versions"], cut["number"], cut["since"]) == (
+                len(gone),
+                gone[0]["v"],
+                gone[0]["at"],
+            )
+        for each in versions:
+            original = originals[each["_id"]]
+            for name in ("v", "op", "at", "wall", "changed", "by", "why"):
+                assert each[name] == original[name]
+            assert each["full"] == (None if original["full"] is None else dict(original["full"]))
+
+
+async def check_reads(
+    mongo: Mongo, scribe: Scribe, records: Sequence[dict[str, Any]], near: Sequence[int]
+) -> None:
+    reading = history(mongo, scribe)
+    gone = {each["_id"] for each in scribe.records} - {each["_id"] for each in records}
+    # What replaced a version that was dropped, the last of it.
+    horizon = max(
+        (
+            later["at"]
+            for each in scribe.records
+            for later in scribe.records
+            if each["_id"] in gone and later["prev"] == each["_id"]
+        ),
+        default=Timestamp(0, 0),
+    )
+    for moment in near:
+        state = replayed(scribe, moment)
+        asked = [(key, at(moment)) for key in KEYS]
+        for key, found in zip(KEYS, await reading.as_of(PRODUCT, asked, NAMES), strict=True):
+            stood = [e for e in scribe.records if e["doc"] == key and e["at"] <= at(moment)]
+            if stood and stood[-1]["_id"] in gone:
+                assert isinstance(found, HistoryLost), (key, moment)
+                first = next(each for each in records if each["doc"] == key)
+                assert found.facts["oldestResumeToken"] == first["_id"]
+            else:
+                told = None if found is None else (found.number, found.full)  # type: ignore[union-attr]
+                assert told == state.get(key), (key, moment)
+        page = PageRequest(first=100)
+        whole = reading.collection_as_of(
+            PRODUCT, Moment(at(moment)), where=None, order=None, page=page, fields=NAMES
+        )
+        if at(moment) < horizon:
+            with pytest.raises(HistoryLost) as lost:
+                await whole
+            token = lost.value.facts["oldestResumeToken"]
+            assert tokens.cluster_time(str(token)) == horizon
+        else:
+            seen = {each.document: (each.number, each.full) for each in (await whole).items}
+            assert seen == state
+    await check_numbers(reading, scribe, gone)
+
+
+async def check_numbers(reading: Any, scribe: Scribe, gone: set[str]) -> None:
+    """Each number that there ever was is found, or lost; and the others are neither."""
+    numbers = [(each["doc"], each["v"]) for each in scribe.records]
+    found = await reading.by_number(PRODUCT, numbers, NAMES)
+    for record, version in zip(scribe.records, found, strict=True):
+        if record["_id"] in gone:
+            assert isinstance(version, HistoryLost)
+        else:
+            assert isinstance(version, Version)
+            assert version.number == record["v"]
+    never = [(key, number) for key in KEYS for number in (0, 10**6)]
+    assert await reading.by_number(PRODUCT, never, NAMES) == [None] * len(never)
+
+
+NAMES = frozenset({"stock", "name"})
+_SECONDS = 6
+
+
+@one_driver
+@pytest.mark.usefixtures("small_steps")
+@pytest.mark.parametrize(
+    "keep", [Keep(text="2 versions", versions=2), Keep(text="2 s", seconds=2)], ids=str
+)
+async def test_a_pass_that_is_killed_at_any_step_leaves_a_whole_history(
+    mongo: Mongo, keep: Keep
+) -> None:
+    """No document has two first versions, or none; what is lost is said; the next pass does the
+    rest."""
+    scribe = Scribe(mongo, PRODUCT)
+    for second in range(_SECONDS):
+        for key in "ab":
+            scribe.write(key, None if (second, key) == (3, "b") else {"stock": second}, at(second))
+    await scribe.save()
+    everything = await stored(mongo, scribe.archive)
+    await recorded_up_to(mongo, PRODUCT.collection, _SECONDS)
+    now = at(_SECONDS, 1)
+    kept = kept_numbers(scribe.records, keep, now)
+    steps, seen = 1, set()
+    while True:
+        await mongo.command({"delete": scribe.archive.name, "deletes": [{"q": {}, "limit": 0}]})
+        await mongo.command({"delete": "revstream.horizons", "deletes": [{"q": {}, "limit": 0}]})
+        await mongo.insert_in_order(scribe.archive.name, everything)
+        dying = DyingMongo(mongo, steps)
+        with suppress(Killed):
+            await retaining(
+                dying,
+                Archive(dying, PRODUCT.collection),
+                keep,  # type: ignore[arg-type]
+            ).go_through(now)
+        seen.add(dying.died_at)
+        records = await stored(mongo, scribe.archive)
+        check_chains(records)
+        check_marks(scribe, records)
+        await check_reads_between(mongo, scribe, records)
+        await retaining(mongo, scribe.archive, keep).go_through(now)
+        records = await stored(mongo, scribe.archive)
+        check_chains(records)
+        assert {vs[0]["doc"]: [each["v"] for each in vs] for vs in by_document(records)} == kept
+        check_marks(scribe, records)
+        if not dying.died_at:
+            break
+        steps += 1
+    assert seen >= {"bulk_write", "delete_many", "find_one_and_update", "aggregate", "clock", ""}
+
+
+async def check_reads_between(
+    mongo: Mongo, scribe: Scribe, records: Sequence[dict[str, Any]]
+) -> None:
+    """A collection as of any moment is what it was, or lost."""
+    reading = history(mongo, scribe)
+    for moment in range(_SECONDS):
+        try:
+            page = await reading.collection_as_of(
+                PRODUCT,
+                Moment(at(moment)),
+                where=None,
+                order=None,
+                page=PageRequest(first=10),
+                fields=NAMES,
+            )
+        except HistoryLost:
+            continue
+        seen = {each.document: (each.number, each.full) for each in page.items}
+        assert seen == replayed(scribe, moment)
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+class DyingMongo:
+    """Passes everything on; the n-th command is the last, and it is not known whether before or
+    after it was done."""
+
+    def __init__(self, target: Any, left: int) -> None:
+        self._target = target
+        self._fuse = [left]
+        self._died: list[str] = []
+
+    @property
+    def died_at(self) -> str:
+        return self._died[0] if self._died else ""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._target, name)
+        if name == "raw":
+            return self._raw
+        if name not in _COMMANDS:
+            return value
+
+        async def command(*args: Any, **kwargs: Any) -> Any:
+            self._burn(name)
+            result = await value(*args, **kwargs)
+            self._burn(name)
+            return result
+
+        return command
+
+    def _raw(self, collection: str) -> Any:
+        inner = DyingMongo(self._target.raw(collection), 0)
+        inner._fuse, inner._died = self._fuse, self._died
+        return inner
+
+    def _burn(self, name: str) -> None:
+        self._fuse[0] -= 1
+        if self._fuse[0] == 0:
+            self._died.append(name)
+            raise Killed(name)
+
+
+_COMMANDS = {"find", "aggregate", "find_one_and_update", "clock", "bulk_write", "delete_many"}
+
+
+@one_driver
+async def test_passes_while_everything_is_written_lose_nothing(
+    mongo: Mongo, client: Client
+) -> None:
+    """The last version alone stays: what is kept is what the recorder closes. Numbers are exact,
+    and who reads meanwhile sees each document once, or that it is lost."""
+    recording = Recording(mongo, "products")
+    await recording.begin()
+    products = client[mongo.name].products
+    ids = [f"p{n:02}" for n in range(20)]
+    await asyncio.to_thread(products.insert_many, [{"_id": id_, "n": 0} for id_ in ids])
+    rounds = 60
+    counts = {"passes": 0, "dropped": 0, "pages": 0, "lost": 0}
+    # One that knows nothing of the other's position, as in another process.
+    keep = Keep(text="1 version", versions=1)
+
+    async def write() -> None:
+        for n in range(rounds):
+            await asyncio.to_thread(products.update_many, {}, {"$inc": {"n": 1}})
+            await asyncio.to_thread(products.update_one, {"_id": ids[n % 20]}, {"$set": {"m": n}})
+
+    async def retain() -> None:
+        retained = retaining(mongo, recording.archive, keep)
+        while True:
+            counts["dropped"] += await retained.go_through()
+            counts["passes"] += 1
+
+    async def read() -> None:
+        scribe = Scribe(mongo, PRODUCT)
+        reading = history(mongo, scribe)
+        while True:
+            now = await mongo.operation_time()
+            await recording.progress.wait("products", tokens.moment(now))
+            try:
+                page = await reading.collection_as_of(
+                    PRODUCT,
+                    Moment(now),
+                    where=None,
+                    order=None,
+                    page=PageRequest(first=100),
+                    fields=NAMES,
+                )
+            except HistoryLost:
+                counts["lost"] += 1
+                continue
+            counts["pages"] += 1
+            assert [each.document for each in page.items] == ids
+
+    async with recording.running() as task:
+        await recording.caught_up(task)
+        beside = [asyncio.create_task(each()) for each in (retain, retain, read)]
+        try:
+            await write()
+        finally:
+            await recording.at_rest(task)
+            for each in beside:
+                await finished(each)
+        await retaining(mongo, recording.archive, keep).go_through()
+    records = await recording.versions()
+    assert [each["doc"] for each in sorted(records, key=lambda r: r["doc"])] == ids
+    written = len(ids) + rounds * (len(ids) + 1)
+    dropped = sum(each["cut"]["versions"] for each in records)
+    assert dropped + len(records) == written
+    assert {each["doc"]: each["v"] for each in records} == {
+        id_: 1 + rounds + rounds // 20 for id_ in ids
+    }
+    assert counts["passes"] > 3
+    assert counts["pages"] + counts["lost"] > 3
+    assert await verified(mongo, "products") == []
+
+
+async def verified(mongo: Mongo, collection: str) -> list[Any]:
+    checkpoint = await Checkpoints(mongo).load(f"recorder:{collection}")
+    archive = Archive(mongo, collection)
+    found = await Verification(mongo, archive, checkpoint, version_field="version").run()
+    return found.findings
+
+
+@one_driver
+@pytest.mark.parametrize("walk_most", [0, 500])
+async def test_a_document_is_shown_once_while_it_is_cut(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, walk_most: int
+) -> None:
+    """A scan that was under way sees the old first version and the new one."""
+    monkeypatch.setattr(as_of, "_WALK_MOST", walk_most)
+    scribe = Scribe(mongo, PRODUCT)
+    for second in range(3):
+        for key in "abc":
+            scribe.write(key, {"stock": second}, at(second))
+    await scribe.save()
+    query = {"doc": "b", "v": 2}
+    client[mongo.name]["products.versions"].update_one(query, {"$set": {"first": True}})
+    page = await history(mongo, scribe).collection_as_of(
+        PRODUCT,
+        Moment(at(5)),
+        where=None,
+        order=None,
+        page=PageRequest(first=9),
+        fields=NAMES,
+    )
+    assert [(each.document, each.number) for each in page.items] == [("a", 3), ("b", 3), ("c", 3)]
+
+
+@one_driver
+async def test_a_pass_that_fails_is_told_and_made_again(
+    mongo: Mongo, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process goes on: nothing depends on it."""
+
+    class Slow(DyingMongo):
+        def _burn(self, name: str) -> None:
+            if self._fuse[0] > 0:
+                self._fuse[0] -= 1
+                raise TimeLimit("the read took longer than its limit on the server")
+
+    scribe = Scribe(mongo, PRODUCT)
+    for second in range(3):
+        scribe.write("a", {"stock": second}, at(second))
+    await scribe.save()
+    slow = Slow(mongo, 2)
+    archive = Archive(slow, PRODUCT.collection)  # type: ignore[arg-type]
+    keep = Keep(text="1 hour", seconds=3600)
+    retained = retaining(slow, archive, keep, every_s=0.01)  # type: ignore[arg-type]
+    task = asyncio.create_task(retained.run(1))
+    await eventually(lambda: retained.statistics()["versions"] == 2)
+    await finished(task)
+    assert retained.statistics()["failures"] == 2
+    assert "retention failed" in caplog.text
+
+
+@one_driver
+async def test_verify_knows_a_cut_from_damage(mongo: Mongo, client: Client) -> None:
+    """Nothing is found behind a pass; a first version that is taken away, or a second one, is."""
+    recording = Recording(mongo)
+    await recording.begin()
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "a": 0} for n in range(3)])
+    for n in range(5):
+        things.update_many({}, {"$set": {"a": n + 1}})
+    things.delete_one({"_id": 2})
+    await recording.record()
+    keep = Keep(text="3 versions", versions=3)
+    assert await retaining(mongo, recording.archive, keep).go_through() == 3 + 3 + 4
+    assert await verified(mongo, "things") == []
+    versions = client[mongo.name]["things.versions"]
+    versions.delete_one({"doc": 0, "first": True})
+    versions.update_one({"doc": 1, "v": 5}, {"$set": {"first": True}})
+    found = await verified(mongo, "things")
+    assert [(each.kind, each.document, each.version) for each in found] == [
+        ("MISSING", 1, 5),
+        ("MISSING", 0, 5),
+    ]

@@ -1,0 +1,631 @@
+"""Sinks and a receiver that takes, refuses, fails, hangs or is away: order per document, nothing
+lost, and nobody waits for another one's trouble."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from streams.deliveries import COLLECTION, Drop, Waiting, pass_over, try_again, waiting_in
+from streams.errors import LeaseLost
+from streams.horizons import Horizons
+from streams.mongo import Mongo
+from tests.support.eventually import eventually
+from tests.support.receiver import Act, Receiver, Request
+from tests.support.sinks import BRISK, PAGES, Sinking, delivering, sinking, write
+from tests.support.streams import Recording
+
+Client = MongoClient[dict[str, Any]]
+pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+SECRETS = [
+    "whsec_MDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAw",
+    "whsec_MTExMTExMTExMTExMTExMTExMTExMTEx",
+]
+MANY = {f"d{n}": 1 for n in range(25)}
+
+
+@pytest.fixture
+async def recording(mongo: Mongo) -> Recording:
+    made = Recording(mongo)
+    await made.begin()
+    return made
+
+
+def by_subject(taken: Sequence[tuple[str, int]]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for subject, version in taken:
+        found[subject].append(version)
+    return dict(found)
+
+
+async def waiting(recording: Recording) -> dict[str, Waiting]:
+    return {each.document: each for each in await waiting_in(recording.mongo)}
+
+
+def settled(made: Sinking, recording: Recording, client: Client) -> bool:
+    """Nothing waits any more, in the database either."""
+    left = client[recording.mongo.name][COLLECTION].count_documents({})
+    return made.sink.statistics()["waiting"] == left == 0
+
+
+async def test_what_is_sent_is_a_signed_cloud_event(recording: Recording, client: Client) -> None:
+    """As the two standards' own libraries read it; each secret signs; headers repeat what a
+    receiver needs to refuse zombies and to drop repeats."""
+    from cloudevents.core.bindings.http import HTTPMessage, from_structured_event
+    from cloudevents.core.formats.json import JSONFormat
+
+    client[recording.mongo.name].things.insert_one({"_id": "a", "n": 1, "version": 1})
+    client[recording.mongo.name].things.update_one(
+        {"_id": "a"},
+        {
+            "$set": {"n": 2, "_change": {"id": 7, "by": "ada", "why": "more"}},
+            "$inc": {"version": 1},
+        },
+    )
+    await recording.record()
+    async with Receiver().serving() as receiver:
+        made = sinking(recording, receiver.url, secrets=SECRETS)
+        async with delivering(made, 3):
+            await eventually(lambda: len(receiver.taken) == 2)
+    first, second = receiver.requests
+    for secret in SECRETS:
+        Webhook(secret).verify(second.body, second.headers)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(SECRETS[0]).verify(second.body.replace(b"ada", b"eve"), second.headers)
+    message = HTTPMessage(headers=second.headers, body=second.body)
+    event = from_structured_event(message, JSONFormat())
+    assert event.get_specversion() == "1.0"
+    assert event.get_type() == "revstream.Thing.update"
+    assert event.get_subject() == "a"
+    assert event.get_source() == "/revstream/test/things"
+    assert event.get_extension("fencingtoken") == 3
+    record = (await recording.versions())[1]
+    assert event.get_id() == event.get_extension("resumetoken") == f"{record['_id']}.test"
+    assert event.get_extension("sequence") == record["_id"]
+    assert event.get_time() == record["wall"]
+    assert event.get_data() == {
+        "operation": "UPDATE",
+        "version": 2,
+        "author": "ada",
+        "comment": "more",
+        "changedFields": ["n"],
+        "gap": False,
+        "document": {"id": "a", "n": 2},
+    }
+    assert second.headers["revstream-fencing-token"] == "3"
+    assert second.headers["revstream-resume-token"] == second.headers["webhook-id"]
+    assert second.headers["content-type"].startswith("application/cloudevents+json")
+    assert first.event["sequence"] < second.event["sequence"]
+
+
+async def test_documents_go_side_by_side_and_each_in_order(
+    recording: Recording, client: Client
+) -> None:
+    """Whatever the receiver takes for how long; over connections that are kept open."""
+    dice = random.Random(1)
+
+    async def slowly(request: Request) -> Act:
+        await asyncio.sleep(dice.uniform(0, 0.02))
+        return Act()
+
+    made = await write(recording, client, **{f"d{n}": 4 + n % 3 for n in range(20)})
+    async with Receiver(slowly).serving() as receiver:
+        sink = sinking(recording, receiver.url)
+        async with delivering(sink):
+            await eventually(lambda: len(receiver.taken) == len(made), within_s=30)
+    assert by_subject(receiver.taken) == by_subject(made)
+    assert receiver.overlapping == []
+    assert 1 < receiver.at_once <= BRISK.documents
+    assert receiver.connections <= BRISK.documents
+
+
+async def test_only_what_is_asked_for_is_sent(recording: Recording, client: Client) -> None:
+    """`operations`; what was put off obeys them, too."""
+    refuse = True
+
+    def behave(request: Request) -> Act:
+        return Act(status=400 if refuse and request.subject == "a" else 200)
+
+    await write(recording, client, a=3, b=1)
+    client[recording.mongo.name].things.delete_one({"_id": "a"})
+    await write(recording, client, c=2, a=2)
+    async with Receiver(behave).serving() as receiver:
+        made = sinking(recording, receiver.url, operations=["INSERT", "DELETE"])
+        async with delivering(made):
+            await eventually(lambda: {"b", "c"} == {name for name, _ in receiver.taken})
+            refuse = False
+            await try_again(recording.mongo, {}, datetime.now(UTC))
+            await eventually(lambda: settled(made, recording, client) and len(receiver.taken) == 5)
+    assert by_subject(receiver.taken) == {"b": [1], "c": [1], "a": [1, 4, 5]}
+    deletion = next(each for each in receiver.requests if each.version == 4)
+    assert deletion.event["type"] == "revstream.Thing.delete"
+    assert deletion.event["data"]["document"] is None
+
+
+async def test_a_poison_event_is_parked_and_holds_up_its_own_document_only(
+    recording: Recording, client: Client
+) -> None:
+    """What comes after it waits behind it, until somebody has mended the receiver and says so; then
+    all comes in order, once."""
+    poisonous = True
+
+    def behave(request: Request) -> Act:
+        bad = poisonous and (request.subject, request.version) == ("b", 2)
+        return Act(status=422, body=b"no such unit") if bad else Act()
+
+    made = await write(recording, client, a=3, b=3, c=3)
+    async with Receiver(behave).serving() as receiver:
+        sink = sinking(recording, receiver.url)
+        async with delivering(sink):
+            expected = {"a": [1, 2, 3], "b": [1], "c": [1, 2, 3]}
+            await eventually(lambda: by_subject(receiver.taken) == expected)
+            parked, others = None, []
+            while parked is None:
+                # An attempt counts only if something else was taken since.
+                others += await write(recording, client, d=1, b=1)
+                parked = (await waiting(recording))["b"].parked
+            held = (await waiting(recording))["b"]
+            assert (held.number, held.reason) == (2, "HTTP 422: no such unit")
+            assert held.attempts == BRISK.redelivery.refusals
+            await eventually(lambda: sink.sink.statistics()["parked"] == 1)
+            asked = len([each for each in receiver.requests if each.subject == "b"])
+            others += await write(recording, client, d=5, b=1)
+            await eventually(lambda: by_subject(receiver.taken)["d"] == by_subject(others)["d"])
+            assert len([each for each in receiver.requests if each.subject == "b"]) == asked
+            poisonous = False
+            assert await try_again(recording.mongo, {"doc": "b"}, datetime.now(UTC)) == 1
+            await eventually(lambda: settled(sink, recording, client))
+            later = await write(recording, client, b=1)
+            await eventually(lambda: receiver.taken[-1] == later[-1])
+    assert by_subject(receiver.taken) == by_subject([*made, *others, *later])
+    assert receiver.overlapping == []
+
+
+async def test_an_event_that_is_dropped_is_passed_over_and_the_rest_goes_on(
+    recording: Recording, client: Client
+) -> None:
+    """Who dropped it, when and why is kept; a drop of what has gone on meanwhile does nothing."""
+
+    def behave(request: Request) -> Act:
+        return Act(status=400 if (request.subject, request.version) == ("b", 2) else 200)
+
+    await write(recording, client, a=3, b=4)
+    async with Receiver(behave).serving() as receiver:
+        made = sinking(recording, receiver.url)
+        async with delivering(made):
+            await eventually(lambda: by_subject(receiver.taken) == {"a": [1, 2, 3], "b": [1]})
+            await eventually(lambda: made.sink.statistics()["waiting"] == 1)
+            held = (await waiting(recording))["b"]
+            old = Drop(token="0", by="eve", why="wrong", at=datetime.now(UTC))
+            assert not await pass_over(recording.mongo, held, old)
+            drop = Drop(token=held.token, by="ada", why="ticket 1", at=datetime.now(UTC))
+            assert await pass_over(recording.mongo, held, drop)
+            await eventually(lambda: settled(made, recording, client))
+    assert by_subject(receiver.taken) == {"a": [1, 2, 3], "b": [1, 3, 4]}
+    [kept] = await recording.mongo.find("revstream.drops", {})
+    assert (kept["doc"], kept["v"], kept["by"], kept["why"]) == ("b", 2, "ada", "ticket 1")
+
+
+async def test_while_nobody_is_there_nothing_is_set_aside(
+    recording: Recording, client: Client
+) -> None:
+    """It stays where it is, and says so; when the receiver is back all comes, in order, once."""
+    receiver = Receiver()
+    async with receiver.serving():
+        pass  # of the port that it had
+    made = await write(recording, client, **MANY)
+    sink = sinking(recording, receiver.url)
+    async with delivering(sink):
+        await eventually(lambda: sink.consumer.failures > 5)
+        made += await write(recording, client, d0=2, d1=2)
+        stored = await recording.checkpoints.load(sink.sink.name)
+        assert stored is not None
+        assert stored.trouble == (
+            f"{receiver.url} takes nothing: no connection: Connection refused"
+        )
+        assert stored.token < (await recording.versions())[0]["_id"]
+        assert await waiting(recording) == {}
+        async with receiver.serving():
+            await eventually(lambda: len(receiver.taken) == len(made))
+            await eventually(lambda: sink.consumer.trouble is None)
+    assert by_subject(receiver.taken) == by_subject(made)
+    stored = await recording.checkpoints.load(sink.sink.name)
+    assert stored is not None
+    assert stored.trouble is None
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        Act(status=500),
+        Act(status=503),
+        Act(status=429),
+        Act(status=401),
+        Act(status=410),
+        Act(status=302, headers={"location": "http://127.0.0.1:1/"}),
+        Act(reset=True),
+    ],
+    ids=lambda act: "reset" if act.reset else str(act.status),
+)
+async def test_a_receiver_that_takes_nothing_gets_it_all_later(
+    recording: Recording, client: Client, refusal: Act
+) -> None:
+    """Whatever it says: nothing is parked, nothing but a page is delivered twice, and it is not
+    asked for each of many events."""
+    ill = True
+    made = await write(recording, client, **MANY)
+    async with Receiver(lambda request: refusal if ill else Act()).serving() as receiver:
+        sink = sinking(recording, receiver.url)
+        async with delivering(sink):
+            await eventually(lambda: sink.consumer.failures > 5, within_s=30)
+            assert await waiting(recording) == {}
+            tries = max(Counter(each.subject for each in receiver.requests).values())
+            assert tries <= 3 * (sink.consumer.failures + 1)
+            ill = False
+            await eventually(lambda: len(receiver.taken) == len(made), within_s=30)
+        assert by_subject(receiver.taken) == by_subject(made)
+        assert await waiting(recording) == {}
+
+
+async def test_what_was_taken_of_a_page_is_not_sent_again(
+    recording: Recording, client: Client
+) -> None:
+    """The receiver falls ill in the middle of it."""
+    well = 10
+
+    def behave(request: Request) -> Act:
+        return Act(status=200 if len(receiver.taken) < well else 500)
+
+    made = await write(recording, client, **MANY)
+    async with Receiver(behave).serving() as receiver:
+        sink = sinking(recording, receiver.url)
+        async with delivering(sink):
+            await eventually(lambda: sink.consumer.failures > 2, within_s=30)
+            assert len(receiver.taken) == well
+            well = len(made) + 1
+            await eventually(lambda: len(receiver.taken) == len(made), within_s=30)
+            await eventually(lambda: settled(sink, recording, client))
+        assert Counter(receiver.taken) == Counter(made)
+
+
+async def test_the_receiver_says_when_it_wants_to_be_asked_again(
+    recording: Recording, client: Client
+) -> None:
+    """Retry-After: nobody knocks in between."""
+    loop, answered = asyncio.get_running_loop(), 0.0
+
+    def behave(request: Request) -> Act:
+        nonlocal answered
+        if not answered or loop.time() < answered + 0.5:
+            answered = answered or loop.time()
+            return Act(status=503, headers={"retry-after": "1"})
+        return Act()
+
+    made = await write(recording, client, **MANY)
+    async with Receiver(behave).serving() as receiver:
+        async with delivering(sinking(recording, receiver.url)):
+            await eventually(lambda: len(receiver.taken) == len(made))
+        refused = [each for each in receiver.requests if each.status == 503]
+        assert len(refused) <= BRISK.documents
+        assert loop.time() - answered >= 1
+
+
+async def test_a_lone_failure_is_no_reason_to_stop(recording: Recording, client: Client) -> None:
+    """Where nothing else comes, nobody can tell whose fault it is: the document is set aside, is
+    tried again and never parked; and whatever comes next is delivered."""
+
+    def behave(request: Request) -> Act:
+        return Act(status=500 if request.subject == "ill" else 200)
+
+    await write(recording, client, ill=2)
+    async with Receiver(behave).serving() as receiver:
+        made = sinking(recording, receiver.url)
+        async with delivering(made):
+            await eventually(lambda: len(receiver.requests) > 4 * BRISK.redelivery.attempts)
+            held = (await waiting(recording))["ill"]
+            assert (held.attempts, held.parked) == (1, None)
+            await write(recording, client, well=2)
+            await eventually(lambda: receiver.taken == [("well", 1), ("well", 2)])
+
+
+async def test_doubt_has_a_bound_and_an_end(recording: Recording, client: Client) -> None:
+    """Ten documents fail in a row: so many are not set aside at once; but if it lasts, one by one,
+    so that those behind them get their turn."""
+
+    def behave(request: Request) -> Act:
+        return Act(status=500 if request.subject.startswith("ill") else 200)
+
+    ill = BRISK.doubts + 2
+    await write(recording, client, **{f"ill{n}": 1 for n in range(ill)})
+    # The first page has nothing else.
+    pages = replace(PAGES, page=ill)
+    async with Receiver(behave).serving() as receiver:
+        stubborn = sinking(recording, receiver.url, pages=pages)
+        async with delivering(stubborn, 1):
+            await eventually(lambda: stubborn.consumer.failures > 10, within_s=30)
+            assert await waiting(recording) == {}
+        await write(recording, client, well=1)
+        options = replace(BRISK, patience_s=0.1)
+        made = sinking(recording, receiver.url, options=options, pages=pages)
+        async with delivering(made, 2):
+            await eventually(lambda: ("well", 1) in receiver.taken, within_s=30)
+
+
+async def test_one_that_hangs_keeps_nobody_waiting(recording: Recording, client: Client) -> None:
+    """It is set aside while it is being asked, and not asked twice at once; its own later events
+    come after it."""
+    release = asyncio.Event()
+
+    async def behave(request: Request) -> Act:
+        if request.subject == "slow":
+            await release.wait()
+        return Act()
+
+    made = await write(recording, client, slow=2, a=1)
+    async with Receiver(behave).serving() as receiver:
+        sink = sinking(recording, receiver.url)
+        async with delivering(sink):
+            await eventually(lambda: receiver.taken == [("a", 1)])
+            # Taken after the slow one was begun: so it is not the receiver that is slow.
+            made += await write(recording, client, b=40, slow=1)
+            await eventually(lambda: ("b", 40) in receiver.taken, within_s=30)
+            assert [each.subject for each in receiver.requests].count("slow") == 1
+            release.set()
+            await eventually(lambda: len(receiver.taken) == len(made))
+            await eventually(lambda: settled(sink, recording, client))
+    assert by_subject(receiver.taken) == by_subject(made)
+
+
+async def test_one_that_never_answers_fails_in_time(recording: Recording, client: Client) -> None:
+    """And is tried again; the others go on."""
+
+    def behave(request: Request) -> Act:
+        return Act(hang=request.subject == "deaf" and len(receiver.requests) < 4)
+
+    made = await write(recording, client, deaf=1, a=2)
+    async with Receiver(behave).serving() as receiver:
+        sink = sinking(recording, receiver.url, timeout_s=0.3)
+        async with delivering(sink):
+            await eventually(lambda: len(receiver.taken) == len(made), within_s=30)
+            assert by_subject(receiver.taken) == by_subject(made)
+            await eventually(lambda: settled(sink, recording, client))
+
+
+async def test_a_connection_that_breaks_is_tried_again_at_once(
+    recording: Recording, client: Client
+) -> None:
+    """That one event may come twice, and no other."""
+    broken: set[str] = set()
+
+    def behave(request: Request) -> Act:
+        first = request.version == 2 and request.subject not in broken
+        broken.add(request.subject if request.version == 2 else "")
+        return Act(reset=first)
+
+    made = await write(recording, client, a=3, b=3)
+    async with Receiver(behave).serving() as receiver:
+        async with delivering(sinking(recording, receiver.url)):
+            await eventually(lambda: len(receiver.taken) == len(made))
+        assert by_subject(receiver.taken) == by_subject(made)
+        came = Counter((each.subject, each.version) for each in receiver.requests)
+        assert {each for each, count in came.items() if count > 1} == {("a", 2), ("b", 2)}
+        assert await waiting(recording) == {}
+
+
+async def test_redirects_are_not_followed(recording: Recording, client: Client) -> None:
+    """What is signed for one receiver goes to no other."""
+    await write(recording, client, a=1)
+    async with Receiver().serving() as other:
+        away = Act(status=307, headers={"location": other.url})
+        async with Receiver(lambda request: away).serving() as receiver:
+            async with delivering(sinking(recording, receiver.url)):
+                await eventually(lambda: len(receiver.requests) > 2)
+            held = (await waiting(recording))["a"]
+            assert held.reason == "HTTP 307: a redirect, and these are not followed"
+        assert other.requests == []
+
+
+async def test_an_answer_without_end_is_not_read(recording: Recording, client: Client) -> None:
+    """Its status says enough."""
+    made = await write(recording, client, a=3)
+    async with Receiver(lambda request: Act(endless=True)).serving() as receiver:
+        async with delivering(sinking(recording, receiver.url)):
+            await eventually(lambda: receiver.taken == made)
+        assert receiver.connections == 3
+
+
+async def test_a_deposed_holder_sets_nothing_aside(recording: Recording, client: Client) -> None:
+    """Its older fencing token is refused, as it is by a receiver that looks at it; what it still
+    delivers has that token."""
+    go_on = asyncio.Event()
+
+    async def behave(request: Request) -> Act:
+        if request.fence == 1:
+            await go_on.wait()
+            return Act(status=400)
+        return Act()
+
+    made = await write(recording, client, a=2)
+    async with Receiver(behave).serving() as receiver:
+        zombie = sinking(recording, receiver.url)
+        task = asyncio.create_task(zombie.consumer.run(1))
+        await eventually(lambda: len(receiver.requests) == 1)
+        successor = sinking(recording, receiver.url)
+        async with delivering(successor, 2):
+            await eventually(lambda: receiver.taken == made)
+            go_on.set()
+            with pytest.raises(LeaseLost, match="fencing token 1 refused"):
+                await task
+            assert await waiting(recording) == {}
+        assert [each.fence for each in receiver.requests] == [1, 2, 2]
+
+
+async def test_who_takes_over_goes_on_with_what_was_set_aside(
+    recording: Recording, client: Client
+) -> None:
+    """Also where it was set aside, and the place of the page not yet saved."""
+    ill = True
+
+    def behave(request: Request) -> Act:
+        return Act(status=500 if ill and request.subject == "b" else 200)
+
+    made = await write(recording, client, a=2, b=3)
+    async with Receiver(behave).serving() as receiver:
+        first = sinking(recording, receiver.url)
+        async with delivering(first, 1):
+            await eventually(lambda: first.sink.statistics()["waiting"] == 1)
+        name = first.sink.name
+        stored = await recording.checkpoints.load(name)
+        assert stored is not None
+        # As if it had been killed in between.
+        before = replace(stored, token=(await recording.versions())[0]["_id"][:16])
+        await recording.checkpoints.save(name, before, fencing_token=1)
+        ill = False
+        second = sinking(recording, receiver.url)
+        async with delivering(second, 2):
+            await eventually(lambda: settled(second, recording, client))
+            made += await write(recording, client, b=1)
+            await eventually(lambda: receiver.taken[-1] == ("b", 4))
+    found = by_subject(receiver.taken)
+    assert found["b"] == [1, 2, 3, 4]
+    # Its page was delivered again: that is allowed, and in order.
+    assert found["a"] in ([1, 2], [1, 2, 1, 2])
+
+
+async def test_lost_history_is_told(recording: Recording, client: Client) -> None:
+    """Of the collection, where retention was faster; of a document, where a version was dropped
+    while it waited. The same loss has the same id."""
+    ill = True
+
+    def behave(request: Request) -> Act:
+        return Act(status=500 if ill and request.subject == "b" else 200)
+
+    await write(recording, client, a=1, b=2)
+    async with Receiver(behave).serving() as receiver:
+        made = sinking(recording, receiver.url)
+        async with delivering(made, 1):
+            await eventually(lambda: made.sink.statistics()["waiting"] == 1)
+        await write(recording, client, c=1)
+        records = await recording.versions()
+        await recording.mongo.command(
+            {
+                "delete": "things.versions",
+                "deletes": [{"q": {"doc": "b", "v": 1}, "limit": 1}],
+            }
+        )
+        await Horizons(recording.mongo).advance("things", records[-1]["_id"])
+        ill = False
+        again = sinking(recording, receiver.url)
+        async with delivering(again, 2):
+            await eventually(lambda: settled(again, recording, client))
+            await eventually(lambda: ("c", 1) in receiver.taken)
+    lost = [each for each in receiver.requests if each.event["type"].endswith(".history-lost")]
+    assert sorted(each.subject for each in lost) == ["None", "b"]
+    reasons = {each.subject: each.event["data"]["reason"] for each in lost}
+    assert "were dropped before sink:things:test came to them" in reasons["None"]
+    assert reasons["b"] == "version 1 was dropped before it was delivered"
+    assert by_subject(receiver.taken)["b"] == [0, 2]
+
+
+async def test_what_cannot_be_made_an_event_is_parked_like_poison(
+    recording: Recording, client: Client
+) -> None:
+    """An id that the model does not allow, as another program may write it."""
+    client[recording.mongo.name].things.insert_one({"_id": 17, "version": 1})
+    await write(recording, client, a=2)
+    async with Receiver().serving() as receiver:
+        made = sinking(recording, receiver.url)
+        async with delivering(made):
+            while not made.sink.statistics()["parked"]:
+                await write(recording, client, a=1)
+        held = (await waiting(recording))[17]  # type: ignore[index]
+        assert "id holds the int 17" in str(held.reason)
+
+
+async def test_the_next_in_line_is_found_among_many(recording: Recording, client: Client) -> None:
+    """More versions wait than are looked at in one go."""
+    ill = True
+
+    def behave(request: Request) -> Act:
+        return Act(status=400 if ill and request.subject == "a" else 200)
+
+    few = replace(BRISK, redelivery=replace(BRISK.redelivery, versions=2))
+    made = await write(recording, client, a=7, b=1)
+    async with Receiver(behave).serving() as receiver:
+        sink = sinking(recording, receiver.url, options=few)
+        async with delivering(sink):
+            await eventually(lambda: sink.sink.statistics()["waiting"] == 1)
+            made += await write(recording, client, a=6, b=1)
+            ill = False
+            await try_again(recording.mongo, {}, datetime.now(UTC))
+            await eventually(lambda: settled(sink, recording, client))
+    assert by_subject(receiver.taken) == by_subject(made)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_the_receiver_does_and_whenever_it_is_interrupted(
+    recording: Recording, client: Client, seed: int
+) -> None:
+    """A receiver of moods; holders that end anywhere in what they do. Of each document the next
+    version that is new to the receiver is always the next one that there is."""
+    dice = random.Random(seed)
+    moods = [
+        (Act(), 12),
+        (Act(status=500), 2),
+        (Act(status=400), 2),
+        (Act(reset=True), 1),
+        (Act(hang=True), 1),
+        (Act(status=503, headers={"retry-after": "0"}), 1),
+    ]
+    ill: dict[str, Act] = {}
+    known: Counter[str] = Counter()
+    skipped: list[Request] = []
+    well = False
+
+    def behave(request: Request) -> Act:
+        act = ill.get(request.subject, Act()) if not well else Act()
+        # What is not answered may have been taken all the same.
+        if act == Act() or (act.reset and dice.random() < 0.5):
+            skipped.extend([request] if request.version > known[request.subject] + 1 else [])
+            known[request.subject] = max(known[request.subject], request.version)
+        return act
+
+    written: Counter[str] = Counter()
+    few = replace(BRISK, redelivery=replace(BRISK.redelivery, versions=3))
+    pages = replace(PAGES, page=7)
+    async with Receiver(behave).serving() as receiver:
+        for fence in range(1, 9):
+            names = dice.sample([f"d{n}" for n in range(12)], 5)
+            acts, weights = zip(*moods, strict=True)
+            ill = {f"d{n}": dice.choices(acts, weights)[0] for n in range(12)}
+            if dice.random() < 0.25:
+                # Nobody gets anything.
+                ill = {f"d{n}": Act(status=500) for n in range(12)}
+            counts = {name: dice.randrange(1, 5) for name in names}
+            await write(recording, client, **counts)
+            written.update(counts)
+            made = sinking(recording, receiver.url, options=few, pages=pages, timeout_s=0.2)
+            async with delivering(made, fence):
+                await asyncio.sleep(dice.choice([0.02, 0.05, 0.1, 0.3, 0.6]))
+        well = True
+        made = sinking(recording, receiver.url, options=few, pages=pages)
+        async with delivering(made, 9):
+
+            def done() -> bool:
+                return known == written and settled(made, recording, client)
+
+            while not done():
+                await try_again(recording.mongo, {}, datetime.now(UTC))
+                await asyncio.sleep(0.05)
+    assert skipped == []

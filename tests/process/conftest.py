@@ -1,0 +1,24 @@
+"""What tests of processes begin with: their module's `MODEL` in a file, and the database that it is
+of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+
+
+@pytest.fixture
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / "schema.graphql"
+    path.write_text(request.module.MODEL)
+    return path
+
+
+@pytest.fixture
+def database(client: MongoClient[dict[str, Any]], database_name: str) -> Database[dict[str, Any]]:
+    """The test's own, as a program sees it that knows nothing of revstream."""
+    return client[database_name]

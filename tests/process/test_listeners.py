@@ -1,0 +1,122 @@
+"""Listeners of a user's own, in real processes: taken over, retried, and refused where they cannot
+be used."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo.database import Database
+
+from tests.support.eventually import wait_until
+from tests.support.gateway import RunningGateway, run_command, running_gateway
+from tests.support.metrics import scraped
+from tests.support.repeating import repeating
+
+Shop = Database[dict[str, Any]]
+MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
+TALLY = ("--listeners", "tests.support.tallying:Tally", "--lease-s", "2")
+STREAMS = "{ streams { name state owner fence lagSeconds } }"
+GENEROUS_S = 40.0
+
+
+def handled(database: Shop) -> dict[tuple[Any, int], int]:
+    """By document and number, how often it was handed over."""
+    return {(each["_id"]["doc"], each["_id"]["v"]): each["times"] for each in database.tally.find()}
+
+
+def archived(database: Shop) -> set[tuple[Any, int]]:
+    return {(each["doc"], each["v"]) for each in database["things.versions"].find()}
+
+
+def tally(gateway: RunningGateway) -> dict[str, Any]:
+    [found] = [each for each in gateway.query(STREAMS)["streams"] if each["name"] == "tally"]
+    return found
+
+
+def holder(database: Shop) -> str | None:
+    lease = database["revstream.leases"].find_one({"_id": "tally"})
+    return None if lease is None else lease.get("holder")
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_it_is_taken_over_and_misses_no_version(
+    mongo_uri: str, database: Shop, model: Path, end: signal.Signals
+) -> None:
+    """While there are writes; what was being handled may come twice, nothing else does."""
+    database.things.insert_one({"_id": 0, "n": 0})
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        written += 1
+        database.things.update_one({"_id": written % 7}, {"$set": {"n": written}}, upsert=True)
+
+    start = (mongo_uri, database.name, model, *TALLY)
+    with running_gateway(*start) as first:
+        pid = f":{first.process.pid}:"
+        wait_until(lambda: pid in (holder(database) or ""), within_s=GENEROUS_S)
+        with running_gateway(*start) as second:
+            with repeating(write):
+                wait_until(lambda: len(handled(database)) > 50, within_s=GENEROUS_S)
+                first.process.send_signal(end)
+                first.process.wait(timeout=GENEROUS_S)
+                count = written
+                wait_until(lambda: len(handled(database)) > count + 50, within_s=GENEROUS_S)
+                assert pid not in (holder(database) or "")
+                assert tally(second)["state"] == "working"
+                assert tally(second)["fence"] == 2
+            wait_until(lambda: len(archived(database)) == written + 1, within_s=GENEROUS_S)
+            wait_until(lambda: set(handled(database)) == archived(database), within_s=GENEROUS_S)
+    twice = [each for each, times in handled(database).items() if times > 1]
+    assert len(twice) <= 200
+    assert max(handled(database).values()) <= 2
+
+
+def test_one_that_fails_is_told_and_disturbs_nobody(
+    mongo_uri: str, database: Shop, model: Path
+) -> None:
+    """The process is ready and records; the log says what is wrong once, and metrics count."""
+    with running_gateway(mongo_uri, database.name, model, *TALLY) as gateway:
+        database.things.insert_one({"_id": "a", "n": 1})
+        wait_until(lambda: ("a", 1) in handled(database), within_s=GENEROUS_S)
+        database.things.insert_one({"_id": "poison", "n": 1})
+        database.things.insert_one({"_id": "b", "n": 1})
+
+        def failures() -> float:
+            return scraped(gateway.address)["revstream_listener_failures_total", "tally"]
+
+        wait_until(lambda: failures() >= 2, within_s=GENEROUS_S)
+        wait_until(lambda: ("b", 1) in archived(database), within_s=GENEROUS_S)
+        assert ("b", 1) not in handled(database)
+        assert tally(gateway)["lagSeconds"] > 0
+        assert scraped(gateway.address)["revstream_listener_lag_seconds", "tally"] > 0
+        [line] = [each for each in gateway.lines if "listener failed" in each]
+        assert "listener=tally" in line
+        assert any("this one is not for us" in each for each in gateway.lines)
+        assert gateway.query('{ thing(id: "b") { n } }')["thing"] == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("listeners", "said"),
+    [
+        ("nonsense", "'nonsense' is not written as module:Class"),
+        ("tests.support.tallying:Missing", "has no attribute 'Missing'"),
+        ("no.such.module:Thing", "No module named 'no'"),
+        ("tests.support.tallying:Unfinished", "is no class that derives from"),
+        ("tests.support.tallying:Elsewhere", "follows the collection 'nowhere'"),
+        (
+            "tests.support.tallying:Tally, tests.support.tallying:Tally",
+            "two listeners are named 'tally'",
+        ),
+    ],
+)
+def test_one_that_cannot_be_used_is_refused_at_the_start(
+    mongo_uri: str, database: Shop, model: Path, listeners: str, said: str
+) -> None:
+    where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
+    refused = run_command("record", *where, "--listeners", listeners)
+    assert refused.returncode == 2
+    assert said in refused.stderr

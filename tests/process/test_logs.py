@@ -1,0 +1,57 @@
+"""What a process logs: a line for each change of state, each of them JSON where that is asked for,
+and none for a write, an event or a subscriber."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pymongo import MongoClient
+
+from tests.support.eventually import wait_until
+from tests.support.gateway import ended, start_gateway
+
+MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
+WRITES = 3000
+GENEROUS_S = 60.0
+# The words of a run from start to end, in this order, and the facts that each has.
+STORY = [
+    ("progress", {"step", "done", "total"}),
+    ("connected", {"mongodb", "database", "driver", "deployment"}),
+    ("serving", {"address"}),
+    ("share", {"members", "partitions"}),
+    ("lease acquired", {"listener", "fencing_token"}),
+    ("stopping", set()),
+    ("lease released", {"listener"}),
+]
+
+
+def test_a_run_is_told_in_a_few_lines_however_much_is_written(
+    mongo_uri: str, client: MongoClient[dict[str, Any]], database_name: str, tmp_path: Path
+) -> None:
+    """One JSON object per line, with stable names; thousands of writes add none."""
+    model = tmp_path / "schema.graphql"
+    model.write_text(MODEL)
+    database = client[database_name]
+    arguments = (mongo_uri, database_name, model)
+    with ended(start_gateway(*arguments, "--log-json", "--log-level", "debug")) as gateway:
+        wait_until(
+            lambda: any('"lease acquired"' in line for line in gateway.lines), within_s=GENEROUS_S
+        )
+        for first in range(0, WRITES, 500):
+            database.things.insert_many(
+                [{"_id": f"t{n}", "n": 0} for n in range(first, first + 500)]
+            )
+        database.things.update_many({}, {"$inc": {"n": 1}})
+        database.things.delete_many({"n": 1})
+        wait_until(
+            lambda: database["things.versions"].estimated_document_count() == 3 * WRITES,
+            within_s=GENEROUS_S,
+        )
+        assert gateway.stop() == 0
+    lines = [json.loads(line) for line in gateway.lines]
+    assert [line["event"] for line in lines] == [event for event, _ in STORY]
+    for line, (_, facts) in zip(lines, STORY, strict=True):
+        assert set(line) == {"time", "level", "logger", "event"} | facts, line
+        assert line["level"] == "info", line

@@ -1,0 +1,195 @@
+"""The oplog forgets what nobody has recorded yet, or what a process has yet to follow: a really
+small one, and real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+from websockets.exceptions import ConnectionClosed
+
+from tests.support.bare_mongod import BareMongod, short_lived_replica_set
+from tests.support.eventually import eventually, wait_until
+from tests.support.gateway import GraphQLFailed, RunningGateway, run_command, running_gateway
+from tests.support.metrics import scraped
+from tests.support.oplog import roll_over, small_oplog
+from tests.support.streams import check_chains, told
+
+Things = Database[dict[str, Any]]
+
+MODEL = 'type Thing @collection(name: "things", version: null) { id: ID! n: Int }'
+CHANGES = """
+subscription Changes($after: ResumeToken) {
+  thingChanges(after: $after) { kind documentId operation version gap resumeToken }
+}
+"""
+AS_OF = """
+query AsOf($token: ResumeToken!) {
+  thingsAsOf(asOf: { token: $token }) { nodes { documentId document { n } } }
+}
+"""
+GENEROUS_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[BareMongod]:
+    """With an oplog of 2 MB."""
+    with short_lived_replica_set(*small_oplog(2)) as server:
+        yield server
+
+
+@pytest.fixture
+def database(server: BareMongod) -> Iterator[Things]:
+    with MongoClient[dict[str, Any]](server.uri, tz_aware=True) as client:
+        yield client[f"lost_{uuid4().hex[:8]}"]
+
+
+def records(database: Things) -> list[dict[str, Any]]:
+    return list(database["things.versions"].find().sort("_id"))
+
+
+def recorded(database: Things) -> bool:
+    """Whether the archive says of every document what it is now."""
+    standing = database["things.versions"].find({"until": None, "op": {"$ne": "DELETE"}})
+    present = {each["_id"]: each for each in database.things.find()}
+    checkpoint = database["revstream.checkpoints"].find_one({"_id": "recorder:things"})
+    done = checkpoint is not None and checkpoint["baseline"]["done"]
+    return bool(done) and {each["doc"]: each["full"] for each in standing} == present
+
+
+def lines(gateway: RunningGateway, text: str) -> list[str]:
+    return [each for each in gateway.lines if text in each]
+
+
+def gaps(gateway: RunningGateway) -> float:
+    return scraped(gateway.address)["revstream_recorder_gaps_total", "things"]
+
+
+def lose(database: Things, turn: int) -> None:
+    """Write what nobody will ever see as it happened."""
+    things = database.things
+    things.update_one({"_id": "changed"}, {"$set": {"n": 10 * turn}})
+    things.update_one({"_id": "changed"}, {"$inc": {"n": 1}})
+    things.delete_one({"_id": f"gone{turn}"})
+    things.insert_one({"_id": f"new{turn}", "n": turn})
+    roll_over(database.client)
+
+
+async def received(gateway: RunningGateway, after: str, count: int) -> list[tuple[Any, ...]]:
+    """(document, operation, version, gap) of so many changes; a subscriber that is told to come
+    again, or loses its connection, does."""
+    found: list[tuple[Any, ...]] = []
+    async with asyncio.timeout(GENEROUS_S):
+        while len(found) < count:
+            events = gateway.subscribe(CHANGES, after=after)
+            with contextlib.suppress(GraphQLFailed, ConnectionClosed):
+                async with contextlib.aclosing(events):
+                    async for data in events:
+                        change = data["thingChanges"]
+                        after = change["resumeToken"]
+                        if change["kind"] == "CHANGE":
+                            names = ("documentId", "operation", "version", "gap")
+                            found.append(tuple(change[name] for name in names))
+                        if len(found) == count:
+                            break
+    return found
+
+
+@pytest.mark.timeout(180)
+async def test_what_was_written_while_no_gateway_ran_and_the_oplog_forgot_is_told_as_a_gap(
+    server: BareMongod, database: Things, model: Path
+) -> None:
+    """Twice. The present is read again: what differs has a version with a gap, what does not has
+    none; old tokens and old moments are served; nothing is wrong with the archive."""
+    start = (server.uri, database.name, model, "--lease-s", "2")
+    keys = ("same", "changed", "gone1", "gone2")
+    with running_gateway(*start) as gateway:
+        token = gateway.query("{ resumeToken }")["resumeToken"]
+        database.things.insert_many([{"_id": key, "n": 0} for key in keys])
+        await asyncio.to_thread(wait_until, lambda: recorded(database), within_s=GENEROUS_S)
+        before = gateway.query("{ resumeToken }")["resumeToken"]
+        assert gateway.stop() == 0
+
+    expected = [(key, "INSERT", 1, False) for key in keys]
+    for turn in (1, 2):
+        await asyncio.to_thread(lose, database, turn)
+        with running_gateway(*start) as gateway:
+            # At once: it is told of what the reading finds, however long that takes.
+            lost = {
+                ("changed", "REPLACE", 2 * turn, True),
+                (f"gone{turn}", "DELETE", 2, True),
+                (f"new{turn}", "BASELINE", 1, True),
+            }
+            told_now = await received(gateway, token, len(expected) + len(lost))
+            assert told_now[: len(expected)] == expected
+            assert set(told_now[len(expected) :]) == lost
+            expected = told_now
+            await asyncio.to_thread(wait_until, lambda: recorded(database), within_s=GENEROUS_S)
+            assert gaps(gateway) == 3
+            [line] = lines(gateway, "history lost")
+            assert " error " in line
+            assert "the oplog no longer reaches back to" in line
+
+            database.things.update_one({"_id": "changed"}, {"$set": {"n": turn}})
+            expected.append(("changed", "UPDATE", 2 * turn + 1, False))
+            assert await received(gateway, token, len(expected)) == expected
+            found = gateway.query(AS_OF, token=before)["thingsAsOf"]["nodes"]
+            assert sorted(each["documentId"] for each in found) == sorted(keys)
+            assert {each["document"]["n"] for each in found} == {0}
+            assert gateway.stop() == 0
+    check_chains(records(database))
+    assert told(records(database), "same") == [("INSERT", 1, False)]
+    verified = await asyncio.to_thread(
+        run_command,
+        "verify",
+        *("--mongodb-uri", server.uri, "--database", database.name, "--schema", str(model)),
+    )
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+@pytest.mark.timeout(120)
+async def test_subscribers_of_a_process_that_slept_too_long_resume_without_loss(
+    server: BareMongod, database: Things, model: Path
+) -> None:
+    """Another one records meanwhile. The sleeper's own stream begins anew, those who were attached
+    are told to come again, and have all of it from the archive."""
+    start = (server.uri, database.name, model)
+    written = 0
+
+    def write(count: int) -> None:
+        nonlocal written
+        for _ in range(count):
+            written += 1
+            database.things.update_one({"_id": "a"}, {"$set": {"n": written}}, upsert=True)
+
+    with (
+        running_gateway(*start, command="record"),
+        running_gateway(*start, "--no-record") as sleeper,
+    ):
+        token = sleeper.query("{ resumeToken }")["resumeToken"]
+        following = asyncio.create_task(received(sleeper, token, 40))
+        await asyncio.to_thread(write, 10)
+        await eventually(lambda: len(records(database)) == 10, within_s=GENEROUS_S)
+        sleeper.process.send_signal(signal.SIGSTOP)
+        try:
+            await asyncio.to_thread(write, 20)
+            await eventually(lambda: len(records(database)) == 30, within_s=GENEROUS_S)
+            await asyncio.to_thread(roll_over, database.client)
+        finally:
+            sleeper.process.send_signal(signal.SIGCONT)
+        begins = "the live stream begins anew"
+        await eventually(lambda: lines(sleeper, begins), within_s=GENEROUS_S)
+        await asyncio.to_thread(write, 10)
+        changes = await following
+        assert len(lines(sleeper, begins)) == 1
+    assert changes == [
+        ("a", "UPDATE" if version > 1 else "INSERT", version, False) for version in range(1, 41)
+    ]

@@ -1,0 +1,101 @@
+"""`revstream migrate` as one uses it: while programs write, then the moment, then the new model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo.database import Database
+
+from tests.support.eventually import wait_until
+from tests.support.gateway import run_command, running_gateway
+from tests.support.layouts import program
+from tests.support.repeating import repeating
+
+Shop = Database[dict[str, Any]]
+MODEL = """
+type Product @collection(name: "products", history: CURRENT_FLAG, version: "v") {
+  id: ID! name: String stock: Int
+}
+"""
+AFTER = 'type Product @collection(name: "goods", plural: "products", version: "v") {'
+HISTORY = """{
+  productVersions(first: 1000) { nodes { documentId version resumeToken document { stock } } }
+}"""
+GENEROUS_S = 40.0
+
+
+def test_a_collection_is_moved_while_it_is_in_use(
+    mongo_uri: str, database: Shop, model: Path, tmp_path: Path
+) -> None:
+    where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
+    writer, written = program("CURRENT_FLAG", database), 0
+
+    def write() -> None:
+        nonlocal written
+        writer.write(f"p{written % 7}", {"name": "Lamp", "stock": written})
+        written += 1
+
+    def recorded() -> int:
+        return database["products.versions"].count_documents({})
+
+    with running_gateway(mongo_uri, database.name, model) as gateway:
+        with repeating(write):
+            wait_until(lambda: recorded() > 30, within_s=GENEROUS_S)
+            first = run_command("migrate", "Product", "--to", "goods", *where)
+            assert first.returncode == 0, first.stderr
+            assert "versions of products were copied to goods" in first.stdout
+            assert "run it with --finish" in first.stdout
+        finished = run_command("migrate", "Product", "--to", "goods", "--finish", *where, "--json")
+        assert finished.returncode == 0, finished.stderr
+        told = json.loads(finished.stdout)
+        assert told["finished"] is True
+        assert told["moved"] == {"versions": written, "documents": 7, "findings": []}
+        before = gateway.query(HISTORY)["productVersions"]["nodes"]
+
+    changed = tmp_path / "after.graphql"
+    changed.write_text(MODEL.replace(MODEL.strip().splitlines()[0], AFTER))
+    with running_gateway(mongo_uri, database.name, changed) as gateway:
+        assert gateway.query(HISTORY)["productVersions"]["nodes"] == before
+        last = max(each["version"] for each in before if each["documentId"] == "p0")
+        database.goods.update_one({"_id": "p0"}, {"$set": {"stock": -1}, "$inc": {"v": 1}})
+
+        def newest() -> tuple[int, int]:
+            node = gateway.query(HISTORY)["productVersions"]["nodes"][0]
+            return node["version"], node["document"]["stock"]
+
+        wait_until(lambda: newest() == (last + 1, -1), within_s=GENEROUS_S)
+    again = run_command("migrate", "Product", "--to", "goods", "--finish", *where)
+    assert again.returncode == 1
+    assert "goods has a recorder already" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("Nothing", "--to", "goods"), "the model has no entity 'Nothing'; it has Product"),
+        (("Product", "--to", "products"), "the model has that collection"),
+        (("Product", "--to", "a$b"), "which MongoDB does not allow"),
+        (("Product",), "Missing option '--to'"),
+    ],
+)
+def test_what_cannot_be_moved_is_refused(
+    mongo_uri: str, database: Shop, model: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
+    refused = run_command("migrate", *arguments, *where)
+    assert refused.returncode == 2
+    assert said in refused.stderr
+
+
+def test_where_nobody_records_nothing_is_gone_over(
+    mongo_uri: str, database: Shop, model: Path
+) -> None:
+    where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
+    database.create_collection("products")
+    refused = run_command("migrate", "Product", "--to", "goods", "--finish", *where)
+    assert refused.returncode == 1
+    assert "no recorder has ever run for products" in refused.stderr
+    database.products.insert_one({"docId": "p1", "v": 1, "current": True})

@@ -1,0 +1,373 @@
+"""Sinks of the real command: killed and stopped while they deliver, and looked after by people."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import signal
+import socket
+import sqlite3
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+import uvicorn
+from pymongo.database import Database
+
+from gql.sinks import sink_name
+from tests.support.eventually import wait_until
+from tests.support.gateway import ROOT, RunningGateway, run_command, running_gateway
+from tests.support.metrics import scraped
+from tests.support.receiver import Act, Receiver, Request, receiving
+from tests.support.repeating import repeating
+
+Things = Database[dict[str, Any]]
+
+GENEROUS_S = 60.0
+SECRET = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"
+
+
+def model_at(tmp_path: Path, url: str) -> Path:
+    path = tmp_path / "schema.graphql"
+    path.write_text(
+        f'type Thing @collection(name: "things") @sink(url: "{url}") {{ id: ID! n: Int }}'
+    )
+    return path
+
+
+def place_of(database: Things, name: str) -> dict[str, Any]:
+    return database["revstream.checkpoints"].find_one({"_id": name}) or {}
+
+
+def holder_of(database: Things, name: str, *gateways: RunningGateway) -> RunningGateway:
+    """Which of these processes delivers."""
+    lease = database["revstream.leases"].find_one({"_id": name})
+    assert lease is not None
+    pid = int(lease["holder"].split(":")[-2])
+    [found] = [each for each in gateways if each.process.pid == pid]
+    return found
+
+
+@contextmanager
+def writing(database: Things) -> Iterator[Counter[str]]:
+    """To seven documents in turn, without a pause; yields how often each was written."""
+    written: Counter[str] = Counter()
+    step = 0
+
+    def write() -> None:
+        nonlocal step
+        key = str(step % 7)
+        database.things.update_one({"_id": key}, {"$inc": {"n": 1, "version": 1}}, upsert=True)
+        written[key] += 1
+        step += 1
+
+    with repeating(write):
+        yield written
+
+
+def await_more(count: Callable[[], float], by: float) -> None:
+    """Wait until there are so many more than there are now."""
+    now = count()
+    wait_until(lambda: count() > now + by, within_s=GENEROUS_S)
+
+
+class Fenced(Receiver):
+    """Refuses older fencing tokens, as a receiver should, and answers after a moment."""
+
+    def __init__(self) -> None:
+        super().__init__(self._behave_fenced)
+        self.highest = 0
+        self.refused: list[Request] = []
+
+    async def _behave_fenced(self, request: Request) -> Act:
+        await asyncio.sleep(0.005)
+        if request.fence < self.highest:
+            self.refused.append(request)
+            return Act(status=409)
+        self.highest = request.fence
+        return Act()
+
+
+def check(receiver: Receiver, written: Counter[str]) -> None:
+    """Nothing lost; under each fencing token each version once and in order; what comes twice comes
+    again under a newer one."""
+    by_document: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for each in receiver.requests:
+        if each.status == 200:
+            by_document[each.subject].append((each.fence, each.version))
+    for subject, count in written.items():
+        came = by_document[subject]
+        assert {version for _, version in came} == set(range(1, count + 1)), subject
+        assert came == sorted(came), subject
+        assert len(came) == len(set(came)), subject
+    assert receiver.overlapping == []
+
+
+@pytest.mark.timeout(240)
+def test_killed_in_the_middle_it_is_followed_by_another(
+    mongo_uri: str, database: Things, tmp_path: Path
+) -> None:
+    """Twice: each time the survivor goes on where the place was last saved."""
+    with receiving(Fenced()) as receiver, ExitStack() as opened:
+        name = sink_name("things", receiver.url)
+        start = (mongo_uri, database.name, model_at(tmp_path, receiver.url), "--lease-s", "2")
+        gateways = [opened.enter_context(running_gateway(*start)) for _ in range(3)]
+        wait_until(lambda: place_of(database, name), within_s=GENEROUS_S)
+        with writing(database) as written:
+            for _ in range(2):
+                await_more(lambda: len(receiver.taken), by=100)
+                victim = holder_of(database, name, *gateways)
+                victim.kill()
+                gateways.remove(victim)
+                await_more(lambda: place_of(database, name)["fencingToken"], by=0)
+        wait_until(lambda: len(set(receiver.taken)) == written.total(), within_s=GENEROUS_S)
+    check(receiver, written)
+
+
+@pytest.mark.timeout(240)
+def test_one_that_slept_through_its_lease_is_refused_by_its_fencing_token(
+    mongo_uri: str, database: Things, tmp_path: Path
+) -> None:
+    """It lives, and is there when it is needed again."""
+    with receiving(Fenced()) as receiver, ExitStack() as opened:
+        name = sink_name("things", receiver.url)
+        start = (mongo_uri, database.name, model_at(tmp_path, receiver.url), "--lease-s", "2")
+        gateways = [opened.enter_context(running_gateway(*start)) for _ in range(2)]
+        wait_until(lambda: place_of(database, name), within_s=GENEROUS_S)
+        with writing(database) as written:
+            wait_until(lambda: len(receiver.taken) > 100, within_s=GENEROUS_S)
+            sleeper = holder_of(database, name, *gateways)
+            fence = place_of(database, name)["fencingToken"]
+            sleeper.process.send_signal(signal.SIGSTOP)
+            try:
+                wait_until(lambda: receiver.highest > fence, within_s=GENEROUS_S)
+            finally:
+                sleeper.process.send_signal(signal.SIGCONT)
+            wait_until(
+                lambda: any("lease lost" in each for each in sleeper.lines), within_s=GENEROUS_S
+            )
+            await_more(lambda: len(receiver.taken), by=50)
+        wait_until(lambda: len(set(receiver.taken)) == written.total(), within_s=GENEROUS_S)
+        assert sleeper.process.poll() is None
+        assert {each.fence for each in receiver.refused} <= {fence}
+        [other] = [each for each in gateways if each is not sleeper]
+        other.kill()
+        database.things.insert_one({"_id": "late", "version": 1})
+        wait_until(lambda: ("late", 1) in receiver.taken, within_s=GENEROUS_S)
+    written["late"] = 1
+    check(receiver, written)
+
+
+def settle(database: Things) -> Callable[[], bool]:
+    return lambda: database["revstream.deliveries"].count_documents({}) == 0
+
+
+@pytest.mark.timeout(180)
+def test_what_is_set_aside_is_listed_tried_again_and_dropped(
+    mongo_uri: str, database: Things, tmp_path: Path
+) -> None:
+    """By commands, while the process runs; Query.streams and the metrics tell of it. No line of
+    log, and no metric, has the secret."""
+    ill = True
+
+    def behave(request: Request) -> Act:
+        bad = ill and request.subject in ("a", "b") and request.version == 2
+        return Act(status=400, body=b"bad unit") if bad else Act()
+
+    with receiving(Receiver(behave)) as receiver:
+        path = model_at(tmp_path, receiver.url)
+        name = sink_name("things", receiver.url)
+        options = ("--sink-secrets", SECRET, "--log-level", "debug")
+        where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(path))
+        with running_gateway(mongo_uri, database.name, path, *options) as gateway:
+            wait_until(lambda: place_of(database, name), within_s=GENEROUS_S)
+            for key in ("a", "b", "c"):
+                for _ in range(3):
+                    change = {"$inc": {"n": 1, "version": 1}}
+                    database.things.update_one({"_id": key}, change, upsert=True)
+            wait_until(lambda: ("c", 3) in receiver.taken, within_s=GENEROUS_S)
+            wait_until(lambda: database["revstream.deliveries"].count_documents({}) == 2)
+
+            ended = run_command("deliveries", "list", *where)
+            assert ended.returncode == 0, ended.stderr
+            assert "Thing a version 2: waits since" in ended.stdout
+            assert f"to {receiver.url}; 1 later versions wait behind it" in ended.stdout
+            assert "the last: HTTP 400: bad unit" in ended.stdout
+            assert "2 documents wait, 0 of them parked" in ended.stdout
+
+            def counted() -> tuple[float, ...]:
+                # As after many attempts; one that is under way would undo it.
+                parked = {"$set": {"parked": datetime.now(UTC)}}
+                database["revstream.deliveries"].update_one({"doc": "a"}, parked)
+                found = scraped(gateway.address)
+                return tuple(
+                    found[f"revstream_sink_{each}_documents", name]
+                    for each in ("waiting", "parked")
+                )
+
+            wait_until(lambda: counted() == (2, 1), within_s=GENEROUS_S)
+            ended = run_command("deliveries", "list", "--json", *where)
+            assert ended.returncode == 1, ended.stderr
+            told = json.loads(ended.stdout)
+            assert (told["waiting"], told["parked"]) == (2, 1)
+            assert [each["id"] for each in told["documents"]] == ["a", "b"]
+
+            ended = run_command(
+                "deliveries", "drop", "Thing", "a", "--by", "ada", "--why", "t1", *where
+            )
+            assert (ended.returncode, ended.stdout) == (0, "Thing a: version 2 is passed over\n")
+            wait_until(lambda: ("a", 3) in receiver.taken, within_s=GENEROUS_S)
+            ill = False
+            ended = run_command("deliveries", "retry", "Thing", "b", *where)
+            assert (ended.returncode, ended.stdout) == (0, "1 to be tried again at once\n")
+            wait_until(settle(database), within_s=GENEROUS_S)
+            ended = run_command("deliveries", "list", *where)
+            assert (ended.returncode, ended.stdout) == (0, "nothing waits\n")
+            ended = run_command("deliveries", "retry", "Thing", "b", *where)
+            assert ended.returncode == 1
+            assert "nothing of Thing b waits" in ended.stderr
+            [status] = [
+                each
+                for each in gateway.query("{ streams { name state trouble lagSeconds } }")[
+                    "streams"
+                ]
+                if each["name"] == name
+            ]
+            assert (status["state"], status["trouble"]) == ("working", None)
+            pages = httpx.get(f"{gateway.address}/metrics").text
+        taken = sorted(receiver.taken)
+        expected = [("a", 1), ("a", 3), *((key, n) for key in "bc" for n in (1, 2, 3))]
+        assert taken == expected
+        assert receiver.requests[0].headers["webhook-signature"].startswith("v1,")
+        for text in ("".join(gateway.lines), pages):
+            assert SECRET.removeprefix("whsec_") not in text
+            assert "c2VjcmV0" not in text
+
+
+@pytest.mark.timeout(120)
+def test_a_receiver_that_is_away_is_told(mongo_uri: str, database: Things, tmp_path: Path) -> None:
+    """In Query.streams, metrics, log and the list of deliveries; the process stays ready."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/changes"
+    name, path = sink_name("things", url), model_at(tmp_path, url)
+    with running_gateway(mongo_uri, database.name, path) as gateway:
+        wait_until(lambda: place_of(database, name), within_s=GENEROUS_S)
+        database.things.insert_one({"_id": "a", "version": 1})
+
+        def told() -> dict[str, Any]:
+            streams = gateway.query("{ streams { name trouble lagSeconds } }")["streams"]
+            [found] = [each for each in streams if each["name"] == name]
+            return dict(found)
+
+        trouble = f"{url} takes nothing: no connection: Connection refused"
+        wait_until(lambda: told()["trouble"] == trouble, within_s=GENEROUS_S)
+        wait_until(lambda: told()["lagSeconds"] > 0, within_s=GENEROUS_S)
+        assert scraped(gateway.address)["revstream_sink_paused", name] == 1
+        assert httpx.get(f"{gateway.address}/readyz").status_code == 200
+        where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(path))
+        ended = run_command("deliveries", "list", *where)
+        assert (ended.returncode, ended.stdout) == (
+            0,
+            f"{url}: stands still, {trouble}\nnothing waits\n",
+        )
+        receiver = Receiver()
+        receiver.port = port
+        with receiving(receiver):
+            wait_until(lambda: receiver.taken == [("a", 1)], within_s=GENEROUS_S)
+            wait_until(lambda: told()["trouble"] is None, within_s=GENEROUS_S)
+    lines = "".join(gateway.lines)
+    assert lines.count("listener failed") == 1
+    assert "Traceback" not in lines
+    assert "listener works again" in lines
+
+
+def example() -> Any:
+    """The module of `examples/`, which is no package."""
+    path = ROOT / "examples" / "receiver" / "receiver.py"
+    spec = importlib.util.spec_from_file_location("receiver", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def example_receiver(store: Path) -> Iterator[str]:
+    """Served as its README says; its address."""
+    module = example()
+    server = uvicorn.Server(
+        uvicorn.Config(
+            lambda: module.create_app(str(store), SECRET), factory=True, port=0, log_config=None
+        )
+    )
+    bound = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=lambda: server.run(sockets=[bound]))
+    thread.start()
+    try:
+        wait_until(lambda: server.started)
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        bound.close()
+
+
+@pytest.mark.timeout(240)
+def test_the_example_has_an_exactly_once_effect(
+    mongo_uri: str, database: Things, tmp_path: Path
+) -> None:
+    """Though who delivers is killed again and again: each change counts once, and the last state is
+    there."""
+    with example_receiver(tmp_path / "store.sqlite") as address:
+        url = f"{address}/changes"
+        name, path = sink_name("things", url), model_at(tmp_path, url)
+        start = (mongo_uri, database.name, path, "--lease-s", "1", "--sink-secrets", SECRET)
+
+        def changes() -> int:
+            return sum(each["changes"] for each in httpx.get(f"{address}/products").json())
+
+        with running_gateway(*start):
+            wait_until(lambda: place_of(database, name), within_s=GENEROUS_S)
+        with writing(database) as written:
+            for _ in range(3):
+                with running_gateway(*start) as gateway:
+                    await_more(changes, by=50)
+                    gateway.kill()
+        with running_gateway(*start):
+            wait_until(lambda: changes() >= written.total(), within_s=GENEROUS_S)
+        found = {each["id"]: each for each in httpx.get(f"{address}/products").json()}
+        assert {key: each["changes"] for key, each in found.items()} == dict(written)
+        assert {key: each["document"]["n"] for key, each in found.items()} == dict(written)
+        forged = httpx.post(url, json={"sink": "x"}, headers={"webhook-id": "1"})
+        assert forged.status_code == 401
+
+
+def test_the_example_refuses_zombies(tmp_path: Path) -> None:
+    """Of the same sink only; and knows what it has done."""
+    module = example()
+    store = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
+    store.executescript(module.SCHEMA)
+
+    def event(fence: int, sequence: str, sink: str = "s") -> dict[str, Any]:
+        data = {"version": 1, "document": {}}
+        return {
+            "sink": sink, "fencingtoken": fence, "subject": "a", "sequence": sequence,
+            "type": "revstream.Thing.update", "data": data,
+        }  # fmt: skip
+
+    assert module.take(store, event(1, "1")) == (200, "done")
+    assert module.take(store, event(2, "1")) == (200, "known")
+    assert module.take(store, event(2, "2")) == (200, "done")
+    assert module.take(store, event(1, "3")) == (409, "fencing token 1 is older than 2")
+    assert module.take(store, event(1, "3", "other")) == (200, "done")
+    assert store.execute("select changes from products").fetchone() == (3,)
+    store.close()

@@ -1,0 +1,328 @@
+"""MongoDB behind TLS, with a certificate or a password to prove who one is, by file or by name; and
+that no secret of it is told anywhere."""
+
+from __future__ import annotations
+
+import json
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_plus
+
+import click
+import dns.asyncresolver
+import dns.message
+import dns.rcode
+import dns.rdatatype
+import dns.resolver
+import dns.rrset
+import httpx2 as httpx
+import pytest
+import trustme
+
+from gql.settings import Settings
+from streams.client import Driver, MongoOptions
+from streams.errors import Unavailable, Unsuitable
+from streams.mongo import Mongo
+from tests.support.bare_mongod import guarded_mongod
+from tests.support.gateway import RunningGateway, ended, run_command, start_command
+
+MODEL = 'type Thing @collection(name: "things") { id: ID! name: String }'
+PASSWORD = "s3cret/with:signs@in?it"
+SHOP = "mongodb.shop.test"
+DRIVERS = pytest.mark.parametrize("driver", ["motor", "pymongo"])
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A MongoDB that takes nothing but TLS. `options`: of a URI that trusts it."""
+
+    port: int
+    directory: Path
+    options: str
+
+    def uri(self, *, user: str = "", host: str = "127.0.0.1", more: str) -> str:
+        return f"mongodb://{user}{host}:{self.port}/shop?replicaSet=rs0&{self.options}&{more}"
+
+    @property
+    def by_password(self) -> str:
+        return self.uri(
+            user=f"joe:{quote_plus(PASSWORD)}@", more="authSource=admin&authMechanism=SCRAM-SHA-256"
+        )
+
+    def by_certificate(self, name: str = "gateway.pem") -> str:
+        return self.uri(
+            more=f"tlsCertificateKeyFile={self.directory / name}"
+            "&authMechanism=MONGODB-X509&authSource=%24external"
+        )
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Guarded]:
+    """With the user `joe`, and one who is known by a certificate."""
+    # Not pytest's tmp_path, which keeps the directories, 300 MB each, of the last three runs.
+    with tempfile.TemporaryDirectory(prefix="revstream-tests-") as name:
+        directory = Path(name)
+        authority = trustme.CA(organization_name="Shop")
+        authority.cert_pem.write_to_path(directory / "ca.pem")
+        (directory / "nonsense.pem").write_text("no certificate")
+        trustme.CA().cert_pem.write_to_path(directory / "other-ca.pem")
+        server = authority.issue_cert(
+            "127.0.0.1", SHOP, organization_name="Shop", organization_unit_name="servers"
+        )
+        server.private_key_and_cert_chain_pem.write_to_path(directory / "server.pem")
+        for each in ("gateway", "stranger"):
+            client = authority.issue_cert(
+                f"{each}@shop.test", organization_name="Shop", organization_unit_name=each
+            )
+            client.private_key_and_cert_chain_pem.write_to_path(directory / f"{each}.pem")
+        with guarded_mongod(
+            directory / "data",
+            *("--tlsMode", "allowTLS", "--tlsCertificateKeyFile", str(directory / "server.pem")),
+            *("--tlsCAFile", str(directory / "ca.pem"), "--tlsAllowConnectionsWithoutCertificates"),
+        ) as root:
+            roles = [{"role": "readWrite", "db": "shop"}, {"role": "dbAdmin", "db": "shop"}]
+            roles += [{"role": "clusterMonitor", "db": "admin"}, {"role": "read", "db": "local"}]
+            root.admin.command("createUser", "joe", pwd=PASSWORD, roles=roles)
+            # RFC 2253: the most significant comes last.
+            root["$external"].command("createUser", "OU=gateway,O=Shop", roles=roles)
+            for mode in ("preferTLS", "requireTLS"):
+                root.admin.command("setParameter", 1, tlsMode=mode)
+            port = root.address[1] if root.address else 0
+            yield Guarded(port, directory, f"tls=true&tlsCAFile={directory / 'ca.pem'}")
+
+
+def serving(guarded: Guarded, model: Path, uri: str, *options: str) -> RunningGateway:
+    """A gateway that is told in which file its URI is, and says all that it can."""
+    file = guarded.directory / "uri"
+    # With the end of a line, as files have it.
+    file.write_text(f"{uri}\n")
+    return start_command(
+        *("serve", "--mongodb-uri-file", str(file), "--schema", str(model), "--port", "0"),
+        *("--log-level", "debug", *options),
+    )
+
+
+@pytest.mark.parametrize(("driver", "way"), [("motor", "password"), ("pymongo", "certificate")])
+def test_a_gateway_serves_over_tls_and_tells_no_secret(
+    guarded: Guarded, model: Path, driver: str, way: str
+) -> None:
+    """Not in its log, not in its metrics, and not to who asks."""
+    uri = guarded.by_password if way == "password" else guarded.by_certificate()
+    with ended(serving(guarded, model, uri, "--driver", driver)) as gateway:
+        created = gateway.query('mutation { createThing(document: {name: "lamp"}) { __typename } }')
+        assert created == {"createThing": {"__typename": "ThingWritten"}}
+        assert gateway.query("{ things { nodes { name } } }")["things"]["nodes"]
+        told = [httpx.get(f"{gateway.address}/{page}").text for page in ("metrics", "readyz")]
+        told.append(str(gateway.post("{ nothing }")))
+        assert gateway.stop() == 0
+    everything = "".join([*told, *gateway.lines])
+    for secret in (PASSWORD, quote_plus(PASSWORD), uri, "PRIVATE KEY"):
+        assert secret not in everything
+
+
+def test_the_file_may_be_named_by_a_variable(guarded: Guarded, model: Path) -> None:
+    """As images of databases have it: the variable's name and `_FILE`."""
+    file = guarded.directory / "uri"
+    file.write_text(guarded.by_password)
+    examined = run_command(
+        *("doctor", "--schema", str(model), "--json"), REVSTREAM_MONGODB_URI_FILE=str(file)
+    )
+    # What it has to say of this deployment is not asked here: it has come in.
+    assert examined.returncode in (0, 1)
+    assert len(json.loads(examined.stdout)) > 1, examined.stdout
+
+
+@DRIVERS
+@pytest.mark.parametrize("name", ["joe", "OU=gateway,O=Shop"])
+async def test_both_drivers_know_both_ways(guarded: Guarded, driver: Driver, name: str) -> None:
+    """To say who one is: a password by SCRAM, a certificate by X.509."""
+    uri = guarded.by_password if name == "joe" else guarded.by_certificate()
+    async with Mongo.connect(uri, "shop", options=MongoOptions(driver=driver)) as mongo:
+        status = await mongo.command({"connectionStatus": 1})
+    assert [each["user"] for each in status["authInfo"]["authenticatedUsers"]] == [name]
+
+
+REFUSED: dict[str, tuple[str, str, str]] = {
+    "authority": ("ca.pem", "other-ca.pem", "certificate verify failed"),
+    "no TLS": ("tls=true&", "tls=false&", "TLS has not been enabled"),
+    "password": (quote_plus(PASSWORD), "wr0ng", "does not know this user with this password"),
+    "no file": ("/ca.pem", "/cb.pem", "/cb.pem: No such file or directory"),
+    "no certificate": ("/ca.pem", "/nonsense.pem", "certificate"),
+    "no value": ("shop?", "shop?maxPoolSize=k3ypass&", "maxpoolsize must be an integer"),
+    "no option": ("shop?", "shop?passwrd=k3ypass&", "Unknown option: passwrd"),
+    "no mechanism": ("SCRAM-SHA-256", "k3ypass", "authMechanism"),
+}
+
+
+@DRIVERS
+@pytest.mark.parametrize(("old", "new", "said"), REFUSED.values(), ids=REFUSED)
+async def test_what_does_not_fit_is_said_without_a_secret(
+    guarded: Guarded, driver: Driver, old: str, new: str, said: str
+) -> None:
+    """As the command says it, in one line."""
+    uri = guarded.by_password.replace(old, new)
+    assert uri != guarded.by_password
+    options = MongoOptions(driver=driver, server_selection_s=1)
+    with pytest.raises((Unsuitable, Unavailable)) as caught:
+        async with Mongo.connect(uri, "shop", options=options) as mongo:
+            await mongo.command({"ping": 1})
+    told = str(caught.value)
+    assert said.lower() in told.lower()
+    assert "\n" not in told
+    for secret in (PASSWORD, quote_plus(PASSWORD), "k3ypass", "wr0ng"):
+        assert secret not in told
+
+
+async def test_who_speaks_no_tls_is_told_that_the_connection_ends(guarded: Guarded) -> None:
+    """MongoDB does not say why."""
+    uri = f"mongodb://127.0.0.1:{guarded.port}/shop"
+    with pytest.raises(Unavailable, match=f"127.0.0.1:{guarded.port}"):
+        async with Mongo.connect(uri, "shop", options=MongoOptions(server_selection_s=1)) as mongo:
+            await mongo.command({"ping": 1})
+
+
+async def test_a_certificate_that_nobody_knows_is_refused(guarded: Guarded) -> None:
+    """It is of the right authority, and of no user."""
+    uri = guarded.by_certificate("stranger.pem")
+    with pytest.raises(Unsuitable, match="does not know this"):
+        async with Mongo.connect(uri, "shop") as mongo:
+            await mongo.command({"ping": 1})
+
+
+@pytest.mark.parametrize(
+    ("content", "given", "said"),
+    [
+        (None, None, "uri cannot be read: No such file or directory"),
+        (b" \n", None, "uri is empty"),
+        (b"\xff\xfe", None, "uri cannot be read: it is not text"),
+        (b"mongodb://joe:s3cret@host/x", "mongodb://joe:s3cret@host/y", "not both"),
+        (b"mongodb://joe:s3cret@/x", None, "the MongoDB URI cannot be used: Empty host"),
+    ],
+    ids=["missing", "empty", "bytes", "both", "wrong"],
+)
+def test_a_file_that_cannot_be_used_is_named(
+    tmp_path: Path, content: bytes | None, given: str | None, said: str
+) -> None:
+    """As wrong usage, and without what is in it."""
+    file = tmp_path / "uri"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(click.UsageError) as caught:
+        Settings(mongodb_uri=given, mongodb_uri_file=file).with_files_read().database_name()
+    assert said in caught.value.message
+    assert "s3cret" not in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("mongodb://a,b:1/shop", "mongodb://a,b:1/shop"),
+        ("mongodb://joe:s3cret@a/shop", "mongodb://***@a/shop"),
+        ("mongodb://joe:s3cret@a/shop?tls=true", "mongodb://***@a/shop?…"),
+        ("mongodb://a/?tlsCertificateKeyFilePassword=s3cret", "mongodb://a/?…"),
+        ("mongodb+srv://joe:s3cret?@a/shop", "mongodb+srv://***@a/shop"),
+    ],
+)
+def test_settings_are_printed_without_secrets(uri: str, shown: str) -> None:
+    """Where it is, and nothing of how to get in."""
+    assert f"mongodb_uri='{shown}'" in repr(Settings(mongodb_uri=uri))
+
+
+def test_secrets_of_sinks_may_be_in_a_file_too(tmp_path: Path) -> None:
+    """With the end of a line, which files have."""
+    file = tmp_path / "secrets"
+    file.write_text("whsec_one,whsec_two\n")
+    settings = Settings(sink_secrets_file=file).with_files_read()
+    assert settings.sink_secrets == "whsec_one,whsec_two"
+    assert "whsec" not in repr(settings)
+
+
+@contextmanager
+def names(port: int) -> Iterator[int]:
+    """A DNS server that knows one cluster, whose only member listens on this port; yields its
+    own."""
+    records = {
+        ("_mongodb._tcp.cluster.shop.test.", "SRV"): f"0 0 {port} {SHOP}.",
+        ("cluster.shop.test.", "TXT"): '"authSource=admin&replicaSet=rs0"',
+    }
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as plain:
+        plain.bind(("127.0.0.1", 0))
+
+        def answer() -> None:
+            while True:
+                wire, client = plain.recvfrom(4096)
+                if not wire:
+                    return
+                asked = dns.message.from_wire(wire)
+                question = asked.question[0]
+                reply = dns.message.make_response(asked)
+                kind = dns.rdatatype.to_text(question.rdtype)
+                record = records.get((str(question.name), kind))
+                if record is None:
+                    reply.set_rcode(dns.rcode.NXDOMAIN)
+                else:
+                    reply.answer.append(dns.rrset.from_text(question.name, 60, "IN", kind, record))
+                plain.sendto(reply.to_wire(), client)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield plain.getsockname()[1]
+        finally:
+            plain.sendto(b"", plain.getsockname())
+            thread.join()
+
+
+@pytest.fixture
+def resolved(guarded: Guarded, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Names of `shop.test` lead to this machine."""
+    with names(guarded.port) as port:
+        for module in (dns.resolver, dns.asyncresolver):
+            resolver = module.Resolver(configure=False)
+            resolver.nameservers, resolver.port = ["127.0.0.1"], port
+            monkeypatch.setattr(module, "default_resolver", resolver)
+        real = socket.getaddrinfo
+
+        def here(host: Any, *more: Any, **named: Any) -> Any:
+            return real("127.0.0.1" if host in (SHOP, SHOP.encode()) else host, *more, **named)
+
+        monkeypatch.setattr(socket, "getaddrinfo", here)
+        yield
+
+
+@DRIVERS
+async def test_hosts_and_options_may_be_asked_of_the_dns(
+    guarded: Guarded, resolved: None, driver: Driver
+) -> None:
+    """As for Atlas: the URI names a cluster, and TLS is on without being asked for. Its database is
+    known without a name being looked up."""
+    uri = (
+        f"mongodb+srv://joe:{quote_plus(PASSWORD)}@cluster.shop.test/shop"
+        f"?tlsCAFile={guarded.directory / 'ca.pem'}"
+    )
+    assert Settings(mongodb_uri=uri).database_name() == "shop"
+    assert PASSWORD not in repr(Settings(mongodb_uri=uri))
+    assert quote_plus(PASSWORD) not in repr(Settings(mongodb_uri=uri))
+    options = MongoOptions(driver=driver, server_selection_s=20)
+    async with Mongo.connect(uri, "shop", options=options) as mongo:
+        status = await mongo.command({"connectionStatus": 1})
+    assert status["authInfo"]["authenticatedUsers"] == [{"user": "joe", "db": "admin"}]
+
+
+@DRIVERS
+async def test_a_cluster_that_the_dns_does_not_know_is_named(
+    resolved: None, driver: Driver
+) -> None:
+    """And not the password."""
+    uri = "mongodb+srv://joe:s3cret@nobody.shop.test/shop"
+    assert Settings(mongodb_uri=uri).database_name() == "shop"
+    with pytest.raises(Unsuitable, match=r"nobody\.shop\.test") as caught:
+        async with Mongo.connect(uri, "shop", options=MongoOptions(driver=driver)) as mongo:
+            await mongo.command({"ping": 1})
+    assert "s3cret" not in str(caught.value)

@@ -1,0 +1,129 @@
+"""A holder that sleeps for longer than its lease and wakes again: what it still writes is refused,
+it says so, and goes on as a follower."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo.database import Database
+
+from tests.support import gateway as support
+from tests.support.eventually import wait_until
+from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.repeating import repeating
+from tests.support.streams import check_chains
+
+Things = Database[dict[str, Any]]
+
+MODEL = 'type Thing @collection(name: "things", version: null) { id: ID! n: Int }'
+LISTENER = {"_id": "recorder:things"}
+GENEROUS_S = 60.0
+
+# It never asks whether the lease is still its own, or its share: only the fence is left to stop it.
+BLIND = """
+import asyncio
+
+from gql.cli import main
+from streams.listener import Listener
+
+async def renew(self):
+    return True
+
+async def given_up(self):
+    await asyncio.Event().wait()
+
+Listener._renew = renew
+Listener._given_up = given_up
+main()
+"""
+
+
+@pytest.fixture(params=["as it is", "blind"])
+def blind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the process that is started next never renews its lease."""
+    if request.param == "blind":
+        real = subprocess.Popen
+
+        def started(command: list[str], **options: Any) -> Any:
+            monkeypatch.undo()
+            assert command[1:3] == ["-m", "gql"]
+            return real([sys.executable, "-c", BLIND, *command[3:]], **options)
+
+        monkeypatch.setattr(support.subprocess, "Popen", started)
+    return bool(request.param == "blind")
+
+
+def fence(database: Things) -> int:
+    """Of the newest holder that has begun to record."""
+    found = database["revstream.checkpoints"].find_one(LISTENER) or {}
+    return int(found.get("fencingToken", 0))
+
+
+def archived(database: Things) -> list[int]:
+    return [each["full"]["n"] for each in database["things.versions"].find().sort("_id")]
+
+
+def said(gateway: RunningGateway, text: str) -> list[str]:
+    return [each for each in gateway.lines if text in each]
+
+
+@contextmanager
+def writing(database: Things) -> Iterator[list[int]]:
+    """Without a pause, for as long as the context lasts; yields what was written."""
+    written: list[int] = []
+
+    def write() -> None:
+        number = len(written)
+        database.things.update_one({"_id": number % 7}, {"$set": {"n": number}}, upsert=True)
+        written.append(number)
+
+    with repeating(write):
+        yield written
+
+
+@pytest.mark.timeout(240)
+def test_a_holder_that_slept_through_its_lease_is_refused_and_goes_on_as_a_follower(
+    mongo_uri: str, database: Things, model: Path, blind: bool
+) -> None:
+    """The archive has each write once, in order; the sleeper lives, and is there when it is needed
+    again."""
+    start = (mongo_uri, database.name, model, "--lease-s", "2")
+    with running_gateway(*start) as sleeper:
+        wait_until(lambda: fence(database) == 1, within_s=GENEROUS_S)
+        with running_gateway(*start) as other, writing(database) as written:
+            wait_until(lambda: len(archived(database)) > 20, within_s=GENEROUS_S)
+            sleeper.process.send_signal(signal.SIGSTOP)
+            try:
+                wait_until(lambda: fence(database) == 2, within_s=GENEROUS_S)
+                count = len(written)
+                wait_until(lambda: len(archived(database)) > count, within_s=GENEROUS_S)
+            finally:
+                sleeper.process.send_signal(signal.SIGCONT)
+            wait_until(lambda: said(sleeper, "lease lost"), within_s=GENEROUS_S)
+            count = len(written)
+            wait_until(lambda: len(archived(database)) > count + 20, within_s=GENEROUS_S)
+            assert sleeper.query("{ things { nodes { n } } }")["things"]["nodes"]
+            assert not said(other, "lease lost")
+            other.kill()
+            wait_until(lambda: fence(database) == 3, within_s=GENEROUS_S)
+            count = len(written)
+            wait_until(lambda: len(archived(database)) > count, within_s=GENEROUS_S)
+        wait_until(lambda: len(archived(database)) == len(written), within_s=GENEROUS_S)
+        assert sleeper.process.poll() is None
+    assert archived(database) == written
+    check_chains(list(database["things.versions"].find().sort("_id")))
+    if blind:
+        [line] = said(sleeper, "lease lost")
+        assert re.search(
+            r"checkpoint with fencing token 1 refused, 2 is stored"
+            r"|another process has written the archive",
+            line,
+        )

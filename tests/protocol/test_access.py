@@ -1,0 +1,244 @@
+"""Signing in over HTTP and sockets, on the real command: what is refused and how, renewal, the end
+of a token, administrators."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx2 as httpx
+import pytest
+from pymongo import MongoClient
+
+from tests.support.eventually import wait_until
+from tests.support.gateway import RunningGateway, run_command, running_gateway
+from tests.support.issuer import Issuer
+from tests.support.sockets import LEGACY, TRANSPORT, Protocol, Socket, open_socket
+
+Client = MongoClient[dict[str, Any]]
+
+MODEL = """
+type Note @collection(name: "notes") @access(read: ["reader"], rows: "{ owner: { eq: $sub } }") {
+  id: ID! owner: String! text: String
+}
+"""
+NOTES = "{ notes { nodes { id } } }"
+KEY = "0123456789abcdef"
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return Issuer(tmp_path_factory.mktemp("issuer") / "jwks.json")
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    mongo_uri: str, client: Client, issuer: Issuer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    """A note of ann's and one of bob's."""
+    folder = tmp_path_factory.mktemp("guarded")
+    model, keys = folder / "schema.graphql", folder / "keys.toml"
+    model.write_text(MODEL)
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    keys.write_text(f'[[keys]]\nsha256 = "{digest}"\nprincipal = "bob"\nroles = ["reader"]\n')
+    name = f"guarded_{uuid4().hex[:8]}"
+    client[name]["notes"].insert_many(
+        [{"_id": "a", "owner": "ann"}, {"_id": "b", "owner": "bob", "text": "secret"}]
+    )
+    options = [*issuer.options(), "--api-keys", str(keys), "--admin-role", "operator"]
+    with running_gateway(mongo_uri, name, model, *options) as running:
+        yield running
+    client.drop_database(name)
+
+
+def ask(gateway: RunningGateway, headers: dict[str, str], text: str = NOTES) -> httpx.Response:
+    url = f"{gateway.address}/graphql"
+    return httpx.post(url, json={"query": text}, headers=headers, timeout=60)
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def reader(issuer: Issuer, name: str = "ann", **more: Any) -> str:
+    return issuer.token(name, **{"roles": ["reader"], **more})
+
+
+def test_each_sees_what_is_his(guarded: RunningGateway, issuer: Issuer) -> None:
+    """By a token and by a key."""
+    hers = ask(guarded, bearer(reader(issuer))).json()
+    assert hers == {"data": {"notes": {"nodes": [{"id": "a"}]}}}
+    his = ask(guarded, {"X-API-Key": KEY}).json()
+    assert his == {"data": {"notes": {"nodes": [{"id": "b"}]}}}
+    nobodys = ask(guarded, bearer(issuer.token())).json()
+    assert nobodys["errors"][0]["extensions"]["code"] == "FORBIDDEN"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer x"},
+        {"Authorization": "Basic YTpi"},
+        {"X-API-Key": "wrong"},
+        {"X-API-Key": KEY, "Authorization": "Bearer x"},
+    ],
+)
+def test_a_request_that_is_not_signed_in_is_refused_as_a_whole(
+    guarded: RunningGateway, headers: dict[str, str]
+) -> None:
+    """With 401, what to send, and an error of GraphQL."""
+    answer = ask(guarded, headers)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Bearer ")
+    assert answer.json()["errors"][0]["extensions"] == {"code": "UNAUTHENTICATED"}
+    assert "data" not in answer.json()
+
+
+@asynccontextmanager
+async def signed_in(
+    gateway: RunningGateway, payload: dict[str, str], protocol: Protocol = TRANSPORT
+) -> AsyncIterator[Socket]:
+    async with open_socket(gateway.address, protocol, init=False) as socket:
+        await socket.send({"type": "connection_init", "payload": payload})
+        yield socket
+
+
+@pytest.mark.parametrize("protocol", [TRANSPORT, LEGACY])
+async def test_a_socket_is_of_whoever_has_introduced_it(
+    guarded: RunningGateway, issuer: Issuer, protocol: Protocol
+) -> None:
+    """By the payload, in either spelling, or an API key."""
+    token = f"Bearer {reader(issuer)}"
+    for payload, seen in (
+        ({"authorization": token}, "a"),
+        ({"Authorization": token}, "a"),
+        ({"apiKey": KEY}, "b"),
+    ):
+        async with signed_in(guarded, payload, protocol) as socket:
+            assert await socket.receive() == {"type": "connection_ack"}
+            assert await socket.data(NOTES) == {"notes": {"nodes": [{"id": seen}]}}
+
+
+@pytest.mark.parametrize("protocol", [TRANSPORT, LEGACY])
+@pytest.mark.parametrize("payload", [{}, {"authorization": "Bearer x"}, {"authorization": 5}])
+async def test_a_socket_that_is_not_signed_in_is_closed(
+    guarded: RunningGateway, protocol: Protocol, payload: dict[str, Any]
+) -> None:
+    """With 4403, and why."""
+    async with signed_in(guarded, payload, protocol) as socket:
+        closed = await socket.closed()
+        assert closed is not None
+        assert closed.code == 4403
+        assert closed.reason
+
+
+async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
+    guarded: RunningGateway, issuer: Issuer
+) -> None:
+    """What runs on it goes on; the renewed one outlives the other, which was opened with it."""
+    payload = {"authorization": f"Bearer {reader(issuer, lasts_s=3)}"}
+    async with signed_in(guarded, payload) as renewed, signed_in(guarded, payload) as other:
+        for socket in (renewed, other):
+            assert await socket.receive() == {"type": "connection_ack"}
+            await socket.start("s", "subscription { noteChanges(snapshot: true) { kind } }")
+            assert (await socket.receive())["payload"]["data"]["noteChanges"]["kind"] == "SNAPSHOT"
+            assert (await socket.receive())["payload"]["data"]["noteChanges"][
+                "kind"
+            ] == "CHECKPOINT"
+        fresh = {"authorization": f"Bearer {reader(issuer)}"}
+        await renewed.send({"type": "ping", "payload": fresh})
+        await heard(renewed, type="pong")
+        closed = await other.closed()
+        assert closed is not None
+        assert (closed.code, "expired" in closed.reason) == (4403, True)
+        await renewed.start("q", NOTES)
+        answer = await heard(renewed, id="q")
+        assert answer["payload"] == {"data": {"notes": {"nodes": [{"id": "a"}]}}}
+
+
+async def heard(socket: Socket, **wanted: str) -> dict[str, Any]:
+    """The next message with these values; the subscription's are passed over."""
+    while True:
+        message = await socket.receive()
+        if message.items() >= wanted.items():
+            return message
+
+
+@pytest.mark.parametrize(
+    "other", [{"name": "bob"}, {"roles": ["reader", "operator"]}], ids=["name", "roles"]
+)
+async def test_another_sign_in_is_no_renewal(
+    guarded: RunningGateway, issuer: Issuer, other: dict[str, Any]
+) -> None:
+    """What runs was begun with other rights."""
+    async with signed_in(guarded, {"authorization": f"Bearer {reader(issuer)}"}) as socket:
+        assert await socket.receive() == {"type": "connection_ack"}
+        token = reader(issuer, **other)
+        await socket.send({"type": "ping", "payload": {"authorization": f"Bearer {token}"}})
+        closed = await socket.closed()
+        assert closed is not None
+        assert closed.code == 4403
+
+
+async def test_an_administrator_sees_who_is_connected_and_disconnects_him(
+    guarded: RunningGateway, issuer: Issuer
+) -> None:
+    """Nobody else does."""
+    operator = bearer(issuer.token("olga", roles=["operator"]))
+    admin = f"{guarded.address}/admin"
+    async with signed_in(guarded, {"authorization": f"Bearer {reader(issuer, 'carl')}"}) as socket:
+        assert await socket.receive() == {"type": "connection_ack"}
+        await socket.start("s", "subscription { noteChanges { kind } }")
+        assert httpx.get(f"{admin}/sessions").status_code == 401
+        assert httpx.get(f"{admin}/sessions", headers=bearer(reader(issuer))).status_code == 403
+
+        def followed() -> list[str]:
+            shown = httpx.get(f"{admin}/sessions", headers=operator).json()["sessions"]
+            hers = [each for each in shown if each["principal"] == "carl"]
+            return [name for each in hers for name in each["subscriptions"]]
+
+        await asyncio.to_thread(wait_until, lambda: followed() == ["noteChanges"])
+        done = httpx.post(f"{admin}/disconnect", headers=operator, json={"principal": "carl"})
+        assert done.json() == {"disconnected": 1}
+        closed = await socket.closed()
+        assert closed is not None
+        assert closed.code == 4403
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "no way to sign in"),
+        (("--jwt-keys", "jwks.json"), "--jwt-issuer and --jwt-audience"),
+        (("--api-keys", "missing.toml"), "missing.toml"),
+        (("--admin-role", "x"), "nobody can have"),
+    ],
+)
+def test_what_cannot_be_kept_is_not_served(
+    mongo_uri: str, tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    """A model with @access does not start where nobody could sign in; it says what to do."""
+    model = tmp_path / "schema.graphql"
+    model.write_text(MODEL)
+    done = run_command(
+        *("serve", "--mongodb-uri", mongo_uri, "--database", "unused", "--port", "0"),
+        *("--schema", str(model), *options),
+    )
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_the_log_has_no_tokens(guarded: RunningGateway, issuer: Issuer) -> None:
+    """Neither those that were accepted nor those that were not."""
+    token = reader(issuer)
+    ask(guarded, bearer(token))
+    ask(guarded, bearer(token[:-5] + "xxxxx"))
+    assert token[:40] not in "".join(guarded.lines)
+    assert json.dumps(KEY) not in "".join(guarded.lines)

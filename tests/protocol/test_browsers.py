@@ -1,0 +1,177 @@
+"""What a page may do, and which: of this gateway's own address, of an allowed origin, of another
+one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import click
+import httpx2 as httpx
+import pytest
+from pymongo import MongoClient
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin, Subprotocol
+
+from gql.settings import Settings
+from tests.support.gateway import RunningGateway, run_command, running_gateway
+from tests.support.sockets import TRANSPORT
+
+MODEL = 'type Thing @collection(name: "things") { id: ID! name: String }'
+ALLOWED = "https://app.example.org"
+ALSO_ALLOWED = "http://localhost:3000"
+EVIL = "https://evil.example"
+ASKS = {
+    "access-control-request-method": "POST",
+    "access-control-request-headers": "content-type,authorization,idempotency-key,last-event-id",
+}
+
+
+@pytest.fixture(scope="module")
+def open_gateway(
+    mongo_uri: str, client: MongoClient[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    """One that pages of two other origins may use."""
+    model = tmp_path_factory.mktemp("model") / "schema.graphql"
+    model.write_text(MODEL)
+    name = f"browsers_{uuid4().hex[:8]}"
+    origins = f"{ALLOWED}, HTTP://LocalHost:3000/"
+    with running_gateway(mongo_uri, name, model, "--allowed-origins", origins) as running:
+        yield running
+        assert running.stop() == 0
+    client.drop_database(name)
+
+
+def preflight(gateway: RunningGateway, origin: str) -> httpx.Response:
+    headers = {"origin": origin, **ASKS}
+    return httpx.options(f"{gateway.address}/graphql", headers=headers)
+
+
+def asked(gateway: RunningGateway, origin: str) -> httpx.Response:
+    query = {"query": "{ resumeToken }"}
+    return httpx.post(f"{gateway.address}/graphql", json=query, headers={"origin": origin})
+
+
+@pytest.mark.parametrize("origin", [ALLOWED, ALSO_ALLOWED])
+def test_pages_of_an_allowed_origin_may_ask(open_gateway: RunningGateway, origin: str) -> None:
+    """After a preflight, with the headers that clients send, and never with cookies."""
+    allowed = preflight(open_gateway, origin)
+    assert allowed.status_code == 200
+    assert allowed.headers["access-control-allow-origin"] == origin
+    assert "POST" in allowed.headers["access-control-allow-methods"]
+    names = allowed.headers["access-control-allow-headers"].lower()
+    for each in ASKS["access-control-request-headers"].split(","):
+        assert each in names
+    answer = asked(open_gateway, origin)
+    assert answer.status_code == 200
+    for response in (allowed, answer):
+        assert response.headers["access-control-allow-origin"] == origin
+        assert "Origin" in response.headers["vary"]
+        assert "access-control-allow-credentials" not in response.headers
+
+
+async def test_a_stream_can_be_read_by_who_may_ask(open_gateway: RunningGateway) -> None:
+    """An EventSource of an allowed page."""
+    params = {"query": "{ resumeToken }"}
+    headers = {"accept": "text/event-stream", "origin": ALLOWED}
+    response = httpx.get(f"{open_gateway.address}/graphql", params=params, headers=headers)
+    assert response.headers["content-type"] == "text/event-stream"
+    assert response.headers["access-control-allow-origin"] == ALLOWED
+
+
+def test_an_error_can_be_read_by_who_may_ask(open_gateway: RunningGateway) -> None:
+    """A page would otherwise learn that something was wrong, and not what."""
+    headers = {"origin": ALLOWED, "content-type": "application/json"}
+    response = httpx.post(f"{open_gateway.address}/graphql", content=b"{", headers=headers)
+    assert response.status_code == 400
+    assert response.headers["access-control-allow-origin"] == ALLOWED
+
+
+@pytest.mark.parametrize("origin", [EVIL, "null", f"{ALLOWED}.evil.example", "http://localhost"])
+def test_pages_of_other_origins_may_not(open_gateway: RunningGateway, origin: str) -> None:
+    """No preflight succeeds, and no answer says that they may read it."""
+    refused = preflight(open_gateway, origin)
+    assert refused.status_code == 400
+    for response in (refused, asked(open_gateway, origin)):
+        assert "access-control-allow-origin" not in response.headers
+
+
+@pytest.mark.parametrize("origin", [ALLOWED, EVIL])
+def test_nobody_may_unless_it_is_set(gateway: RunningGateway, origin: str) -> None:
+    """There is no preflight then, and nothing about origins in any answer."""
+    assert preflight(gateway, origin).status_code == 405
+    for response in (preflight(gateway, origin), asked(gateway, origin)):
+        assert not [name for name in response.headers if name.startswith("access-control")]
+
+
+async def connected(gateway: RunningGateway, origin: str | None) -> bool:
+    url = gateway.address.replace("http", "ws", 1) + "/graphql"
+    given = None if origin is None else Origin(origin)
+    try:
+        async with connect(url, subprotocols=[Subprotocol(TRANSPORT)], origin=given):
+            return True
+    except InvalidStatus as exc:
+        if exc.response.status_code != 403:
+            raise
+        return False
+
+
+async def test_sockets_are_for_the_same_pages(
+    gateway: RunningGateway, open_gateway: RunningGateway
+) -> None:
+    """A browser asks nobody before it opens one: 403 to those of other origins."""
+    for each in (gateway, open_gateway):
+        assert await connected(each, None), "a program sends none"
+        assert await connected(each, each.address)
+        for origin in (EVIL, "null", "", f"{each.address}0", each.address.replace("127.", "128.")):
+            assert not await connected(each, origin), origin
+    refused = [line for line in open_gateway.lines if "origin" in line.lower()]
+    assert f"origin refused origin={EVIL}" in refused[0]
+    assert len(refused) <= 2, "one line at once, and then now and then"
+    for origin in (ALLOWED, ALSO_ALLOWED):
+        assert await connected(open_gateway, origin)
+        assert not await connected(gateway, origin)
+
+
+def test_what_is_no_origin_is_found_out_at_the_start(tmp_path: Path) -> None:
+    """Before anything is started: it would otherwise be an origin that nobody has."""
+    model = tmp_path / "schema.graphql"
+    model.write_text(MODEL)
+    options = ("--schema", str(model), "--mongodb-uri", "mongodb://127.0.0.1:1/x")
+    ended = run_command("serve", *options, "--allowed-origins", "app.example.org")
+    assert ended.returncode == 2
+    assert "--allowed-origins: Invalid origin 'app.example.org'" in ended.stderr
+
+
+@pytest.mark.parametrize("origins", ["https://a.example/page", "https://[", "null", "a b"])
+def test_an_origin_is_a_scheme_and_a_host(origins: str) -> None:
+    """And a port; nothing else is one."""
+    with pytest.raises(click.UsageError):
+        Settings(allowed_origins=origins).origins()
+
+
+@pytest.mark.parametrize("path", ["/", "/graphql"])
+def test_pages_say_what_they_may_do(gateway: RunningGateway, path: str) -> None:
+    """No script but the gateway's own files, no frame, nothing to other servers."""
+    response = httpx.get(gateway.address + path, headers={"accept": "text/html"})
+    assert response.status_code == 200
+    said = response.headers["content-security-policy"].split("; ")
+    policy = dict(each.split(" ", 1) for each in said)
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == "'self'"
+    assert policy["connect-src"] == "'self'"
+    assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["x-frame-options"] == "DENY"
+    assert response.headers["referrer-policy"] == "no-referrer"
+    assert response.headers["cross-origin-opener-policy"] == "same-origin"
+    assert response.headers["cross-origin-resource-policy"] == "same-origin"
+    for script in response.text.split("<script")[1:]:
+        attributes, _, rest = script.partition(">")
+        assert "src=" in attributes
+        assert rest.startswith("</script>"), "a script within the page"
+    assert "onclick" not in response.text
+    assert "javascript:" not in response.text

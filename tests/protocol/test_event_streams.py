@@ -1,0 +1,322 @@
+"""Subscriptions over HTTP: what is sent, by which token it is resumed, and how it ends."""
+
+from __future__ import annotations
+
+import email.parser
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx2 as httpx
+import pytest
+from pymongo import MongoClient
+from pymongo.collection import Collection
+
+from tests.support.event_streams import EventStream, open_stream
+from tests.support.eventually import eventually
+from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.metrics import scraped
+
+Things = Collection[dict[str, Any]]
+
+MODEL = 'type Thing @collection(name: "things") { id: ID! name: String text: String }'
+CHANGES = "subscription { thingChanges { kind documentId } }"
+AFTER = """
+subscription Changes($after: ResumeToken) {
+  thingChanges(after: $after) { kind documentId resumeToken }
+}
+"""
+APOLLO = "multipart/mixed;boundary=graphql;subscriptionSpec=1.0,application/json"
+HEARTBEAT_S = 0.2
+BACKLOG = 20
+
+
+@pytest.fixture(scope="module")
+def things(client: MongoClient[dict[str, Any]]) -> Iterator[Things]:
+    """The collection that is served."""
+    database = client[f"streams_{uuid4().hex[:8]}"]
+    yield database["things"]
+    client.drop_database(database.name)
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    mongo_uri: str, things: Things, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    """In the end it stops in order, and nothing was a fault of its own."""
+    model = tmp_path_factory.mktemp("model") / "schema.graphql"
+    model.write_text(MODEL)
+    options = ("--heartbeat-s", str(HEARTBEAT_S), "--backlog-events", str(BACKLOG))
+    with running_gateway(mongo_uri, things.database.name, model, *options) as running:
+        yield running
+        assert running.stop() == 0
+    assert not [line for line in running.lines if "INTERNAL" in line or "Traceback" in line]
+
+
+def insert(things: Things, *names: str) -> list[str]:
+    """Things that no other test knows; their ids."""
+    ids = [f"{name}-{uuid4().hex[:6]}" for name in names]
+    things.insert_many({"_id": each} for each in ids)
+    return ids
+
+
+async def attached(stream: EventStream) -> str:
+    """Once it follows; the token that it has by then."""
+    first = await stream.next()
+    assert first.data["data"]["thingChanges"]["kind"] == "CHECKPOINT"
+    assert first.id is not None
+    return first.id
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_each_event_carries_its_token(
+    gateway: RunningGateway, things: Things, method: str
+) -> None:
+    """As its id, whether the operation selects it or not; framed with line feeds alone."""
+    async with (
+        open_stream(gateway.address, CHANGES, method=method) as without,
+        open_stream(gateway.address, AFTER, method=method) as selected,
+    ):
+        assert without.response.status_code == 200
+        assert without.response.headers["content-type"] == "text/event-stream"
+        assert "no-store" in without.response.headers["cache-control"]
+        await attached(without)
+        await attached(selected)
+        written = insert(things, "a", "b")
+        for id_ in written:
+            change, same = await without.change(), await selected.change()
+            assert change["documentId"] == same["documentId"] == id_
+            assert change["id"] == same["id"] == same["resumeToken"]
+
+
+STARTS = {
+    "a token in the document": 'thingChanges(after: "{token}")',
+    "a moment": 'thingChanges(since: "2020-01-01T00:00:00Z")',
+    "a snapshot": "thingChanges(snapshot: true)",
+    "a cursor": 'thingChanges(cursor: "mine")',
+    "now": "thingChanges",
+}
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
+async def test_who_comes_back_goes_on_behind_the_last_event(
+    gateway: RunningGateway, things: Things, start: str
+) -> None:
+    """Wherever the operation says that it begins: the same address is asked for again."""
+    beginning = gateway.query("{ resumeToken }")["resumeToken"]
+    gateway.query(f'mutation {{ saveCursor(name: "mine", token: "{beginning}") }}')
+    query = f"subscription {{ {start.replace('{token}', beginning)} {{ kind documentId }} }}"
+    first, second, third = insert(things, "first", "second", "third")
+    async with open_stream(gateway.address, AFTER, after=beginning) as whole:
+        tokens = {}
+        for _ in range(3):
+            change = await whole.change()
+            tokens[change["documentId"]] = change["id"]
+    assert list(tokens) == [first, second, third]
+    async with open_stream(gateway.address, query, method="GET", last=tokens[first]) as stream:
+        assert [(await stream.change())["documentId"] for _ in range(2)] == [second, third]
+
+
+async def test_a_token_in_a_variable_gives_way_to_the_last_event(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """graphql-sse sends what it sent before, too."""
+    beginning = gateway.query("{ resumeToken }")["resumeToken"]
+    first, second = insert(things, "first", "second")
+    async with open_stream(gateway.address, AFTER, after=beginning) as stream:
+        change = await stream.change()
+        assert change["documentId"] == first
+    async with open_stream(gateway.address, AFTER, after=beginning, last=change["id"]) as stream:
+        assert (await stream.change())["documentId"] == second
+
+
+async def test_a_snapshot_is_resumed_behind_its_end_only(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """Its events have no id: who is cut off among them sends none, and begins anew."""
+    insert(things, "a", "b")
+    async with open_stream(
+        gateway.address, "subscription { thingChanges(snapshot: true) { kind } }"
+    ) as stream:
+        kinds = []
+        while "CHECKPOINT" not in kinds:
+            event = await stream.next()
+            kinds.append(event.data["data"]["thingChanges"]["kind"])
+            assert (event.id is None) == (kinds[-1] == "SNAPSHOT")
+    assert len(kinds) > 2
+
+
+@pytest.mark.parametrize("token", ["nonsense", "é", "6760D1A400000001~.nowhere"])
+async def test_a_last_event_that_is_none_is_refused(gateway: RunningGateway, token: str) -> None:
+    """Never silently from now on: it is over, and says why."""
+    asked = {"query": CHANGES}
+    headers = {"accept": "text/event-stream", "last-event-id": token.encode()}
+    async with httpx.AsyncClient(timeout=60) as client:
+        answer = await client.post(f"{gateway.address}/graphql", json=asked, headers=headers)
+    told, end = answer.text.strip().split("\n\n")[1:]
+    assert "RESUME_TOKEN_INVALID" in told
+    assert "id:" not in told
+    assert end == "event: complete\ndata:"
+
+
+async def test_a_stream_shows_that_it_lives(gateway: RunningGateway) -> None:
+    """By comments, while there is nothing to say; the first one at once."""
+    async with open_stream(gateway.address, CHANGES) as stream:
+        events = aiter(stream)
+        opening = await anext(events)
+        assert opening.event == "comment"
+        assert int(opening.fields["retry"]) > 0
+        comments = 0
+        async for each in events:
+            comments += each.event == "comment"
+            if comments == 3:
+                break
+
+
+OPERATIONS = {
+    "a query": ("{ resumeToken }", "data"),
+    "a mutation": ('mutation { deleteThing(id: "none") { __typename } }', "data"),
+    "no document": ("{", "errors"),
+    "no such field": ("subscription { nope }", "errors"),
+    "two operations": ("query A { resumeToken } subscription B { nope }", "errors"),
+    "two starts": (
+        'subscription { thingChanges(snapshot: true, cursor: "x") { kind } }',
+        "errors",
+    ),
+}
+
+
+@pytest.mark.parametrize(("query", "key"), OPERATIONS.values(), ids=OPERATIONS)
+async def test_what_ends_is_complete(gateway: RunningGateway, query: str, key: str) -> None:
+    """Queries, mutations and what cannot be executed: one event, without id, and the end."""
+    async with open_stream(gateway.address, query) as stream:
+        assert stream.response.status_code == 200
+        result, end = await stream.rest()
+    assert (result.event, result.id) == ("next", None)
+    assert result.data.keys() == {key}
+    assert (end.event, end.data) == ("complete", None)
+    assert end.fields["data"] == ""
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/json, text/event-stream", "text/event-stream, */*;q=0.1"]
+)
+def test_who_takes_json_is_not_sent_events(gateway: RunningGateway, accept: str) -> None:
+    """Neither for a query nor for a subscription, which is then refused."""
+    url, headers = f"{gateway.address}/graphql", {"accept": accept}
+    answer = httpx.post(url, json={"query": "{ resumeToken }"}, headers=headers)
+    assert answer.headers["content-type"].startswith("application/json")
+    refused = httpx.post(url, json={"query": CHANGES}, headers=headers)
+    assert refused.status_code == 400
+    assert "text/event-stream" in refused.json()["errors"][0]["message"]
+
+
+def parts_of(response: httpx.Response) -> list[Any]:
+    """The JSON of each part, as a parser of mail reads it."""
+    head = f"content-type: {response.headers['content-type']}\n\n"
+    message = email.parser.BytesParser().parsebytes(head.encode() + response.content)
+    assert message.is_multipart()
+    assert not message.defects
+    payload = message.get_payload()
+    assert isinstance(payload, list)
+    for each in payload:
+        assert each.get_content_type() == "application/json"
+    return [json.loads(each.get_payload()) for each in payload]
+
+
+def test_a_response_in_parts_is_multipart(gateway: RunningGateway) -> None:
+    """From its first boundary to its last, for who takes nothing else, and for what is wrong."""
+    url = f"{gateway.address}/graphql"
+    only = {"accept": APOLLO.partition(",")[0]}
+    answer = httpx.post(url, json={"query": "{ things { totalCount } }"}, headers=only)
+    assert answer.status_code == 200
+    assert answer.content.startswith(b"--graphql\r\n")
+    [part] = parts_of(answer)
+    assert part["payload"]["data"]["things"]["totalCount"] >= 0
+    wrong = 'subscription { thingChanges(after: "nonsense") { kind } }'
+    [part] = parts_of(httpx.post(url, json={"query": wrong}, headers={"accept": APOLLO}))
+    assert part["payload"]["errors"][0]["extensions"]["code"] == "RESUME_TOKEN_INVALID"
+
+
+async def test_who_takes_parts_is_sent_subscriptions_in_parts(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """Each whole as soon as it is sent, with empty ones in between; queries are JSON."""
+    headers = {"accept": APOLLO}
+    async with httpx.AsyncClient(timeout=60) as client:
+        url = f"{gateway.address}/graphql"
+        answer = await client.post(url, json={"query": "{ resumeToken }"}, headers=headers)
+        assert answer.headers["content-type"].startswith("application/json")
+        async with client.stream("POST", url, json={"query": CHANGES}, headers=headers) as response:
+            assert response.headers["content-type"].startswith("multipart/mixed; boundary=graphql")
+            parts = split(response.aiter_bytes())
+            first = await anext(parts)
+            assert first["payload"]["data"]["thingChanges"]["kind"] == "CHECKPOINT"
+            assert await anext(parts) == {}
+            [id_] = insert(things, "parts")
+            async for part in parts:
+                if part:
+                    break
+            assert part["payload"]["data"]["thingChanges"]["documentId"] == id_
+
+
+async def split(chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+    """Parts, each as soon as the boundary behind it has come."""
+    read = b""
+    async for chunk in chunks:
+        read += chunk
+        while read.count(b"--graphql") > 1:
+            part, read = read.removeprefix(b"--graphql\r\n").split(b"\r\n--graphql", 1)
+            read = b"--graphql" + read
+            yield json.loads(part.split(b"\r\n\r\n", 1)[1])
+
+
+async def test_a_client_that_is_gone_ends_its_subscription(gateway: RunningGateway) -> None:
+    """Also one that goes while nothing is sent."""
+
+    def subscriptions() -> float:
+        return scraped(gateway.address)["revstream_subscriptions", "things"]
+
+    await eventually(lambda: subscriptions() == 0)
+    async with open_stream(gateway.address, CHANGES) as stream:
+        await attached(stream)
+        assert subscriptions() == 1
+    await eventually(lambda: subscriptions() == 0)
+
+
+async def test_a_slow_reader_is_ended_and_loses_nothing(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """What waits for it is bounded; it is told, not completed, and comes back for the rest."""
+    mark = uuid4().hex[:6]
+    text = "x" * 200_000
+    written = [f"{mark}-{n:03}" for n in range(150)]
+    before = scraped(gateway.address)["revstream_slow_consumers_total", "things"]
+
+    def ended() -> bool:
+        now = scraped(gateway.address)["revstream_slow_consumers_total", "things"]
+        return now == before + 1
+
+    query = "subscription { thingChanges { kind documentId thing { text } } }"
+    received = []
+    async with open_stream(gateway.address, query) as stream:
+        token = await attached(stream)
+        for id_ in written:
+            things.insert_one({"_id": id_, "text": text})
+        # Reads nothing until then.
+        await eventually(ended)
+        events = await stream.rest()
+    for each in events[:-1]:
+        assert each.id is not None
+        token = each.id
+        received.append(each.data["data"]["thingChanges"]["documentId"])
+    last = events[-1]
+    assert (last.event, last.id) == ("next", None)
+    [error] = last.data["errors"]
+    assert error["extensions"] == {"code": "SLOW_CONSUMER", "resumeToken": token}
+    assert len(received) < len(written)
+    async with open_stream(gateway.address, query, last=token) as stream:
+        while len(received) < len(written):
+            received.append((await stream.change())["documentId"])
+    assert received == written

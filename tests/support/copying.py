@@ -1,0 +1,363 @@
+"""Writers, recorders and the two sides of the Copier, each of which takes one step on the database
+when a test says so.
+
+The Copier is the real one, on a real MongoDB: every command that it sends waits for its turn. What
+is recorded, the test records, from what differs after each step: that way a change is in the
+archive exactly when the schedule says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import bson
+from bson import Timestamp
+
+from model.entities import Model
+from model.reading import read_model
+from streams import tokens
+from streams.archive import Archive
+from streams.copier import SourceSide, TargetSide
+from streams.copies import CopiedField, copied_fields
+from streams.documents import DECODED
+from streams.fan_out import COLLECTION
+from streams.mongo import Mongo
+from streams.versions import Last, Version, make_version
+from tests.support.streams import raw
+
+SHOP = read_model("""
+type Supplier @collection(name: "suppliers") { id: String! name: String rank: Int }
+type Product @collection(name: "products") {
+  id: String!
+  supplierId: ID
+  supplier: Supplier @reference(by: "supplierId")
+  supplierName: String @copy(of: "supplier.name")
+}
+""")
+BASKETS = read_model("""
+type Supplier @collection(name: "suppliers") { id: String! name: String rank: Int }
+type Product @collection(name: "products") { id: String! lines: [Line!] }
+type Line {
+  supplierId: ID
+  supplier: Supplier @reference(by: "supplierId")
+  supplierName: String @copy(of: "supplier.name")
+}
+""")
+
+Side = Literal["sources", "targets"]
+_START = Timestamp(1_700_000_000, 1)
+
+
+class _Deposed(Exception):
+    """Its place was refused."""
+
+
+class Steps:
+    """Of one task: it waits before each, until `advance`."""
+
+    def __init__(self) -> None:
+        self._go: asyncio.Future[None] | None = None
+        self._stopped = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
+        # Whether documents may have changed since this was last looked at.
+        self.wrote = False
+        # The command that it is about to send.
+        self.next = ""
+
+    async def take(self) -> None:
+        self._go = asyncio.get_running_loop().create_future()
+        self._stopped.set()
+        await self._go
+
+    async def reach(self) -> None:
+        """Return when it waits, or has ended; raises what it raised."""
+        assert self.task is not None
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        await asyncio.wait([stopped, self.task], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if self.task.done():
+            self.task.result()
+
+    async def advance(self) -> None:
+        """One step, up to the next one."""
+        if self.task is None or self.task.done():
+            return
+        assert self._go is not None
+        self._stopped.clear()
+        self._go.set_result(None)
+        await self.reach()
+
+    async def end(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.task
+
+
+class _Stepwise:
+    """A `Mongo`, or a collection of the driver's, whose every command is a step."""
+
+    def __init__(self, inner: Any, steps: Steps) -> None:
+        self._inner = inner
+        self._steps = steps
+
+    def raw(self, collection: str) -> Any:
+        return _Stepwise(self._inner.raw(collection), self._steps)
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._inner, name)
+
+        async def step(*args: Any, **kwargs: Any) -> Any:
+            self._steps.next = name
+            await self._steps.take()
+            self._steps.wrote |= name == "bulk_write"
+            return await call(*args, **kwargs)
+
+        return step
+
+
+class Instance:
+    """One side of the Copier as one process runs it: what `streams.consumer` does, in steps."""
+
+    def __init__(self, world: World, side: Side, fence: int) -> None:
+        self.side: Side = side
+        self.steps = Steps()
+        self.idle = False
+        self._world = world
+        self._fence = fence
+        self._place = world.places[side]
+        mongo: Any = _Stepwise(world.mongo, self.steps)
+        sources = Archive(mongo, world.copy.source)
+        self.handler: SourceSide | TargetSide
+        if side == "sources":
+            self.handler = SourceSide(world.copy, mongo, sources, chunk=world.chunk)
+        else:
+            self.handler = TargetSide(world.copy, mongo, sources, None)
+        self.archive = Archive(mongo, self.handler.collection)
+        self.steps.task = asyncio.ensure_future(self._run())
+
+    @property
+    def ended(self) -> bool:
+        return self.steps.task is not None and self.steps.task.done()
+
+    async def _run(self) -> None:
+        with contextlib.suppress(_Deposed):
+            await self.handler.begin(self._fence)
+            while True:
+                upto = self._world.recorded[self.handler.collection]
+                found = await self.archive.scan(self._place, upto, limit=self._world.page)
+                if found:
+                    versions = [Version.from_record(each) for each in found]
+                    await self.handler.handle(versions, self._fence)
+                    await self.steps.take()
+                    self._save(versions[-1].token)
+                more = await self.handler.turn(self._fence)
+                self.idle = not found and not more
+
+    def _save(self, token: str) -> None:
+        if self._world.fences[self.side] > self._fence:
+            raise _Deposed
+        self._place = self._world.places[self.side] = token
+
+
+class World:
+    """Sources `suppliers` and targets `products`, their archives, and both sides.
+
+    Args:
+        page: versions that a side takes at once. `chunk`: targets that the source side does.
+    """
+
+    def __init__(self, mongo: Mongo, model: Model = SHOP, *, page: int = 2, chunk: int = 2) -> None:
+        self.mongo = mongo
+        self.copy: CopiedField = copied_fields(model)[0]
+        self.page = page
+        self.chunk = chunk
+        self.names = ("suppliers", "products")
+        self.archives = {name: Archive(mongo, name) for name in self.names}
+        self.recorded = dict.fromkeys(self.names, "")
+        self.places: dict[Side, str] = {"sources": "", "targets": ""}
+        self.fences: dict[Side, int] = {"sources": 1, "targets": 1}
+        self.live: dict[Side, Instance] = {}
+        self.zombies: list[Instance] = []
+        self._seen: dict[str, dict[Any, Any]] = {name: {} for name in self.names}
+        self._queue: dict[str, list[tuple[Timestamp, Any, Any, str | None]]] = {
+            name: [] for name in self.names
+        }
+        self._lasts: dict[tuple[str, Any], Last] = {}
+        self._count = 0
+
+    async def begin(self) -> World:
+        for name in (*self.names, *(each.name for each in self.archives.values()), COLLECTION):
+            await self.mongo.command({"delete": name, "deletes": [{"q": {}, "limit": 0}]})
+        sides: tuple[Side, Side] = ("sources", "targets")
+        for side in sides:
+            self.live[side] = Instance(self, side, 1)
+            await self.live[side].steps.reach()
+        return self
+
+    async def end(self) -> None:
+        for each in (*self.live.values(), *self.zombies):
+            await each.steps.end()
+
+    async def write(
+        self, collection: str, command: Mapping[str, Any], operation: str | None = None
+    ) -> None:
+        """By another program: one command on one collection."""
+        await self.mongo.command({**command})
+        await self.observe(operation)
+
+    async def put(self, collection: str, key: Any, document: Mapping[str, Any] | None) -> None:
+        """The whole document; None deletes it."""
+        if document is None:
+            deletes = [{"q": {"_id": key}, "limit": 1}]
+            await self.write(collection, {"delete": collection, "deletes": deletes})
+            return
+        updates = [{"q": {"_id": key}, "u": {"_id": key, **document}, "upsert": True}]
+        await self.write(collection, {"update": collection, "updates": updates}, "REPLACE")
+
+    async def change(self, collection: str, key: Any, update: Any) -> None:
+        updates = [{"q": {"_id": key}, "u": update}]
+        await self.write(collection, {"update": collection, "updates": updates})
+
+    async def supplier(self, key: str, name: str | None, **more: Any) -> None:
+        """It is called so from now on."""
+        await self.put("suppliers", key, {"name": name, **more})
+
+    async def product(self, key: str, supplier: str | None, **more: Any) -> None:
+        """A new one; or the whole of an old one."""
+        refers = {} if supplier is None else {"supplierId": supplier}
+        await self.put("products", key, {**refers, **more})
+
+    async def observe(self, operation: str | None = None) -> None:
+        """Note what differs since the last step, as the change stream would tell it."""
+        for name in self.names:
+            found = {each["_id"]: each for each in await self.mongo.find(name, {})}
+            before, self._seen[name] = self._seen[name], found
+            for key in sorted({*before, *found}):
+                if _bytes(before.get(key)) != _bytes(found.get(key)):
+                    self._count += 1
+                    at = Timestamp(_START.time + self._count, 1)
+                    self._queue[name].append((at, key, found.get(key), operation))
+
+    async def record(self, collection: str, count: int = 1000) -> None:
+        """So many changes are archived."""
+        queue = self._queue[collection]
+        for at, key, after, said in queue[:count]:
+            last = self._lasts.get((collection, key))
+            there = last is not None and last.full is not None
+            operation = "DELETE" if after is None else (said or "UPDATE") if there else "INSERT"
+            token = f"{tokens.time_prefix(at)}2B04"
+            wall = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=at.time - _START.time)
+            record, made = make_version(
+                token=token,
+                at=at,
+                wall=wall,
+                key=key,
+                operation=operation,
+                after=raw(after),
+                last=last,
+                version_field="version",
+            )
+            untils = [] if last is None else [(last.token, at, wall)]
+            assert await self.archives[collection].append([record], untils)
+            self._lasts[collection, key] = made
+            self.recorded[collection] = token
+        del queue[:count]
+
+    async def step(self, instance: Instance, count: int = 1) -> None:
+        """One or more commands of a side, none of which may take a copy back."""
+        for _ in range(count):
+            await instance.steps.advance()
+            if not instance.steps.wrote:
+                continue
+            instance.steps.wrote = False
+            before = {key: dict(self.entries(key)) for key in self._seen["products"]}
+            await self.observe()
+            for key, numbers in before.items():
+                back = {
+                    of: (numbers[of], v)
+                    for of, v in (self.entries(key) if key in self._seen["products"] else ())
+                    if _is_number(numbers.get(of)) and numbers[of] > v
+                }
+                assert not back, f"{instance.side} took {key} back to an earlier version: {back}"
+
+    async def depose(self, side: Side) -> Instance:
+        """Another process takes over; returns who was deposed, and does not know it yet."""
+        zombie = self.live[side]
+        self.zombies.append(zombie)
+        self.fences[side] += 1
+        self.live[side] = Instance(self, side, self.fences[side])
+        await self.live[side].steps.reach()
+        return zombie
+
+    async def handled(self, side: Side) -> None:
+        """The side does all that it can do now."""
+        instance = self.live[side]
+        instance.idle = False
+        while not instance.idle:
+            await self.step(instance)
+        # What it did since it last looked at the archive does not count.
+        instance.idle = False
+        while not instance.idle:
+            await self.step(instance)
+
+    async def late(self) -> None:
+        """The deposed do what they had in hands, and learn that they are deposed."""
+        for each in self.zombies:
+            each.idle = False
+            for _ in range(200):
+                if each.ended or each.idle:
+                    break
+                await self.step(each)
+            await each.steps.end()
+        self.zombies.clear()
+
+    async def settle(self) -> None:
+        """Everything is recorded and handled, until nothing changes any more."""
+        for _ in range(50):
+            for name in self.names:
+                await self.record(name)
+            await self.handled("sources")
+            await self.handled("targets")
+            if not any(self._queue.values()):
+                return
+        raise AssertionError(f"it never ends: {self._queue}")
+
+    def stale(self) -> list[str]:
+        """Which copies are not what their source is."""
+        names = {key: each.get("name") for key, each in self._seen["suppliers"].items()}
+        found = []
+        for key, product in self._seen["products"].items():
+            for place, holder in enumerate(product.get("lines", [product])):
+                by = holder.get("supplierId")
+                wanted = () if by is None else (names.get(by),)
+                actual = (holder["supplierName"],) if "supplierName" in holder else ()
+                if actual != wanted:
+                    found.append(f"{key}[{place}] of {by}: {actual}, and {wanted} is right")
+        return found
+
+    def entries(self, key: str) -> Any:
+        """What stands beside its copies: source and version of each."""
+        copies = self._seen["products"][key].get("_copies")
+        found = copies.get(self.copy.key) if isinstance(copies, dict) else None
+        return [(each["of"], each["v"]) for each in found or [] if isinstance(each, dict)]
+
+    def number(self, key: str) -> Any:
+        """How many writes a product has counted."""
+        return self._seen["products"][key].get("version", 0)
+
+    def copy_of(self, key: str) -> Any:
+        """What a product has as its supplier's name; "-" where it has none."""
+        return self._seen["products"][key].get("supplierName", "-")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _bytes(document: Mapping[str, Any] | None) -> bytes:
+    return b"" if document is None else bson.encode(document, codec_options=DECODED)

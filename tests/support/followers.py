@@ -1,0 +1,91 @@
+"""Subscribers that go on at another gateway when theirs ends, each with its last token, as a
+dashboard does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.typing import Subprotocol
+
+__all__ = ["Follower"]
+
+_INIT = json.dumps({"type": "connection_init"})
+
+
+@dataclass
+class Follower:
+    """One subscription: `query` takes `$after`, and `$id` where there is one.
+
+    `addresses` are looked at anew whenever a gateway is needed; `turn` says with which one it
+    begins. `received` are the changes; `told` the errors with which it was ended; `cut` how often
+    it was ended without one.
+    """
+
+    query: str
+    addresses: Sequence[str]
+    turn: int
+    id: str | None = None
+    token: str | None = None
+    received: list[dict[str, Any]] = field(default_factory=list)
+    told: list[dict[str, Any]] = field(default_factory=list)
+    cut: int = 0
+    attached: bool = False
+
+    async def follow(self) -> None:
+        """For ever, wherever there is a gateway."""
+        while True:
+            addresses = self.addresses
+            address = addresses[self.turn % len(addresses)]
+            self.turn += 1
+            try:
+                url = address.replace("http", "ws", 1) + "/graphql"
+                async with connect(
+                    url,
+                    subprotocols=[Subprotocol("graphql-transport-ws")],
+                    compression=None,
+                    ping_interval=None,
+                ) as socket:
+                    await self._follow(socket)
+            except (OSError, InvalidHandshake):
+                # It is going, or not there yet: the next one.
+                await asyncio.sleep(0.05)
+            finally:
+                self.attached = False
+
+    async def _follow(self, socket: ClientConnection) -> None:
+        told = len(self.told)
+        try:
+            await socket.send(_INIT)
+            await socket.recv()
+            variables = {"after": self.token, "id": self.id}
+            payload = {"query": self.query, "variables": variables}
+            await socket.send(json.dumps({"id": "1", "type": "subscribe", "payload": payload}))
+            async for raw in socket:
+                self._take(json.loads(raw))
+        except ConnectionClosed:
+            pass
+        if len(self.told) == told:
+            self.cut += 1
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message["type"] == "complete":
+            return
+        payload = message["payload"]
+        errors = payload if message["type"] == "error" else payload.get("errors")
+        if errors:
+            [error] = errors
+            # What it says is where this client stands.
+            assert error["extensions"].get("resumeToken", self.token) == self.token, error
+            self.told.append(error)
+            return
+        [change] = payload["data"].values()
+        self.attached = True
+        self.token = change["resumeToken"]
+        if change["kind"] == "CHANGE":
+            self.received.append(change)

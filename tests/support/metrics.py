@@ -1,0 +1,31 @@
+"""What `/metrics` tells, as Prometheus reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import httpx2 as httpx
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+__all__ = ["families", "scraped"]
+
+
+def families(address: str) -> dict[str, Metric]:
+    """By name, a counter's as it is shown."""
+    response = httpx.get(f"{address}/metrics", timeout=30)
+    assert response.headers["content-type"].startswith("text/plain")
+    return {
+        each.name + ("_total" if each.type == "counter" else ""): each
+        for each in text_string_to_metric_families(response.text)
+    }
+
+
+def scraped(address: str) -> Mapping[tuple[str, ...], float]:
+    """Values by name and labels, these in the order of their names: `("revstream_ring_events",
+    "things")`. The only partition of a collection is left out."""
+    return {
+        (sample.name, *(v for _, v in sorted(sample.labels.items()) if v != "1/1")): sample.value
+        for family in families(address).values()
+        for sample in family.samples
+    }

@@ -1,0 +1,27 @@
+"""A program that does one thing again and again, in a thread, while something else happens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["repeating"]
+
+
+@contextmanager
+def repeating(act: Callable[[], object], every_s: float = 0.005) -> Iterator[None]:
+    """For as long as the context lasts; an act that has begun is finished."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.wait(every_s):
+            act()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

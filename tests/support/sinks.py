@@ -1,0 +1,113 @@
+"""A sink over a recorded collection of a test's database, that does not wait long for anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo import MongoClient
+
+from model.reading import read_model
+from resolvers.sinks import Events
+from streams.consumer import Consumer, ConsumerOptions
+from streams.deliveries import Deliveries
+from streams.horizons import Horizons
+from streams.receivers import Receiver
+from streams.redelivery import RedeliveryOptions
+from streams.sink import Sink, SinkOptions
+from tests.support.streams import Recording, finished
+
+__all__ = ["BRISK", "PAGES", "Sinking", "delivering", "sinking", "write"]
+
+MODEL = read_model('type Thing @collection(name: "things") { id: ID! n: Int }')
+BRISK = SinkOptions(
+    grace_s=0.1,
+    redelivery=RedeliveryOptions(
+        first_s=0.01,
+        most_s=0.05,
+        unvouched_most_s=0.05,
+        attempts=5,
+        refusals=3,
+        count_every_s=0.02,
+    ),
+)
+PAGES = ConsumerOptions(
+    page=30, look_every_s=0.01, idle_save_s=0.01, retry_first_s=0.01, retry_most_s=0.05
+)
+
+
+@dataclass
+class Sinking:
+    """A sink, and what feeds it."""
+
+    sink: Sink
+    consumer: Consumer
+
+
+def sinking(
+    recording: Recording,
+    url: str,
+    *,
+    secrets: Sequence[str] = (),
+    operations: Sequence[str] | None = None,
+    options: SinkOptions = BRISK,
+    pages: ConsumerOptions = PAGES,
+    timeout_s: float = 15.0,
+) -> Sinking:
+    """From the beginning of the archive on."""
+    [entity] = MODEL.entities
+    name = "sink:things:test"
+    sink = Sink(
+        name=name,
+        archive=recording.archive,
+        deliveries=Deliveries(recording.mongo, recording.checkpoints, name),
+        receiver=Receiver(url, secrets, timeout_s=timeout_s),
+        rendering=Events(MODEL, entity, sink=name, deployment="test"),
+        operations=operations,
+        options=options,
+    )
+    sink.start = "beginning"  # type: ignore[misc]
+    consumer = Consumer(
+        sink,
+        recording.mongo,
+        recording.archive,
+        recording.hub,
+        recording.progress,
+        recording.checkpoints,
+        Horizons(recording.mongo),
+        options=pages,
+    )
+    return Sinking(sink, consumer)
+
+
+@asynccontextmanager
+async def delivering(made: Sinking, fencing_token: int = 1) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(made.consumer.run(fencing_token))
+    try:
+        yield task
+    finally:
+        await finished(task)
+
+
+async def write(
+    recording: Recording, client: MongoClient[dict[str, Any]], **documents: int
+) -> list[tuple[str, int]]:
+    """So many versions more of each document, in turn, recorded. Returns (document, version) of
+    each, in the order of the stream."""
+    things = client[recording.mongo.name].things
+    made = []
+    for n in range(max(documents.values())):
+        for key, count in documents.items():
+            if n < count:
+                change = {"$inc": {"version": 1, "n": 1}}
+                after = things.find_one_and_update(
+                    {"_id": key}, change, upsert=True, return_document=True
+                )
+                made.append((key, after["version"]))
+    stored = await recording.checkpoints.load(recording.name)
+    assert stored is not None
+    await recording.record(stored.fencing_token + 1)
+    return made

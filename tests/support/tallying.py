@@ -1,0 +1,40 @@
+"""A listener as users write them: `--listeners tests.support.tallying:Tally`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gql.listeners import Context
+from streams.consumer import Handler
+from streams.versions import Version
+
+
+class Tally(Handler):
+    """Notes each version once, and how often it was handed over."""
+
+    name = "tally"
+    collection = "things"
+    start = "beginning"
+
+    def __init__(self, context: Context) -> None:
+        self._mongo = context.mongo
+
+    async def handle(self, versions: Sequence[Version], fencing_token: int) -> None:
+        for each in versions:
+            assert each.document != "poison", "this one is not for us"
+            await self._mongo.find_one_and_update(
+                "tally",
+                {"_id": {"doc": each.document, "v": each.number}},
+                {"$inc": {"times": 1}, "$max": {"fencingToken": fencing_token}},
+                upsert=True,
+            )
+
+
+class Elsewhere(Tally):
+    """Follows what no model has."""
+
+    collection = "nowhere"
+
+
+class Unfinished(Handler):
+    """Has no `handle`."""

@@ -1,0 +1,67 @@
+"""gql.api_keys: hashed keys in a file, and who they are."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from gql.api_keys import ApiKeys
+from resolvers.errors import Unauthenticated
+
+KEY = "4f1c8b5f0d"
+DIGEST = hashlib.sha256(KEY.encode()).hexdigest()
+ENTRY = f'[[keys]]\nsha256 = "{DIGEST}"\nprincipal = "importer"\n'
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_key_is_a_principal(tmp_path: Path) -> None:
+    """With roles and claims; the same object each time, for what is kept under it."""
+    more = 'roles = ["writer"]\nclaims = { tenant = "acme" }\n'
+    keys = ApiKeys(written(tmp_path / "keys.toml", ENTRY + more))
+    found = keys.principal(KEY)
+    assert (found.name, found.roles, found.claim("tenant")) == ("importer", {"writer"}, "acme")
+    assert keys.principal(KEY) is found
+    for wrong in ("", KEY[:-1], DIGEST):
+        with pytest.raises(Unauthenticated):
+            keys.principal(wrong)
+
+
+def test_a_key_that_is_taken_out_is_one_no_longer(tmp_path: Path) -> None:
+    """Looked at no more than once a second; a file that does not read changes nothing."""
+    now = 0.0
+    path = written(tmp_path / "keys.toml", ENTRY)
+    keys = ApiKeys(path, clock=lambda: now)
+    written(path, "not TOML")
+    now += 2
+    assert keys.principal(KEY)
+    written(path, "keys = []")
+    assert keys.principal(KEY)
+    now += 2
+    with pytest.raises(Unauthenticated):
+        keys.principal(KEY)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not TOML",
+        "keys = 5",
+        '[[keys]]\nprincipal = "x"\n',
+        ENTRY + 'role = ["x"]\n',
+        ENTRY + 'roles = "x"\n',
+        ENTRY + "claims = 1\n",
+        f'[[keys]]\nsha256 = "{DIGEST}"\n',
+        ENTRY + ENTRY,
+    ],
+)
+def test_a_file_that_is_none_is_refused_at_the_start(tmp_path: Path, text: str) -> None:
+    """With the place of it."""
+    with pytest.raises(ValueError, match=r"keys\.toml"):
+        ApiKeys(written(tmp_path / "keys.toml", text))

@@ -1,0 +1,62 @@
+"""Fields taken out of BSON, byte by byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+import pytest
+from bson import Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from bson.dbref import DBRef
+from hypothesis import given
+
+from streams.documents import DECODED
+from streams.elements import without_field
+from tests.support.bson_values import DOCUMENTS
+
+EVERY: dict[str, Any] = {
+    "": 1,
+    "double": 0.5,
+    "string": "a\0b",
+    "object": {"_change": 1},
+    "array": [1, [2]],
+    "binary": b"\0\1",
+    "id": ObjectId(),
+    "boolean": True,
+    "null": None,
+    "regex": Regex("a", "im"),
+    "empty regex": Regex(""),
+    "code": Code("f()"),
+    "scoped": Code("f()", {"x": 1}),
+    "ref": DBRef("c", 1),
+    "int32": 1,
+    "timestamp": Timestamp(1, 2),
+    "int64": Int64(1),
+    "decimal": Decimal128("1.0"),
+    "minimum": MinKey(),
+    "maximum": MaxKey(),
+}
+
+
+@pytest.mark.parametrize("place", range(len(EVERY) + 1))
+def test_a_field_is_taken_out_from_between_any_two(place: int) -> None:
+    """Whatever stands before and after it; one of the same name further in stays."""
+    fields = list(EVERY.items())
+    fields.insert(place, ("_change", {"by": "alice"}))
+    assert without_field(bson.encode(dict(fields)), "_change") == bson.encode(EVERY)
+
+
+@given(DOCUMENTS)
+def test_what_has_no_such_field_stays_the_bytes_that_it_was(document: dict[str, Any]) -> None:
+    """And what has it is what the driver would write without it."""
+    raw = bson.encode(document, codec_options=DECODED)
+    assert without_field(raw, "_change") == raw
+    for name in document:
+        rest = {key: value for key, value in document.items() if key != name}
+        assert without_field(raw, name) == bson.encode(rest, codec_options=DECODED)
+
+
+def test_a_type_that_does_not_exist_is_refused() -> None:
+    """It cannot be told where its value ends."""
+    with pytest.raises(ValueError, match="0x42"):
+        without_field(b"\x08\0\0\0\x42a\0\0", "b")
