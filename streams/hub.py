@@ -108,7 +108,6 @@ class Subscriber:
             return True
         self.end(SlowConsumer(f"{problem}; subscribe again after the last token received"))
         return False
-        return True
 
     def end(self, error: GatewayError) -> None:
         """Let the receiver take what is waiting, then raise."""

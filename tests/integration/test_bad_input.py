@@ -12,6 +12,7 @@ import pytest
 from bson import Decimal128, ObjectId
 from pymongo import MongoClient
 
+from tests.support.beginning import begin_new
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.sockets import LEGACY, TRANSPORT, Protocol, open_socket
 
@@ -58,6 +59,9 @@ def gateway(
     mongo_uri: str, client: Client, database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningGateway]:
     """One for all tests here; in the end it still runs, and has had no fault of its own."""
+    model = tmp_path_factory.mktemp("model") / "schema.graphql"
+    model.write_text(MODEL)
+    begin_new(mongo_uri, database, model)
     supplier = ObjectId()
     client[database]["suppliers"].insert_one({"_id": supplier, "name": "Nord"})
     client[database]["products"].insert_many(
@@ -71,8 +75,6 @@ def gateway(
         }
         for n in range(5)
     )
-    model = tmp_path_factory.mktemp("model") / "schema.graphql"
-    model.write_text(MODEL)
     with running_gateway(mongo_uri, database, model, "--archive-wait-s", "0.2") as running:
         yield running
         assert running.process.poll() is None

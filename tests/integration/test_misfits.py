@@ -12,6 +12,7 @@ from bson import Decimal128, Int64, ObjectId
 from pymongo import MongoClient
 
 from tests.integration.test_bad_input import MODEL
+from tests.support.beginning import begin_new
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.sockets import open_socket
 
@@ -57,6 +58,9 @@ def gateway(
     mongo_uri: str, client: Client, database: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningGateway]:
     """One for all tests here, over good documents and every misfit; it has no fault of its own."""
+    model = tmp_path_factory.mktemp("model") / "schema.graphql"
+    model.write_text(MODEL)
+    begin_new(mongo_uri, database, model)
     products = client[database]["products"]
     client[database]["suppliers"].insert_many(
         [{"_id": SUPPLIER, "name": "Nord"}, {"_id": NAMELESS}]
@@ -73,8 +77,6 @@ def gateway(
     products.insert_one({"_id": "counts-far", **GOOD, "version": Int64(2**40)})
     for id_ in WRONG_IDS:
         products.insert_one({"_id": id_, **GOOD})
-    model = tmp_path_factory.mktemp("model") / "schema.graphql"
-    model.write_text(MODEL)
     with running_gateway(mongo_uri, database, model, "--archive-wait-s", "60") as running:
         token = running.query("{ resumeToken }")["resumeToken"]
         # Waits until all of it is history, too.

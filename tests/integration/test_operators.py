@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pymongo import MongoClient
 
+from tests.support.beginning import begin_new
 from tests.support.fuzzing import CANARY, drawn_operation, examples
 from tests.support.gateway import ROOT, RunningGateway, running_gateway
 
@@ -30,9 +31,10 @@ CODES = {
 
 
 @pytest.fixture(scope="module")
-def database(client: Client) -> Iterator[str]:
+def database(mongo_uri: str, client: Client) -> Iterator[str]:
     """One for all tests here, which keeps every command that it is given."""
     name = f"operators_{uuid4().hex[:8]}"
+    begin_new(mongo_uri, name, ROOT / "schema.graphql")
     client[name].create_collection("system.profile", capped=True, size=400 * 1024 * 1024)
     supplier = ObjectId("0" * 24)
     client[name].suppliers.insert_one({"_id": supplier, "name": CANARY, "country": "DE"})

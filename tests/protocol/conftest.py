@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -10,6 +11,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
+from tests.support.beginning import begin_new
 from tests.support.gateway import RunningGateway, running_gateway
 
 Client = MongoClient[dict[str, Any]]
@@ -18,9 +20,17 @@ MODEL = 'type Thing @collection(name: "things") { id: ID! name: String }'
 
 
 @pytest.fixture(scope="session")
-def things(client: Client) -> Iterator[Collection[dict[str, Any]]]:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "schema.graphql"
+    path.write_text(MODEL)
+    return path
+
+
+@pytest.fixture(scope="session")
+def things(mongo_uri: str, client: Client, model: Path) -> Iterator[Collection[dict[str, Any]]]:
     """The collection that is served."""
     database = client[f"protocol_{uuid4().hex[:8]}"]
+    begin_new(mongo_uri, database.name, model)
     database["things"].insert_one({"_id": "a", "name": "first"})
     yield database["things"]
     client.drop_database(database.name)
@@ -28,13 +38,9 @@ def things(client: Client) -> Iterator[Collection[dict[str, Any]]]:
 
 @pytest.fixture(scope="session")
 def gateway(
-    mongo_uri: str,
-    things: Collection[dict[str, Any]],
-    tmp_path_factory: pytest.TempPathFactory,
+    mongo_uri: str, things: Collection[dict[str, Any]], model: Path
 ) -> Iterator[RunningGateway]:
     """In the end it still runs, and whatever it was sent has been no fault of its own."""
-    model = tmp_path_factory.mktemp("model") / "schema.graphql"
-    model.write_text(MODEL)
     with running_gateway(mongo_uri, things.database.name, model) as running:
         yield running
         assert running.process.poll() is None

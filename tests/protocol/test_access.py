@@ -16,6 +16,7 @@ import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
 
+from tests.support.beginning import begin_new
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.issuer import Issuer
@@ -48,6 +49,7 @@ def guarded(
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     keys.write_text(f'[[keys]]\nsha256 = "{digest}"\nprincipal = "bob"\nroles = ["reader"]\n')
     name = f"guarded_{uuid4().hex[:8]}"
+    begin_new(mongo_uri, name, model)
     client[name]["notes"].insert_many(
         [{"_id": "a", "owner": "ann"}, {"_id": "b", "owner": "bob", "text": "secret"}]
     )

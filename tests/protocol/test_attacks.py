@@ -17,6 +17,7 @@ import pytest
 from pymongo import MongoClient
 
 from tests.support.attacks import ATTACKS, HARMLESS, product
+from tests.support.beginning import begin_new
 from tests.support.gateway import ROOT, RunningGateway, running_gateway
 from tests.support.metrics import scraped
 from tests.support.sockets import LEGACY, TRANSPORT, Protocol, open_socket
@@ -30,8 +31,9 @@ REFUSED = {"LIMIT_EXCEEDED", "BAD_USER_INPUT"}
 
 
 @pytest.fixture(scope="module")
-def database(client: Client) -> Iterator[str]:
+def database(mongo_uri: str, client: Client) -> Iterator[str]:
     name = f"attacks_{uuid4().hex[:8]}"
+    begin_new(mongo_uri, name, ROOT / "schema.graphql")
     client[name].products.insert_many(
         {
             "_id": f"p{n}" if n else "p",

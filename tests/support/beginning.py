@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+from threading import Thread
+
+from pymongo import MongoClient
+
+from model.reading import read_model
 from streams import tokens
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.mongo import Mongo
 
-__all__ = ["begin_now"]
+__all__ = ["begin_new", "begin_now"]
+
+
+def begin_new(uri: str, database: str, model: Path) -> None:
+    """Of a database that does not exist yet: now, for every collection of the model. Not at the
+    oldest entry of an oplog that other tests fill, from where it is a long way."""
+    with MongoClient[dict[str, object]](uri) as client:
+        if database in client.list_database_names():
+            return
+    names = [each.collection for each in read_model(model.read_text()).entities]
+    # In a thread: this one may run a loop already.
+    thread = Thread(target=lambda: asyncio.run(begin_now(uri, database, *names)))
+    thread.start()
+    thread.join()
 
 
 async def begin_now(uri: str, database: str, *collections: str) -> None:
-    """Of collections that are empty: not at the oldest entry of an oplog that other tests fill,
-    from where it is a long way."""
+    """Of collections that are empty."""
     async with Mongo.connect(uri, database) as mongo:
         now = tokens.moment(await mongo.operation_time())
         for each in collections:

@@ -37,7 +37,8 @@ class MemoryEditing:
         self.numbers = 0
         self.proposed: dict[Any, list[Draft]] = {}
         self.said: dict[Subject, list[Comment]] = {}
-        self.writes = self.restoring = self.fences = self.publishing = self.cursors = _Noted(self)
+        self.writes = _Writes(self)
+        self.restoring = self.fences = self.publishing = self.cursors = _Noted(self)
         self.drafts = _Drafts(self)
         self.comments = _Comments(self)
 
@@ -56,6 +57,12 @@ class _Noted:
             return self._editing.answer
 
         return call
+
+
+class _Writes(_Noted):
+    def __init__(self, editing: MemoryEditing) -> None:
+        super().__init__(editing)
+        self.made = self
 
     async def number(self, entity: Entity, made: Written) -> int:
         self._editing.numbers += 1

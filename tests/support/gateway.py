@@ -20,6 +20,8 @@ import httpx2 as httpx
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
+from tests.support.beginning import begin_new
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -98,6 +100,7 @@ def ended(gateway: RunningGateway) -> Iterator[RunningGateway]:
 def start_gateway(
     uri: str, database: str, model: Path, *options: str, command: str = "serve"
 ) -> RunningGateway:
+    begin_new(uri, database, model)
     return start_command(
         command,
         *("--mongodb-uri", uri, "--database", database, "--schema", str(model)),
