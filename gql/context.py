@@ -12,6 +12,7 @@ from graphql import GraphQLError, GraphQLResolveInfo
 
 from gql.editing import Editing
 from gql.loaders import Loaders
+from gql.plans import Plan, Plans
 from gql.selection import Selections
 from gql.sessions import Session, Sessions
 from resolvers.current import Current
@@ -59,6 +60,7 @@ class Context:
         idempotency_key: under which the mutations of this request may be sent again.
         connection_params: what a WebSocket client sent to introduce itself; Strawberry sets it.
         place: of the only subscription of this request.
+        plans: of the document that is executed. plan: of its operation.
     Attributes:
         loads: what is read for this response.
         problems: errors of documents that were left out of a page, for the response to name.
@@ -79,33 +81,30 @@ class Context:
     idempotency_key: str | None = None
     connection_params: Any = None
     place: Place | None = None
+    plans: Plans | None = None
+    plan: Plan | None = None
     loads: Loaders = field(init=False, repr=False)
     problems: list[GraphQLError] = field(init=False, repr=False)
-    _selections: Selections | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         self.forget()
         self.problems = []
 
-    def fresh(self) -> Context:
-        """The same services with nothing read yet: for one operation."""
-        return replace(self)
+    def fresh(self, plan: Plan) -> Context:
+        """The same services with nothing read yet: for one operation, or one event of a
+        subscription."""
+        return replace(self, plan=plan)
 
     def forget(self) -> None:
         """What was read is not so any more."""
         self.loads = Loaders(self.current, self.history, self.moments, self.editing)
 
-    def next_event(self) -> Context:
-        """The same for another event of a subscription, whose selections stay as they are."""
-        fresh = replace(self)
-        fresh._selections = self._selections
-        return fresh
-
     def selections(self, info: ResolveInfo) -> Selections:
         """What this operation selects."""
-        if self._selections is None:
-            self._selections = Selections(info)
-        return self._selections
+        assert self.plan is not None
+        if self.plan.selections is None:
+            self.plan.selections = Selections(info)
+        return self.plan.selections
 
     @property
     def owner(self) -> str:

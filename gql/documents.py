@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from graphql import DocumentNode, GraphQLError, validate
@@ -21,6 +21,7 @@ from strawberry.schema.validation_rules.one_of import OneOfInputValidationRule
 
 from gql.limits import COUNTED, Limits, check_text, check_variables, check_weight
 from gql.overlaps import RULES
+from gql.plans import Plans
 from gql.weights import Scales, Weighed
 from streams.errors import GatewayError
 
@@ -73,6 +74,7 @@ class KnownDocument:
 
     document: DocumentNode
     weighed: Weighed | None
+    plans: Plans
 
 
 class Documents:
@@ -127,6 +129,8 @@ class CheckedDocuments(SchemaExtension):
             errors = [] if self._known else self._validate(document)
         # Not None: validation has been done.
         context.pre_execution_errors = errors
+        if self._known is not None and context.context is not None:
+            context.context = replace(context.context, plans=self._known.plans)
         yield
 
     def _check(self, document: DocumentNode) -> None:
@@ -155,7 +159,8 @@ class CheckedDocuments(SchemaExtension):
             if weighed is not None and weighed.varies:
                 weighed = None
             text = context.query or ""
-            self._documents.known.keep(text, KnownDocument(document, weighed), len(text))
+            self._known = KnownDocument(document, weighed, Plans(document))
+            self._documents.known.keep(text, self._known, len(text))
         return errors
 
     def get_results(self) -> dict[str, Any]:

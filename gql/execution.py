@@ -12,10 +12,12 @@ import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
+from types import CoroutineType
 from typing import Any
 
 import strawberry
-from graphql import GraphQLError, OperationDefinitionNode
+from graphql import GraphQLError, GraphQLObjectType, OperationDefinitionNode
+from graphql.pyutils import Path
 from strawberry.extensions import SchemaExtension
 from strawberry.schema.exceptions import CannotGetOperationTypeError
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
@@ -28,6 +30,7 @@ from gql.documents import Documents
 from gql.errors import finish_errors, storms
 from gql.operations import Operations, kind_of
 from gql.persisted import Persisted
+from gql.plans import Plan, gathered, steps_of
 from gql.weights import Scales
 from streams.errors import GatewayError
 
@@ -44,12 +47,20 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
     """graphql-core's, per operation."""
 
     context_value: Context
+    plan: Plan
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        context = self.context_value
         # None where only the schema itself is asked about.
-        if self.context_value is not None:
-            self.context_value = self.context_value.fresh()
+        if context is None or context.plans is None:
+            self.plan = Plan()
+        else:
+            name = None if self.operation.name is None else self.operation.name.value
+            self.plan = context.plans.of(name, self.variable_values.coerced)
+        self._relevant_sub_fields = self.plan.sub_fields
+        if context is not None:
+            self.context_value = context.fresh(self.plan)
 
     @classmethod
     def build(
@@ -69,10 +80,51 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
             schema, document, root_value, context_value, raw_variable_values, *args, **kwargs
         )
 
+    def execute_root_grouped_field_set(
+        self,
+        root_type: GraphQLObjectType,
+        root_value: Any,
+        grouped_field_set: Any,
+        *args: Any,
+    ) -> Any:
+        if self.plan.root is None:
+            self.plan.root = grouped_field_set
+        return super().execute_root_grouped_field_set(root_type, root_value, self.plan.root, *args)
+
+    def execute_fields(
+        self,
+        parent_type: GraphQLObjectType,
+        source_value: Any,
+        path: Path | None,
+        grouped_field_set: dict[str, Any],
+        position_context: Any,
+    ) -> Any:
+        if self.middleware_manager is not None and self.middleware_manager.middlewares:
+            # Which wants to be called for each field.
+            return super().execute_fields(
+                parent_type, source_value, path, grouped_field_set, position_context
+            )
+        found = self.plan.steps.get(id(grouped_field_set))
+        if found is None:
+            made = steps_of(self, parent_type, grouped_field_set)
+            found = self.plan.steps[id(grouped_field_set)] = grouped_field_set, made
+        results: dict[str, Any] = {}
+        waiting: list[str] = []
+        try:
+            for step in found[1]:
+                results[step.name] = value = step.run(self, source_value, path)
+                if value.__class__ is CoroutineType:
+                    waiting.append(step.name)
+        except Exception:
+            if waiting:
+                self.settle_in_background([results[each] for each in waiting])
+            raise
+        return gathered(results, waiting) if waiting else results
+
     def build_per_event_executor(self, payload: Any) -> Any:
         executor = super().build_per_event_executor(payload)
         if self.context_value is not None:
-            executor.context_value = self.context_value.next_event()
+            executor.context_value = self.context_value.fresh(self.plan)
         return executor
 
     def build_response(self, data: dict[str, Any] | None) -> Any:

@@ -219,7 +219,7 @@ class Scales:
             items = pages.size(node)
             own.cost += times * items
         elif not getattr(found.extensions.get("strawberry-definition"), "is_basic_field", True):
-            # Has to be fetched, as `gql.schema.fields.Resolve` says.
+            # Has to be fetched, as `gql.fields.Resolve` says.
             own.cost += times
         if is_list_type(get_nullable_type(found.type)):
             items = _ITEMS.get((parent.name, name), LIST_ITEMS)  # type: ignore[union-attr]

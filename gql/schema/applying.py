@@ -8,7 +8,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
-from gql.schema.fields import Argument, Resolve
+from gql.fields import Argument, Resolve
 from gql.schema.nodes import stored_id
 from gql.schema.results import AppliedRecord
 from gql.schema.writing import ID, document_argument, writing_field

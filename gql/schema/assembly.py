@@ -8,6 +8,7 @@ from strawberry.schema.config import StrawberryConfig
 from gql.admission import Admission, Admitted
 from gql.documents import CheckedDocuments, Documents
 from gql.execution import Executor, IdempotencyKey, OneOperation, Schema
+from gql.fields import FieldInfo
 from gql.limits import Limits
 from gql.operations import Operations, timed
 from gql.persisted import AutomaticDocuments, Persisted
@@ -16,7 +17,6 @@ from gql.schema.back_links import back_link_field
 from gql.schema.building import Types
 from gql.schema.connections import define_connections
 from gql.schema.descriptions import enum_description
-from gql.schema.fields import FieldInfo
 from gql.schema.filters import define_filters
 from gql.schema.inputs import define_inputs
 from gql.schema.interfaces import define_interfaces

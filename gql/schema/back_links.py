@@ -8,6 +8,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
+from gql.fields import Resolve
 from gql.records import CurrentDocument
 from gql.schema.connections import (
     PAGE_ARGUMENTS,
@@ -18,7 +19,6 @@ from gql.schema.connections import (
     edge_name,
     filter_arguments,
 )
-from gql.schema.fields import Resolve
 from gql.shapes import BackLink
 from model.entities import Model
 from resolvers.filters import parse_where

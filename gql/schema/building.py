@@ -23,7 +23,7 @@ from strawberry.types.enum import EnumValue, StrawberryEnumDefinition
 from strawberry.types.field import StrawberryField
 from strawberry.types.union import StrawberryUnion
 
-from gql.schema.fields import InputField, Read, Resolve
+from gql.fields import InputField, Read, Resolve
 
 __all__ = ["Types"]
 

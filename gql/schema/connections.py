@@ -11,10 +11,10 @@ from typing import Any, Literal
 from bson import Timestamp
 
 from gql.context import ResolveInfo
+from gql.fields import Argument, Read
 from gql.fitness import fitting, showable
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
-from gql.schema.fields import Argument, Read
 from gql.selection import Nodes
 from gql.shapes import Shape
 from resolvers.pages import Page

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gql.fields import InputField
 from gql.schema.building import Types
-from gql.schema.fields import InputField
 from gql.shapes import Shape
 from model.entities import EnumType, Field, Scalar
 from resolvers.filters import operators

@@ -8,7 +8,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
-from gql.schema.fields import Read, Resolve
+from gql.fields import Read, Resolve
 from gql.shapes import Shape
 
 __all__ = ["guarded_member", "shown_to_readers"]

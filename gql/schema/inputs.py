@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gql.fields import InputField
 from gql.schema.building import Types
 from gql.schema.descriptions import field_description
-from gql.schema.fields import InputField
 from gql.shapes import Shape
 from model.entities import Field
 from resolvers.contents import changeable, countable

@@ -9,9 +9,9 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
+from gql.fields import InputField, Read, Resolve
 from gql.schema.building import Types
 from gql.schema.enums import define_enums
-from gql.schema.fields import InputField, Read, Resolve
 
 __all__ = ["change_fields", "define_interfaces", "version_fields"]
 

@@ -8,10 +8,10 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
+from gql.fields import Argument, Resolve
 from gql.schema.applying import applying_fields
 from gql.schema.building import Types
 from gql.schema.drafting import drafting_fields
-from gql.schema.fields import Argument, Resolve
 from gql.schema.inputs import has_counters, has_input
 from gql.schema.nodes import stored_id
 from gql.schema.writing import EXPECTED, ID, document_argument, writing_field

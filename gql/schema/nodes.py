@@ -9,8 +9,8 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
+from gql.fields import Argument, Resolve
 from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
-from gql.schema.fields import Argument, Resolve
 from gql.schema.proposals import DraftRecord
 from gql.schema.versions import version_asked_for
 from gql.shapes import Shape

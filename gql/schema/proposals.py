@@ -9,9 +9,9 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
+from gql.fields import Argument, Read, Resolve
 from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
 from gql.schema.building import Types
-from gql.schema.fields import Argument, Read, Resolve
 from gql.schema.guards import shown_to_readers
 from gql.shapes import Shape
 from model.entities import Model

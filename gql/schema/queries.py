@@ -8,6 +8,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
+from gql.fields import Argument, Resolve
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
 from gql.schema.connections import (
@@ -20,7 +21,6 @@ from gql.schema.connections import (
     filter_arguments,
     version_page,
 )
-from gql.schema.fields import Argument, Resolve
 from gql.schema.nodes import current_document, node_field, stored_id
 from gql.schema.versions import STATE_ARGUMENTS, VERSION_WHERE, version_asked_for
 from gql.shapes import Shape

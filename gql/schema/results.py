@@ -13,9 +13,9 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
+from gql.fields import Read, Resolve
 from gql.records import CurrentDocument
 from gql.schema.building import Types
-from gql.schema.fields import Read, Resolve
 from gql.schema.guards import shown_to_readers
 from gql.schema.nodes import current_document
 from gql.shapes import Shape

@@ -9,11 +9,11 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
+from gql.fields import Read, Resolve
 from gql.records import CurrentDocument, EmbeddedDocument, State
 from gql.references import follow
 from gql.schema.building import Types
 from gql.schema.descriptions import field_description
-from gql.schema.fields import Read, Resolve
 from gql.schema.guards import guarded_member
 from gql.schema.interfaces import NODE_ID
 from gql.shapes import Link, Shape

@@ -14,10 +14,10 @@ from bson.datetime_ms import DatetimeMS
 from strawberry.types.field import StrawberryField
 
 from gql.context import Context, ResolveInfo
+from gql.fields import Argument, Read, Resolve
 from gql.following import followed
 from gql.records import CurrentDocument, SnapshotDocument
 from gql.schema.building import Types
-from gql.schema.fields import Argument, Read, Resolve
 from gql.schema.interfaces import change_fields
 from gql.schema.nodes import stored_id
 from gql.selection import Nodes, Selections

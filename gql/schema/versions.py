@@ -11,6 +11,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
+from gql.fields import Argument, Read, Resolve
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
 from gql.schema.connections import (
@@ -20,7 +21,6 @@ from gql.schema.connections import (
     edge_name,
     version_page,
 )
-from gql.schema.fields import Argument, Read, Resolve
 from gql.schema.interfaces import version_fields
 from gql.schema.proposals import comments_of_version, draft_of_version, drafts_field
 from gql.selection import Nodes

@@ -12,8 +12,8 @@ import bson
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
+from gql.fields import Argument, Resolve
 from gql.records import CurrentDocument
-from gql.schema.fields import Argument, Resolve
 from gql.schema.inputs import has_input
 from gql.schema.results import RefusedRecord, WrittenRecord
 from gql.shapes import Shape

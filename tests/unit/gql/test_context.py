@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gql.plans import Plan
 from streams.errors import ResumeTokenInvalid
 from tests.support.reads import DEPLOYMENT, Memory
 
@@ -13,7 +14,7 @@ def test_a_fresh_context_has_the_services_and_nothing_that_was_read(memory: Memo
     context = memory.context()
     context.principal = "ann"
     context.connection_params = {"token": "x"}
-    fresh = context.fresh()
+    fresh = context.fresh(Plan())
     assert fresh.current is context.current
     assert fresh.live is context.live
     assert (fresh.principal, fresh.connection_params) == ("ann", {"token": "x"})

@@ -11,8 +11,8 @@ import strawberry
 from graphql import GraphQLResolveInfo
 from strawberry.schema.config import StrawberryConfig
 
+from gql.fields import Argument, FieldInfo, InputField, Read, Resolve
 from gql.schema.building import Types
-from gql.schema.fields import Argument, FieldInfo, InputField, Read, Resolve
 from gql.schema.scalars import SCALAR_MAP, SCALARS
 
 

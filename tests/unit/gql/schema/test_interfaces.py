@@ -8,8 +8,8 @@ import pytest
 import strawberry
 from graphql import build_schema as from_sdl
 
+from gql.fields import Read
 from gql.schema import build_schema, print_sdl
-from gql.schema.fields import Read
 from gql.schema.interfaces import version_fields
 from model.reading import read_model
 

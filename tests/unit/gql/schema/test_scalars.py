@@ -11,8 +11,8 @@ from bson import Decimal128, Int64, ObjectId
 from bson.binary import Binary
 from strawberry.schema.config import StrawberryConfig
 
+from gql.fields import Argument, FieldInfo, Resolve
 from gql.schema.building import Types
-from gql.schema.fields import Argument, FieldInfo, Resolve
 from gql.schema.scalars import SCALAR_MAP, SCALARS
 
 NAMES = ("Long", "Decimal", "DateTime", "JSON", "ObjectID", "UUID", "ResumeToken")

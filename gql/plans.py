@@ -1,0 +1,361 @@
+"""Operations compiled: what graphql-core finds out anew for each value, once per document.
+
+graphql-core looks up, per field and object, the field's definition, its arguments, its resolver
+behind Strawberry's wrapper, and how its type is completed. Here each selection set becomes a list
+of steps, each a function made for its field. The semantics are graphql-core's, in the same order:
+nulls, errors and their paths, what is cancelled. What is no field of ours (introspection) is left
+to it.
+
+Guarantees: a plan belongs to one operation of one document under one choice of the flags that @skip
+and @include look at; nothing in it depends on other variables, or on who asks.
+
+Source: docs/decisions/0027-compiled-operations.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from graphql import (
+    DocumentNode,
+    GraphQLField,
+    GraphQLObjectType,
+    GraphQLOutputType,
+    VariableNode,
+    Visitor,
+    get_nullable_type,
+    is_abstract_type,
+    is_leaf_type,
+    is_list_type,
+    is_non_null_type,
+    visit,
+)
+from graphql.execution.collect_fields import FieldDetails
+from graphql.execution.values import get_argument_values
+from graphql.pyutils import Path, gather_with_cancel
+
+from gql.fields import Read, Resolve
+
+if TYPE_CHECKING:
+    from gql.execution import Executor
+    from gql.selection import Selections
+
+__all__ = ["Plan", "Plans", "Step", "gathered", "steps_of"]
+
+Details: TypeAlias = list[FieldDetails]
+Run: TypeAlias = "Callable[[Executor, Any, Path | None], Any]"
+"""(executor, source, path of the source) -> the field's completed value, or a coroutine of it."""
+Complete: TypeAlias = "Callable[[Executor, Any, Path], Any]"
+"""(executor, value, path of the value) -> what the response has, or a coroutine of it."""
+
+_DEFINITION = "strawberry-definition"
+_INT = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One field of a selection set, under the name that the response has."""
+
+    name: str
+    run: Run
+
+
+@dataclass(eq=False, slots=True)
+class Plan:
+    """Of one operation; filled as it is executed.
+
+    Attributes:
+        sub_fields: graphql-core's memory of the fields that it has collected.
+        root: the fields collected of the root.
+        steps: by the identity of fields collected, which are kept alive beside them.
+        selections: what the operation selects.
+    """
+
+    sub_fields: dict[Any, Any] = field(default_factory=dict)
+    steps: dict[int, tuple[Mapping[str, Details], Sequence[Step]]] = field(default_factory=dict)
+    root: dict[str, Details] | None = None
+    selections: Selections | None = None
+
+
+class Plans:
+    """Those of one document: one per operation and choice of its flags.
+
+    Args:
+        most: flags double their number.
+    """
+
+    def __init__(self, document: DocumentNode, *, most: int = 16) -> None:
+        self._flags = _flags(document)
+        self._plans: dict[tuple[str | None, tuple[bool, ...]], Plan] = {}
+        self._most = most
+
+    def of(self, operation: str | None, variables: Mapping[str, Any]) -> Plan:
+        """Args:
+        variables: coerced.
+        """
+        key = operation, tuple(bool(variables.get(name)) for name in self._flags)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = Plan()
+            if len(self._plans) < self._most:
+                self._plans[key] = plan
+        return plan
+
+
+class _Flags(Visitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def enter_directive(self, node: Any, *_: Any) -> None:
+        values = [each.value for each in node.arguments]
+        self.names.update(each.name.value for each in values if isinstance(each, VariableNode))
+
+
+def _flags(document: DocumentNode) -> Sequence[str]:
+    """The variables that @skip and @include look at."""
+    flags = _Flags()
+    visit(document, flags)
+    return sorted(flags.names)
+
+
+def steps_of(
+    executor: Executor, parent: GraphQLObjectType, fields: Mapping[str, Details]
+) -> list[Step]:
+    """Args:
+    fields: collected of a parent's, by the names that the response has.
+    """
+    made = []
+    for name, details in fields.items():
+        definition = executor.schema.get_field(parent, details[0].node.name.value)
+        if definition is not None:
+            made.append(Step(name, _run(parent, name, details, definition)))
+    return made
+
+
+def _run(parent: GraphQLObjectType, name: str, details: Details, definition: GraphQLField) -> Run:
+    if details[0].node.name.value == "__typename":
+        type_name = parent.name
+        return lambda executor, source, path: type_name
+    made_of = definition.extensions.get(_DEFINITION)
+    if isinstance(made_of, Read):
+        leaf = is_leaf_type(get_nullable_type(definition.type))
+        reading = _reading_leaf if leaf else _reading
+        return reading(parent, name, details, definition.type, made_of.read)
+    if isinstance(made_of, Resolve) and not made_of.is_subscription:
+        return _resolving(parent, name, details, definition, made_of)
+    # Of introspection; or an event of a subscription, which is the root's value itself.
+    return lambda executor, source, path: executor.execute_field(
+        parent, source, details, Path(path, name, parent.name), None
+    )
+
+
+def _reading_leaf(
+    parent: GraphQLObjectType,
+    name: str,
+    details: Details,
+    type_: GraphQLOutputType,
+    read: Callable[[Any], Any],
+) -> Run:
+    nulls, coerce = _refused_null(type_, parent, details), _coercion(get_nullable_type(type_))
+    parent_name = parent.name
+
+    def run(executor: Executor, source: Any, path: Path | None) -> Any:
+        try:
+            value = read(source)
+            if value is not None:
+                return coerce(value)
+            if nulls is None:
+                return None
+            raise TypeError(nulls)
+        except Exception as exc:
+            executor.handle_field_error(exc, type_, details, Path(path, name, parent_name))
+            return None
+
+    return run
+
+
+def _reading(
+    parent: GraphQLObjectType,
+    name: str,
+    details: Details,
+    type_: GraphQLOutputType,
+    read: Callable[[Any], Any],
+) -> Run:
+    complete, parent_name = _completion(type_, parent, details), parent.name
+
+    def run(executor: Executor, source: Any, path: Path | None) -> Any:
+        here = Path(path, name, parent_name)
+        try:
+            completed = complete(executor, read(source), here)
+        except Exception as exc:
+            executor.handle_field_error(exc, type_, details, here)
+            return None
+        if completed.__class__ is CoroutineType:
+            return _guarded(executor, completed, type_, details, here)
+        return completed
+
+    return run
+
+
+def _resolving(
+    parent: GraphQLObjectType,
+    name: str,
+    details: Details,
+    definition: GraphQLField,
+    made_of: Resolve,
+) -> Run:
+    resolve, type_, parent_name = made_of.resolve, definition.type, parent.name
+    complete = _completion(type_, parent, details)
+    node, nodes = details[0].node, [each.node for each in details]
+    names = {each.graphql_name: each.python_name for each in made_of.arguments}
+
+    def arguments(executor: Executor) -> dict[str, Any]:
+        given = get_argument_values(
+            definition, node, executor.variable_values, None, executor.hide_suggestions
+        )
+        return {names[each]: value for each, value in given.items()}
+
+    async def awaited(executor: Executor, value: Awaitable[Any], path: Path) -> Any:
+        try:
+            completed = complete(executor, await value, path)
+            if completed.__class__ is CoroutineType:
+                completed = await completed
+        except Exception as exc:
+            executor.handle_field_error(exc, type_, details, path)
+            return None
+        return completed
+
+    def run(executor: Executor, source: Any, path: Path | None) -> Any:
+        here = Path(path, name, parent_name)
+        try:
+            info = executor.build_resolve_info(definition, nodes, parent, here)
+            value = resolve(source, info, **(arguments(executor) if names else {}))
+            if value.__class__ is CoroutineType or isinstance(value, Awaitable):
+                return awaited(executor, value, here)
+            completed = complete(executor, value, here)
+        except Exception as exc:
+            executor.handle_field_error(exc, type_, details, here)
+            return None
+        if completed.__class__ is CoroutineType:
+            return _guarded(executor, completed, type_, details, here)
+        return completed
+
+    return run
+
+
+async def _guarded(
+    executor: Executor,
+    completed: Awaitable[Any],
+    type_: GraphQLOutputType,
+    details: Details,
+    path: Path,
+) -> Any:
+    try:
+        return await completed
+    except Exception as exc:
+        executor.handle_field_error(exc, type_, details, path)
+        return None
+
+
+def _completion(type_: GraphQLOutputType, parent: GraphQLObjectType, details: Details) -> Complete:
+    nulls, bare = _refused_null(type_, parent, details), get_nullable_type(type_)
+    complete: Complete
+    if is_leaf_type(bare):
+        coerce = _coercion(bare)
+
+        def complete(executor: Executor, value: Any, path: Path) -> Any:
+            return coerce(value)
+
+    elif is_list_type(bare):
+        complete = _completed_list(bare.of_type, parent, details)
+    elif is_abstract_type(bare):
+
+        def complete(executor: Executor, value: Any, path: Path) -> Any:
+            found: Any = executor.schema.type_map[value.type_name]
+            return executor.collect_and_execute_subfields(found, details, path, value, None)
+
+    else:
+        object_type: Any = bare
+
+        def complete(executor: Executor, value: Any, path: Path) -> Any:
+            return executor.collect_and_execute_subfields(object_type, details, path, value, None)
+
+    def completed(executor: Executor, value: Any, path: Path) -> Any:
+        if value is not None:
+            return complete(executor, value, path)
+        if nulls is None:
+            return None
+        raise TypeError(nulls)
+
+    return completed
+
+
+def _completed_list(
+    item: GraphQLOutputType, parent: GraphQLObjectType, details: Details
+) -> Complete:
+    complete = _completion(item, parent, details)
+
+    def complete_list(executor: Executor, values: Any, path: Path) -> Any:
+        done: list[Any] = []
+        waiting: list[int] = []
+        try:
+            for index, value in enumerate(values):
+                here = Path(path, index, None)
+                try:
+                    completed = complete(executor, value, here)
+                    if completed.__class__ is CoroutineType:
+                        completed = _guarded(executor, completed, item, details, here)
+                        waiting.append(index)
+                except Exception as exc:
+                    executor.handle_field_error(exc, item, details, here)
+                    completed = None
+                done.append(completed)
+        except Exception:
+            executor.settle_in_background([done[index] for index in waiting])
+            raise
+        return gathered(done, waiting) if waiting else done
+
+    return complete_list
+
+
+async def gathered(values: Any, waiting: Sequence[Any]) -> Any:
+    """Complete what is not yet complete of an object's fields, or of a list's items.
+
+    Args:
+        values: a dict or a list.
+        waiting: those keys, or indices, under which it has coroutines.
+    """
+    if len(waiting) == 1:
+        values[waiting[0]] = await values[waiting[0]]
+        return values
+    found = await gather_with_cancel(*(values[each] for each in waiting))
+    for each, value in zip(waiting, found, strict=True):
+        values[each] = value
+    return values
+
+
+def _refused_null(
+    type_: GraphQLOutputType, parent: GraphQLObjectType, details: Details
+) -> str | None:
+    """What is said of a null where there may be none; None where there may."""
+    if not is_non_null_type(type_):
+        return None
+    where = f"{parent.name}.{details[0].node.name.value}"
+    return f"Cannot return null for non-nullable field {where}."
+
+
+def _coercion(type_: Any) -> Callable[[Any], Any]:
+    """graphql-core's, which is asked where a value is not what it nearly always is."""
+    coerce: Callable[[Any], Any] = type_.coerce_output_value
+    usual = {"ID": str, "String": str, "Boolean": bool}.get(type_.name)
+    if type_.name == "Int":
+        return lambda value: (
+            value if value.__class__ is int and -_INT <= value < _INT else coerce(value)
+        )
+    if usual is None:
+        return coerce
+    return lambda value: value if value.__class__ is usual else coerce(value)
