@@ -13,6 +13,7 @@ from graphql import GraphQLError, GraphQLResolveInfo
 from gql.editing import Editing
 from gql.loaders import Loaders
 from gql.plans import Plan, Plans
+from gql.records import CurrentDocument
 from gql.selection import Selections
 from gql.sessions import Session, Sessions
 from resolvers.current import Current
@@ -63,6 +64,7 @@ class Context:
         plans: of the document that is executed. plan: of its operation.
     Attributes:
         loads: what is read for this response.
+        known: what was read ahead of the fields that refer to it, by type and fields, by `_id`.
         problems: errors of documents that were left out of a page, for the response to name.
     """
 
@@ -84,6 +86,9 @@ class Context:
     plans: Plans | None = None
     plan: Plan | None = None
     loads: Loaders = field(init=False, repr=False)
+    known: dict[tuple[str, frozenset[str]], dict[Any, CurrentDocument | None]] = field(
+        init=False, repr=False
+    )
     problems: list[GraphQLError] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -97,6 +102,7 @@ class Context:
 
     def forget(self) -> None:
         """What was read is not so any more."""
+        self.known = {}
         self.loads = Loaders(self.current, self.history, self.moments, self.editing)
 
     def selections(self, info: ResolveInfo) -> Selections:

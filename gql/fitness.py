@@ -8,7 +8,7 @@ in the errors of the response. Looked at is what is selected, and it is judged a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -135,7 +135,9 @@ async def _misfits(
 async def _demanded(info: ResolveInfo, demand: _Demand) -> DocumentMisfit | None:
     link, source, nodes = demand
     try:
-        target = await follow(link, source, info, nodes)
+        target = follow(link, source, info, nodes)
+        if isinstance(target, Awaitable):
+            target = await target
     except DocumentMisfit as misfit:
         return misfit
     assert isinstance(target, CurrentDocument)

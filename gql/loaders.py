@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 from bson import Timestamp
 from strawberry.dataloader import DataLoader
 
+from gql.pools import Pool
 from model.entities import Entity
 from resolvers.comments import Comment, Comments, Subject
 from resolvers.current import Current
@@ -61,6 +62,7 @@ class Loaders:
         # Before anything is read: a number may not be of a version newer than the content.
         self._seen = current.seen()
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
+        self._pools: dict[Hashable, Pool[Any, Any]] = {}
 
     async def document(self, entity: Entity, id_: Any, fields: Fields) -> Document | None:
         """A current document, or None."""
@@ -70,13 +72,23 @@ class Loaders:
 
         return await self._load(("document", entity.name, fields), id_, load, identity)
 
-    async def number(self, entity: Entity, document: Document) -> int:
-        """The version number of a current document, read with its version field."""
+    async def documents(
+        self, entity: Entity, ids: Sequence[Any], fields: Fields
+    ) -> Sequence[Document | None]:
+        """Many current documents, or None, in the order asked."""
 
-        async def load(documents: list[Document]) -> Sequence[int]:
+        async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
+            return await self._current.by_ids(entity, ids, fields)
+
+        return await self._pooled(("documents", entity.name, fields), ids, read)
+
+    async def numbers(self, entity: Entity, documents: Sequence[Document]) -> Sequence[int]:
+        """The version numbers of current documents, read with their version field."""
+
+        async def read(documents: Sequence[Document]) -> Sequence[int]:
             return await self._current.numbers(entity, documents, self._seen[entity.collection])
 
-        return await self._load(("number", entity.name), document, load, _id_of)
+        return await self._pooled(("numbers", entity.name), documents, read)
 
     async def version_numbered(
         self, entity: Entity, id_: Any, number: int, fields: Fields | None
@@ -146,6 +158,17 @@ class Loaders:
         """
         return await self._load(("together", kind), id_, read, identity)
 
+    async def _pooled(
+        self,
+        kind: Hashable,
+        keys: Sequence[K],
+        read: Callable[[Sequence[K]], Awaitable[Sequence[T]]],
+    ) -> Sequence[T]:
+        pool = self._pools.get(kind)
+        if pool is None:
+            pool = self._pools[kind] = Pool(read)
+        return await pool.ask(keys)
+
     async def _load(
         self,
         kind: Hashable,
@@ -160,10 +183,6 @@ class Loaders:
         # want it.
         found: T = await asyncio.shield(loader.load(key))
         return found
-
-
-def _id_of(document: Document) -> Hashable:
-    return identity(document["_id"])  # type: ignore[no-any-return]
 
 
 def _id_and(key: tuple[Any, ...]) -> Hashable:

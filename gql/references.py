@@ -3,19 +3,23 @@ from."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from bson import Timestamp
+
 from gql.context import ResolveInfo
 from gql.records import CurrentDocument, SnapshotDocument, State
 from gql.selection import Nodes
 from gql.shapes import Link
 from resolvers.values import converter
+from streams.events import identity
 
 __all__ = ["follow"]
 
 
-async def follow(
-    link: Link, source: State, info: ResolveInfo, nodes: Nodes
-) -> CurrentDocument | SnapshotDocument | None:
-    """The document that is referred to, or None where there is none; siblings are read together.
+def follow(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
+    """The document that is referred to, or None where there is none; or an awaitable of it, where
+    it is not read yet: siblings are read together.
 
     Args:
         nodes: where its fields are selected.
@@ -23,28 +27,53 @@ async def follow(
         DocumentMisfit: what should be an id is none, or leads nowhere from a document that is
             required to have it.
     """
-    context = info.context
     by, target = link.by, link.target
     id_ = source.values.get(by.stored)
-    required = link.reference.required and source.moment is None
     if id_ is None:
-        if required:
+        if _required(link, source):
             raise source.place.misfit(by.name, None, f"the id of a {target.name}")
         return None
     # For what it refuses: an id of another type leads nowhere, and that would look like a document
     # that is gone.
     converter(by, nullable=True)(id_, source.place)
-    selections = context.selections(info)
-    if source.moment is None:
-        fields = selections.stored(nodes, target, target.name)
-        document = await context.loads.document(target.entity, id_, fields)
-        if document is not None:
-            return CurrentDocument(target, document)
-        if required:
-            raise source.place.misfit(by.name, id_, f"the id of a {target.name} that exists")
-        return None
-    fields = selections.stored(nodes, target, target.snapshot)
-    version = await context.loads.version_at(target.entity, id_, source.moment, fields)
+    if source.moment is not None:
+        return _followed_then(link, source, info, nodes, id_, source.moment)
+    fields = info.context.selections(info).stored(nodes, target, target.name)
+    known = info.context.known.get((target.name, fields))
+    if known is not None:
+        key = identity(id_)
+        if key in known:
+            return _there(link, source, id_, known[key])
+    return _followed(link, source, info, id_, fields)
+
+
+async def _followed(
+    link: Link, source: State, info: ResolveInfo, id_: Any, fields: frozenset[str]
+) -> CurrentDocument | None:
+    target = link.target
+    document = await info.context.loads.document(target.entity, id_, fields)
+    found = None if document is None else CurrentDocument(target, document)
+    return _there(link, source, id_, found)
+
+
+async def _followed_then(
+    link: Link, source: State, info: ResolveInfo, nodes: Nodes, id_: Any, moment: Timestamp
+) -> SnapshotDocument | None:
+    context, target = info.context, link.target
+    fields = context.selections(info).stored(nodes, target, target.snapshot)
+    version = await context.loads.version_at(target.entity, id_, moment, fields)
     if version is None or version.full is None:
         return None
-    return SnapshotDocument(target, version.full, version.number, source.moment)
+    return SnapshotDocument(target, version.full, version.number, moment)
+
+
+def _there(
+    link: Link, source: State, id_: Any, found: CurrentDocument | None
+) -> CurrentDocument | None:
+    if found is None and _required(link, source):
+        raise source.place.misfit(link.by.name, id_, f"the id of a {link.target.name} that exists")
+    return found
+
+
+def _required(link: Link, source: State) -> bool:
+    return link.reference.required and source.moment is None

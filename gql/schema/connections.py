@@ -13,6 +13,7 @@ from bson import Timestamp
 from gql.context import ResolveInfo
 from gql.fields import Argument, Read
 from gql.fitness import fitting, showable
+from gql.prefetch import prefetch
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
 from gql.selection import Nodes
@@ -133,6 +134,7 @@ async def current_page(
     """
     context = info.context
     documents = [CurrentDocument(shape, each) for each in page.items]
+    await prefetch(info, documents, shape, nodes)
     fits = await fitting(info, documents, shape, nodes)
     edges = [
         Edge(document, cursor)

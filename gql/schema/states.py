@@ -115,8 +115,8 @@ def _reader(field: Field, embedded: Shape | None, *, past: bool) -> Callable[[St
 def _reference(link: Link, inner: str, past: bool) -> Resolve:
     reference = link.reference
 
-    async def resolve(source: State, info: ResolveInfo) -> Any:
-        return await follow(link, source, info, info.field_nodes)
+    def resolve(source: State, info: ResolveInfo) -> Any:
+        return follow(link, source, info, info.field_nodes)
 
     as_of = " As it was at the same moment." if past else ""
     says = reference.description or f"The {link.target.name} that `{link.by.name}` names."
@@ -141,7 +141,7 @@ def _version(shape: Shape) -> StrawberryField:
     def version(source: CurrentDocument, info: ResolveInfo) -> Any:
         if source.number is not None:
             return source.number
-        return info.context.loads.number(shape.entity, source.values)
+        return _number(shape, source, info)
 
     return Resolve(
         "version",
@@ -149,6 +149,10 @@ def _version(shape: Shape) -> StrawberryField:
         "The number of its latest version: what `expectedVersion` is compared with.",
         version,
     )
+
+
+async def _number(shape: Shape, source: CurrentDocument, info: ResolveInfo) -> int:
+    return (await info.context.loads.numbers(shape.entity, [source.values]))[0]
 
 
 def _snapshot_identity(shape: Shape) -> list[StrawberryField]:
