@@ -16,13 +16,13 @@ from typing import Any, Protocol, TypeVar
 from bson import Timestamp
 from strawberry.dataloader import DataLoader
 
-from gql.pools import Pool
 from model.entities import Entity
 from resolvers.comments import Comment, Comments, Subject
 from resolvers.current import Current
 from resolvers.drafts import Draft, Drafts
 from resolvers.history import History
 from resolvers.moments import Moment, Moments
+from resolvers.pools import Pool
 from streams.documents import Document
 from streams.errors import HistoryLost
 from streams.events import identity

@@ -21,6 +21,7 @@ from resolvers.keyset import Keyset
 from resolvers.orders import Order, order_keys
 from resolvers.own_writes import OwnWrites
 from resolvers.pages import Page, PageRequest, Window
+from resolvers.pools import Pools
 from resolvers.projections import Fields, document_projection
 from resolvers.queries import to_query
 from resolvers.scopes import OPEN, Scope
@@ -56,6 +57,7 @@ class Current:
         self._mongo = mongo
         self._archives = archives
         self._own_writes = own_writes
+        self._pools = Pools()
         self._scope = OPEN
 
     def within(self, scope: Scope) -> Current:
@@ -72,13 +74,20 @@ class Current:
         rows = self._scope.read_rows(entity)
         if not ids:
             return []
-        found = await self._layout(entity).find(
-            {"_id": {"$in": list({identity(each): each for each in ids}.values())}},
-            projection=document_projection(rows.widened(fields) or fields),
-        )
-        # Judged here: by the id alone the server does not have to plan anything.
-        by_id = {identity(each["_id"]): each for each in found if rows.allow(each)}
-        return [by_id.get(identity(each)) for each in ids]
+        wanted = rows.widened(fields) or fields
+        layout = self._layout(entity)
+
+        async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
+            found = await layout.find(
+                {"_id": {"$in": list({identity(each): each for each in ids}.values())}},
+                projection=document_projection(wanted),
+            )
+            by_id = {identity(each["_id"]): each for each in found}
+            return [by_id.get(identity(each)) for each in ids]
+
+        found = await self._pools.ask((entity.collection, wanted), ids, read)
+        # Judged here: whoever asks for the same fields shares the read, whatever he may see.
+        return [each if rows.allow(each) else None for each in found]
 
     async def page(
         self,
@@ -186,19 +195,20 @@ class Current:
         # Without a recorder the present is served all the same.
         with suppress(ArchiveBehind):
             await self._own_writes.recorded(entity.collection, [each["_id"] for each in documents])
-        found = (
-            []
-            if archive is None
-            else await archive.newest(
-                [{"key": each["_id"], "at": at} for each in documents],
-                limit=1,
-                projection={"v": 1},
-            )
-        )
-        archived = {record["wanted"]: int(record["v"]) for record in found}
+        if archive is None:
+            return [carried_number(each, entity.version) or 0 for each in documents]
+
+        async def read(wanted: Sequence[tuple[Any, Timestamp]]) -> Sequence[int]:
+            asked = [{"key": key, "at": at} for key, at in wanted]
+            records = await archive.newest(asked, limit=1, projection={"v": 1})
+            numbers = {record["wanted"]: int(record["v"]) for record in records}
+            return [numbers.get(n, 0) for n in range(len(asked))]
+
+        wanted = [(each["_id"], at) for each in documents]
+        found = await self._pools.ask(("numbers", entity.collection), wanted, read)
         return [
-            max(carried_number(document, entity.version) or 0, archived.get(n, 0))
-            for n, document in enumerate(documents)
+            max(carried_number(document, entity.version) or 0, number)
+            for document, number in zip(documents, found, strict=True)
         ]
 
     def _layout(self, entity: Entity) -> Layout:

@@ -1,0 +1,110 @@
+"""Reads of many keys that are asked for at about the same time, made as one.
+
+Guarantees: a read begins after all that it serves were asked for, so that nobody is told anything
+older than a read of his own would have told; what one of them cancels, the others still get; a read
+that fails, fails for all that it serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Pool", "Pools"]
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+Read = Callable[[Sequence[K]], Awaitable[Sequence[T]]]
+
+
+class Pool(Generic[K, T]):
+    """What is asked for in one turn of the loop, or while there are too many reads, is one read.
+
+    Whoever asks has one future for all of his keys.
+
+    Args:
+        read: keys -> one value for each, in the same order.
+        under_way: so many reads at once; 0: as many as there are turns.
+    """
+
+    def __init__(self, read: Read[K, T], *, under_way: int = 0) -> None:
+        self._read = read
+        self._most = under_way
+        self._asked: list[tuple[Sequence[K], asyncio.Future[Sequence[T]]]] = []
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._planned = False
+
+    @property
+    def idle(self) -> bool:
+        return not self._asked and not self._under_way
+
+    def ask(self, keys: Sequence[K]) -> asyncio.Future[Sequence[T]]:
+        """Cancellation: safe."""
+        future: asyncio.Future[Sequence[T]] = asyncio.get_running_loop().create_future()
+        self._asked.append((keys, future))
+        self._plan()
+        return future
+
+    def _plan(self) -> None:
+        if self._planned or (self._most and len(self._under_way) >= self._most):
+            return
+        self._planned = True
+        asyncio.get_running_loop().call_soon(self._start)
+
+    def _start(self) -> None:
+        self._planned = False
+        asked, self._asked = self._asked, []
+        task = asyncio.ensure_future(self._run(asked))
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        if self._asked:
+            self._plan()
+
+    async def _run(self, asked: Sequence[tuple[Sequence[K], asyncio.Future[Sequence[T]]]]) -> None:
+        waiting = [each for each in asked if not each[1].done()]
+        if not waiting:
+            return
+        try:
+            found = await self._read([key for keys, _ in waiting for key in keys])
+        except Exception as exc:
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(exc)
+            return
+        first = 0
+        for keys, future in waiting:
+            if not future.done():
+                future.set_result(found[first : first + len(keys)])
+            first += len(keys)
+
+
+class Pools:
+    """Those of a process, by what is read; those that nobody uses are forgotten.
+
+    Args:
+        under_way: of each.
+        most: kept while nobody uses them.
+    """
+
+    def __init__(self, *, under_way: int = 2, most: int = 500) -> None:
+        self._under_way = under_way
+        self._most = most
+        self._pools: dict[Hashable, Pool[Any, Any]] = {}
+
+    def ask(
+        self, kind: Hashable, keys: Sequence[K], read: Read[K, T]
+    ) -> asyncio.Future[Sequence[T]]:
+        """Args:
+        kind: equal where `read` reads the same.
+        """
+        pool = self._pools.get(kind)
+        if pool is None:
+            if len(self._pools) >= self._most:
+                self._pools = {kind: each for kind, each in self._pools.items() if not each.idle}
+            pool = self._pools[kind] = Pool(read, under_way=self._under_way)
+        return pool.ask(keys)
