@@ -2,6 +2,8 @@
 stays, and one that is not above it changes nothing.
 
 Each event, and each batch, is one round trip: no read before it, no refusal to be mended after it.
+Where a row rule holds it is a transaction: what is stored, before and after, decides, for an event
+may leave out fields that stay.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from resolvers.own_writes import OwnWrites
 from resolvers.repeats import Repeats
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
-from resolvers.standing import not_found, out_of_rows
+from resolvers.standing import decoded, not_found, out_of_rows
 from resolvers.values import json_value, whole_number
 from resolvers.writes import Writes
 from streams.documents import Document
@@ -84,7 +86,6 @@ class Fences:
             Forbidden: this would not be among them.
         """
         rows = self._rows(entity)
-        _check_within(rows, entity, key, document)
         change = attribution(author, op="REPLACE")
         pipeline = fenced_pipeline(self._scope.writable(entity), document, change)
         query = _within(rows, {"_id": key})
@@ -95,14 +96,20 @@ class Fences:
             applied_by = found.get(CHANGE_FIELD)
             if not isinstance(applied_by, Mapping) or applied_by.get("id") != change["id"]:
                 raise _stale(entity, key, document, found)
+            if rows.limits and not rows.allow({**decoded(found), "_id": key}):
+                # Undone: it is in a transaction.
+                raise out_of_rows(entity, key)
             return found
+
+        async def commit() -> Written:
+            return await self._writes.commits.commit(
+                entity, key, change, author, work, None, transaction=rows.limits
+            )
 
         async def applying() -> Written:
             for _ in range(ATTEMPTS - 1):
                 try:
-                    return await self._writes.commits.commit(
-                        entity, key, change, author, work, None
-                    )
+                    return await commit()
                 except AlreadyExists as exc:
                     # Another first insert was faster: now there is something to compare with.
                     if exc.path != "id":
@@ -112,7 +119,7 @@ class Fences:
                     ):
                         raise not_found(entity, key) from exc
             # Where the collection's collation takes two ids for the same, it never comes to that.
-            return await self._writes.commits.commit(entity, key, change, author, work, None)
+            return await commit()
 
         return await self._writes.once(entity, author, applying)
 
@@ -136,19 +143,17 @@ class Fences:
         pending: list[tuple[Any, Pipeline]] = [
             (key, fenced_pipeline(writable, document, change)) for key, document in newest
         ]
-        for key, document in newest if rows.limits else ():
-            _check_within(rows, entity, key, document)
 
         async def work(writing: Writing) -> int:
             changed = 0
-            if rows.limits:
-                await self._check_found(writing, entity, rows, [key for key, _ in newest])
+            await self._check_found(writing, entity, rows, newest)
             waiting = pending
             for _ in range(ATTEMPTS):
                 result = await writing.change_each(entity.collection, waiting)
                 changed += result.changed
                 waiting = [waiting[place] for place in result.again]
                 if not waiting:
+                    await self._check_found(writing, entity, rows, newest)
                     return changed
             ids = ", ".join(str(json_value(key)) for key, _ in waiting[:5])
             raise BadUserInput(
@@ -183,21 +188,19 @@ class Fences:
         return await self._repeats.first(author, applying, again)
 
     async def _check_found(
-        self, writing: Writing, entity: Entity, rows: Rows, keys: Sequence[Any]
+        self, writing: Writing, entity: Entity, rows: Rows, events: Sequence[tuple[Any, Document]]
     ) -> None:
-        """In the transaction that writes, so that none of them comes or leaves in between.
+        """In the transaction that writes, before and after it.
 
         Raises:
             Forbidden: one is there, outside of the caller's rows.
         """
-        outside = {"$and": [{"_id": {"$in": list(keys)}}, {"$nor": [rows.query]}]}
+        if not rows.limits:
+            return
+        keys = [key for key, _ in events]
+        outside = {"$and": [{"_id": {"$in": keys}}, {"$nor": [rows.query]}]}
         for found in await writing.found(entity.collection, outside, limit=1):
             raise out_of_rows(entity, found["_id"])
-
-
-def _check_within(rows: Rows, entity: Entity, key: Any, document: Document) -> None:
-    if not rows.allow({**document, "_id": key}):
-        raise out_of_rows(entity, key)
 
 
 def _within(rows: Rows, query: Document) -> Document:

@@ -41,6 +41,15 @@ MODEL = read_model(
     type Gauge @collection(name: "gauges") @access(rows: "{ owner: { eq: $sub } }") {
       id: ID! owner: String sequence: Long! @fence @access(read: ["staff"])
     }
+    type Parcel @collection(name: "parcels")
+      @access(rows: "{ or: [{ owner: { eq: $sub } }, { sealed: { exists: false } }] }") {
+      id: ID! owner: String @access(write: ["chief"]) sealed: Boolean sequence: Long! @fence
+      weight: Int
+    }
+    type Lodger @collection(name: "lodgers")
+      @access(rows: "{ or: [{ owner: { eq: $sub } }, { sealed: { exists: false } }] }") {
+      id: ID! owner: String sealed: Boolean @access(write: ["chief"]) sequence: Long! @fence
+    }
     """
 )
 READER = Principal(name="ann", roles=frozenset({"reader"}))
@@ -215,6 +224,59 @@ async def test_a_fence_that_may_not_be_read_is_not_told_by_what_is_stale(office:
     text = 'mutation { applyGauge(id: "g", document: {owner: "ann", sequence: 5}) {__typename} }'
     assert (await ask(office, BOTH, text))["codes"] == ["FORBIDDEN"]
     assert (await ask(office, STAFF, text))["codes"] == []
+
+
+APPLIED = "__typename ... on WriteError { message }"
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
+async def test_what_is_stored_decides_whether_an_event_may_be_applied(
+    office: Shop, batch: bool
+) -> None:
+    """Not what was sent: a field that is not the caller's to write stays as it is."""
+
+    async def apply(id_: str, more: str, caller: Principal = STAFF) -> Any:
+        given = f'id: "{id_}", document: {{sequence: 2, weight: 2, {more}}}'
+        one = f"applyParcel({given}) {{ {APPLIED} }}"
+        text = f"applyParcels(events: [{{{given}}}]) {{ applied }}" if batch else one
+        found = await ask(office, caller, f"mutation {{ {text} }}")
+        return found["codes"] or next(iter(found["data"].values()))
+
+    done = {"applied": 1} if batch else {"__typename": "ParcelWritten"}
+    parcels = office.database["parcels"]
+    parcels.delete_many({})
+    parcels.insert_many(
+        [
+            {"_id": "hers", "owner": "ann", "sealed": True, "sequence": 1},
+            {"_id": "open", "owner": "bob", "sequence": 1},
+            {"_id": "his", "owner": "bob", "sealed": True, "sequence": 1},
+        ]
+    )
+    # Hers, and stays hers, though what she sends does not say so.
+    assert await apply("hers", "sealed: true") == done
+    # Open to her, and would not be any more.
+    chief = Principal(name="ann", roles=frozenset({"chief"}))
+    assert await apply("open", "sealed: true") == ["FORBIDDEN"]
+    assert await apply("open", 'sealed: true, owner: "carl"', chief) == ["FORBIDDEN"]
+    # Would be hers, and is not.
+    refused = await apply("his", 'owner: "ann"', chief)
+    assert refused == ["FORBIDDEN"] if batch else refused["__typename"] == "DocumentNotFound"
+    assert await apply("new", "sealed: true") == ["FORBIDDEN"]
+    assert await apply("open", "") == done
+    stored = {each["_id"]: (each.get("owner"), each["sequence"]) for each in parcels.find()}
+    assert stored == {"hers": ("ann", 2), "open": ("bob", 2), "his": ("bob", 1)}
+
+
+async def test_who_gives_a_document_away_by_an_event_is_judged_by_all_of_it(office: Shop) -> None:
+    """What is sent alone would be within the rule: its seal is not in it, and stays."""
+    lodgers = office.database["lodgers"]
+    lodgers.insert_one({"_id": "l", "owner": "ann", "sealed": True, "sequence": 1})
+    text = 'id: "l", document: {owner: "bob", sequence: 2}'
+    one = f"mutation {{ applyLodger({text}) {{ __typename }} }}"
+    many = f"mutation {{ applyLodgers(events: [{{{text}}}]) {{ applied }} }}"
+    for each in (one, many):
+        assert (await ask(office, STAFF, each))["codes"] == ["FORBIDDEN"], each
+    assert lodgers.find_one() == {"_id": "l", "owner": "ann", "sealed": True, "sequence": 1}
 
 
 async def test_what_leaves_is_a_bare_leave_and_what_comes_an_enter(office: Shop) -> None:
