@@ -15,6 +15,7 @@ from pymongo import MongoClient
 
 from gql.app import context_of, create_app
 from model.reading import read_model
+from resolvers import sifting
 from resolvers.principals import ANONYMOUS, Principal
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.eventually import eventually
@@ -46,6 +47,8 @@ MODEL = read_model(
       id: ID! owner: String @access(write: ["chief"]) sealed: Boolean sequence: Long! @fence
       weight: Int
     }
+    type Memo @collection(name: "memos", storage: DELTA)
+      @access(rows: "{ owner: { eq: $sub } }") { id: ID! owner: String n: Int filler: String }
     type Lodger @collection(name: "lodgers")
       @access(rows: "{ or: [{ owner: { eq: $sub } }, { sealed: { exists: false } }] }") {
       id: ID! owner: String sealed: Boolean @access(write: ["chief"]) sequence: Long! @fence
@@ -265,6 +268,33 @@ async def test_what_is_stored_decides_whether_an_event_may_be_applied(
     assert await apply("open", "") == done
     stored = {each["_id"]: (each.get("owner"), each["sequence"]) for each in parcels.find()}
     assert stored == {"hers": ("ann", 2), "open": ("bob", 2), "his": ("bob", 1)}
+
+
+async def test_a_total_is_of_all_that_is_there_for_the_caller_wherever_a_page_begins(
+    office: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where versions are judged one after the other, in more than one portion."""
+    monkeypatch.setattr(sifting, "_PORTION", 3)
+    memos = office.database["memos"]
+    memos.insert_one({"_id": "m", "owner": "ann", "n": 0, "filler": "x" * 500})
+    for n in range(1, 13):
+        memos.update_one({"_id": "m"}, {"$set": {"n": n, "owner": "bob" if n % 3 else "ann"}})
+    await office.recorded()
+    assert office.database["memos.versions"].count_documents({"packed": True}) > 0
+    shown = "totalCount nodes { version } pageInfo { endCursor }"
+    for text in (
+        'memo(id: "m") {{ page: history(first: 1{after}) {{ {shown} }} }}',
+        "page: memoVersions(first: 1{after}) {{ {shown} }}",
+    ):
+        after, seen = "", []
+        for _ in range(5):
+            asked = text.format(after=after, shown=shown)
+            data = (await ask(office, STAFF, f"{{ {asked} }}"))["data"]
+            page = data.get("page") or data["memo"]["page"]
+            assert page["totalCount"] == 5
+            seen += [each["version"] for each in page["nodes"]]
+            after = f', after: "{page["pageInfo"]["endCursor"]}"'
+        assert seen == [13, 10, 7, 4, 1]
 
 
 async def test_who_gives_a_document_away_by_an_event_is_judged_by_all_of_it(office: Shop) -> None:
