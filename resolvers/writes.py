@@ -11,26 +11,20 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity, Model
 from resolvers.alterations import Alteration, attribution
-from resolvers.commits import ATTEMPTS, Commits, Missed, restless, there_already
+from resolvers.commits import Commits, Missed, there_already
 from resolvers.made import Made
-from resolvers.outcomes import (
-    Author,
-    InvalidDocument,
-    VersionConflict,
-    Written,
-)
+from resolvers.outcomes import Author, InvalidDocument, Written
 from resolvers.own_writes import OwnWrites
 from resolvers.repeats import Repeats
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
-from resolvers.standing import Standing, decoded, not_found, out_of_rows
+from resolvers.standing import Standing, decoded, out_of_rows
 from streams.archive import Archive
 from streams.deletions import Deletions
 from streams.documents import Document
@@ -221,27 +215,18 @@ class Writes:
         async def attempt(
             writing: Writing, standing: Last | None, _number: int | None
         ) -> RawBSONDocument | None:
-            if not await layout.remove(writing, key, change, expected=standing):
+            if not await layout.remove(
+                writing, key, change, expected=standing, demands=_limits(rows)
+            ):
                 raise Missed
             if attributed:
                 await Deletions.add(writing, entity.collection, key, change)
             return None
 
         async def deletion() -> Written:
-            if not rows.limits or expected is not None:
-                return await self.commits.compared(
-                    entity, key, expected, change, author, attempt, transaction=attributed
-                )
-            # What is deleted is the version that was seen to be among the caller's rows.
-            for _ in range(ATTEMPTS):
-                last = await self._standing.now(entity, key)
-                if last is None or last.full is None:
-                    raise not_found(entity, key)
-                with suppress(VersionConflict):
-                    return await self.commits.compared(
-                        entity, key, last.number, change, author, attempt, transaction=attributed
-                    )
-            raise restless(entity, key)
+            return await self.commits.compared(
+                entity, key, expected, change, author, attempt, transaction=attributed
+            )
 
         return await self.once(entity, author, deletion)
 

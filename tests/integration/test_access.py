@@ -212,6 +212,24 @@ async def test_a_document_that_is_not_the_callers_is_not_found_and_none_is_given
     assert (stored["owner"], stored["version"]) == ("ann", 1)
 
 
+async def test_a_deletion_waits_for_nobody_to_say_whose_the_document_is(
+    office: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write itself decides, and not the archive, which the recorder has yet to come to."""
+
+    async def behind(*_: Any) -> None:
+        raise AssertionError("waits for the recorder")
+
+    monkeypatch.setattr(office.gateway.progress, "wait", behind)
+    office.database["tickets"].insert_one({"_id": "brief", "owner": "ann"})
+    text = 'mutation { deleteTicket(id: "brief") { __typename } }'
+    refused = await ask(office, OTHER, text)
+    assert refused["data"] == {"deleteTicket": {"__typename": "DocumentNotFound"}}
+    done = await ask(office, STAFF, text)
+    assert done["data"] == {"deleteTicket": {"__typename": "TicketWritten"}}
+    assert office.database["tickets"].find_one({"_id": "brief"}) is None
+
+
 async def test_a_result_is_not_told_again_once_it_is_not_the_callers(office: Shop) -> None:
     """Under the same idempotency key, by another sign-in of the same name."""
     first = await ask(office, STAFF, _create("once"), key="k")
