@@ -193,6 +193,20 @@ async def test_who_may_write_and_not_read_is_told_that_it_was_done(office: Shop)
     assert made["data"]["made"] == {"__typename": "TicketWritten", "version": 1, "ticket": None}
 
 
+async def test_publishing_takes_the_right_to_write_and_not_that_to_read(office: Shop) -> None:
+    """A draft with the one that it goes on from."""
+    await ask(office, STAFF, _create("p"))
+    for more in ('title: "one"', "margin: 2"):
+        basis = "" if "one" in more else "basedOnDraft: 1, "
+        text = f'mutation {{ proposeTicket(id: "p", {basis}patch: {{{more}}}) {{ __typename }} }}'
+        assert (await ask(office, BOTH, text))["codes"] == []
+    text = 'mutation { publishTicket(id: "p", draft: 2) { __typename } }'
+    done = await ask(office, WRITER, text)
+    assert done["data"] == {"publishTicket": {"__typename": "TicketWritten"}}, done
+    (stored,) = await office.gateway.mongo.find("tickets", {"_id": "p"})
+    assert (stored["title"], stored["margin"]) == ("one", 2)
+
+
 async def test_a_document_that_is_not_the_callers_is_not_found_and_none_is_given_away(
     office: Shop,
 ) -> None:
