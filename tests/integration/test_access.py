@@ -244,6 +244,25 @@ async def test_a_deletion_waits_for_nobody_to_say_whose_the_document_is(
     assert office.database["tickets"].find_one({"_id": "brief"}) is None
 
 
+async def test_a_reply_to_what_is_not_there_for_the_caller_tells_nothing_of_it(
+    office: Shop,
+) -> None:
+    """Neither that there is such a comment, nor which version it is about."""
+    text = 'mutation { made: commentOnTicket(id: "t", version: 2, text: "x") { id } }'
+    made = (await ask(office, STAFF, text))["data"]["made"]["id"]
+
+    async def refused(id_: str, version: int | None) -> str:
+        about = "" if version is None else f"version: {version}, "
+        given = f'id: "t", replyTo: "{id_}", {about}text: "y"'
+        text = f"mutation {{ commentOnTicket({given}) {{ id }} }}"
+        context = context_of(office.gateway, caller=OTHER)
+        (error,) = (await office.schema.execute(text, {}, context)).errors or ()
+        return error.message.replace(id_, "that")
+
+    for version in (None, 1, 2):
+        assert await refused(made, version) == await refused("f" * 24, version)
+
+
 async def test_a_result_is_not_told_again_once_it_is_not_the_callers(office: Shop) -> None:
     """Under the same idempotency key, by another sign-in of the same name."""
     first = await ask(office, STAFF, _create("once"), key="k")
