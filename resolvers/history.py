@@ -299,7 +299,7 @@ class History:
             where=rows.narrowed(where),
             order=order,
         )
-        found = await reading.page(page, rows.widened(fields), total=total)
+        found = await reading.page(page, fields, total=total)
         # Behind the read: see `streams.horizons`.
         await self._horizons.check(entity.collection, moment.at)
         return found
