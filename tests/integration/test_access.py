@@ -321,6 +321,27 @@ async def test_what_is_stored_decides_whether_an_event_may_be_applied(
     assert stored == {"hers": ("ann", 2), "open": ("bob", 2), "his": ("bob", 1)}
 
 
+async def test_first_events_of_one_document_that_meet_under_a_rule_are_told_to_nobody(
+    office: Shop,
+) -> None:
+    """Single ones and batches: of each document the newest stays, and the others are stale."""
+
+    def event(id_: str, n: int) -> str:
+        given = f'id: "{id_}", document: {{owner: "ann", sequence: {n}}}'
+        if n % 3:
+            return f"mutation {{ applyGauge({given}) {{ __typename }} }}"
+        return f"mutation {{ applyGauges(events: [{{{given}}}]) {{ applied stale }} }}"
+
+    ids = [f"meet-{turn}" for turn in range(10)]
+    for id_ in ids:
+        found = await asyncio.gather(*(ask(office, STAFF, event(id_, n)) for n in range(1, 21)))
+        assert [each["codes"] for each in found] == [[]] * 20
+        told = {str(each["data"]["applyGauge"]) for each in found if "applyGauge" in each["data"]}
+        assert told <= {"{'__typename': 'GaugeWritten'}", "{'__typename': 'StaleWrite'}"}
+    stored = {each["_id"]: each["sequence"] for each in office.database["gauges"].find()}
+    assert [stored[id_] for id_ in ids] == [20] * 10
+
+
 async def test_a_total_is_of_all_that_is_there_for_the_caller_wherever_a_page_begins(
     office: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
