@@ -48,6 +48,14 @@ class Applied:
     at: Timestamp
 
 
+class _Met(Exception):
+    """First inserts of a transaction met others'."""
+
+    def __init__(self, keys: Sequence[Any]) -> None:
+        super().__init__(keys)
+        self.keys = keys
+
+
 class Fences:
     def __init__(
         self, mongo: Mongo, writes: Writes, own_writes: OwnWrites, repeats: Repeats
@@ -152,21 +160,28 @@ class Fences:
                 result = await writing.change_each(entity.collection, waiting)
                 changed += result.changed
                 waiting = [waiting[place] for place in result.again]
+                if waiting and writing.in_transaction:
+                    # Which that has ended.
+                    raise _Met([key for key, _ in waiting])
                 if not waiting:
                     await self._check_found(writing, entity, rows, newest)
                     return changed
-            ids = ", ".join(str(json_value(key)) for key, _ in waiting[:5])
-            raise BadUserInput(
-                f"events: the collection {entity.collection!r} takes these ids for those of other "
-                f"documents, by its collation: {ids}; others of the batch were applied",
-                argument="events",
-            )
+            raise _taken(entity, [key for key, _ in waiting], "others of the batch were applied")
+
+        async def applied() -> tuple[int, Timestamp]:
+            met: Sequence[Any] = ()
+            for _ in range(ATTEMPTS):
+                try:
+                    return await self._repeats.once(
+                        author, work, lambda n: {"applied": n}, transaction=rows.limits
+                    )
+                except _Met as exc:
+                    met = exc.keys
+            raise _taken(entity, met, "nothing was applied")
 
         async def applying() -> Applied:
             try:
-                changed, at = await self._repeats.once(
-                    author, work, lambda n: {"applied": n}, transaction=rows.limits
-                )
+                changed, at = await applied()
             except DuplicateKey as exc:
                 taken = self._writes.commits.exists(entity, exc)
                 raise BadUserInput(
@@ -201,6 +216,15 @@ class Fences:
         outside = {"$and": [{"_id": {"$in": keys}}, {"$nor": [rows.query]}]}
         for found in await writing.found(entity.collection, outside, limit=1):
             raise out_of_rows(entity, found["_id"])
+
+
+def _taken(entity: Entity, keys: Sequence[Any], done: str) -> BadUserInput:
+    ids = ", ".join(str(json_value(key)) for key in keys[:5])
+    return BadUserInput(
+        f"events: the collection {entity.collection!r} takes these ids for those of other "
+        f"documents, by its collation: {ids}; {done}",
+        argument="events",
+    )
 
 
 def _within(rows: Rows, query: Document) -> Document:

@@ -47,6 +47,9 @@ MODEL = read_model(
       id: ID! owner: String @access(write: ["chief"]) sealed: Boolean sequence: Long! @fence
       weight: Int
     }
+    type Dial @collection(name: "dials") @access(rows: "{ owner: { eq: $sub } }") {
+      id: ID! owner: String sequence: Long! @fence
+    }
     type Memo @collection(name: "memos", storage: DELTA)
       @access(rows: "{ owner: { eq: $sub } }") { id: ID! owner: String n: Int filler: String }
     type Lodger @collection(name: "lodgers")
@@ -340,6 +343,22 @@ async def test_first_events_of_one_document_that_meet_under_a_rule_are_told_to_n
         assert told <= {"{'__typename': 'GaugeWritten'}", "{'__typename': 'StaleWrite'}"}
     stored = {each["_id"]: each["sequence"] for each in office.database["gauges"].find()}
     assert [stored[id_] for id_ in ids] == [20] * 10
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("key", [None, "a key"])
+async def test_an_id_that_the_collation_takes_for_anothers_is_refused_at_once(
+    office: Shop, key: str | None
+) -> None:
+    """In a transaction, too, which such a refusal ends: it is not tried for minutes."""
+    dials = office.database["dials"]
+    dials.drop()
+    office.database.create_collection("dials", collation={"locale": "en", "strength": 2})
+    dials.insert_one({"_id": "A", "owner": "ann", "sequence": 1})
+    given = '{id: "a", document: {owner: "ann", sequence: 5}}'
+    text = f"mutation {{ applyDials(events: [{given}]) {{ applied }} }}"
+    assert (await ask(office, STAFF, text, key))["codes"] == ["BAD_USER_INPUT"]
+    assert [*dials.find()] == [{"_id": "A", "owner": "ann", "sequence": 1}]
 
 
 async def test_a_total_is_of_all_that_is_there_for_the_caller_wherever_a_page_begins(
