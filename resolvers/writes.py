@@ -28,7 +28,6 @@ from resolvers.standing import Standing, decoded, out_of_rows
 from streams.archive import Archive
 from streams.deletions import Deletions
 from streams.documents import Document
-from streams.layouts.layout import Layout
 from streams.mongo import Mongo
 from streams.progress import Progress
 from streams.versions import CHANGE_FIELD, Last
@@ -62,9 +61,7 @@ class Writes:
     ) -> None:
         self.commits = Commits(model, archives, own_writes, standing, repeats)
         self.made = Made(mongo, archives, progress)
-        self._archives = archives
         self._repeats = repeats
-        self._standing = standing
         self._scope = OPEN
 
     def within(self, scope: Scope, standing: Standing) -> Writes:
@@ -75,11 +72,9 @@ class Writes:
             standing: within the same.
         """
         limited = copy.copy(self)
-        limited._scope, limited._standing = scope, standing
-        limited.commits, limited.made = (
-            self.commits.within(scope, standing),
-            self.made.within(scope),
-        )
+        limited._scope = scope
+        limited.commits = self.commits.within(scope, standing)
+        limited.made = self.made.within(scope)
         return limited
 
     async def create(
@@ -118,7 +113,7 @@ class Writes:
             raise out_of_rows(entity, key)
 
         async def insert(writing: Writing) -> RawBSONDocument:
-            made = await self._layout(entity).create(writing, key, whole)
+            made = await self.commits.layout(entity).create(writing, key, whole)
             if made is None:
                 raise there_already(entity)
             return made
@@ -155,7 +150,7 @@ class Writes:
             op=alteration.operation,
         )
 
-        layout = self._layout(entity)
+        layout = self.commits.layout(entity)
 
         async def attempt(
             writing: Writing, standing: Last | None, number: int | None
@@ -206,7 +201,7 @@ class Writes:
         """
         rows = self._scope.write_rows(entity)
         change = attribution(author)
-        layout = self._layout(entity)
+        layout = self.commits.layout(entity)
         # One operation where there is nothing to tell; who and why need a second one.
         attributed = layout.removes and any(
             each is not None for each in (author.by, author.why, author.repeat)
@@ -239,9 +234,6 @@ class Writes:
             return await self.made.before(entity, outcome)
 
         return await self._repeats.first(author, operation, again)
-
-    def _layout(self, entity: Entity) -> Layout:
-        return self._archives[entity.collection].layout
 
 
 def _limits(rows: Rows) -> Sequence[Mapping[str, Any]]:
