@@ -12,8 +12,8 @@ from pathlib import Path
 from benchmarks.figures import Table, medians
 from benchmarks.http_load import CONNECTIONS, Request, client_name, load
 from benchmarks.processes import Process
-from benchmarks.products import COLLECTION, product
-from benchmarks.stage import MODEL, Stage, await_versions
+from benchmarks.products import COLLECTION, MODEL, product
+from benchmarks.stage import Stage, await_versions
 from tests.support.issuer import Issuer
 
 __all__ = ["run"]

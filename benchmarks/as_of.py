@@ -14,12 +14,11 @@ from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from bson import Timestamp
-
 from benchmarks.figures import Table
 from benchmarks.past import Past, write_past
 from benchmarks.processes import Died
 from benchmarks.stage import Stage
+from streams import tokens
 
 __all__ = ["run"]
 
@@ -96,15 +95,11 @@ def run(stage: Stage) -> None:
 def _moments(past: Past, deployment: str) -> dict[str, dict[str, str]]:
     """By token, which is exact; one also by the clock, for which a place has to be found."""
     found = {
-        name: {"token": f"{_token(past.moment(share))}.{deployment}"}
+        name: {"token": tokens.encode(tokens.moment(past.moment(share)), deployment)}
         for name, share in _MOMENTS.items()
     }
     middle = past.moment(_MOMENTS["middle"]).as_datetime()
     return found | {_CLOCK: {"time": middle.isoformat()}}
-
-
-def _token(at: Timestamp) -> str:
-    return f"{at.time:08X}{at.inc:08X}~"
 
 
 def _compare(

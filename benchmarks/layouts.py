@@ -30,13 +30,13 @@ from benchmarks.stage import Document, Stage, await_versions
 from model.entities import History
 from model.reading import read_model
 from streams.layouts.choice import layout_of
+from streams.layouts.deltas import WHOLE_EVERY
 from streams.mongo import Mongo
 
 __all__ = ["SHAPES", "Shape", "run"]
 
 _BYTES = 300
 _CRASHED = 1000
-_WHOLE_EVERY = 20
 _PAGE = Path(__file__).parents[1] / "docs" / "layouts.md"
 _BEGIN, _END = "<!-- benchmarks -->", "<!-- /benchmarks -->"
 _COLUMNS = (
@@ -310,7 +310,7 @@ def _rows(history: History, n: int, versions: int) -> Iterator[Document]:
             yield from ({"of": "previous", "docId": n, **each} for each in before)
         case History.DELTAS:
             for number, body in enumerate(bodies, 1):
-                whole = number % _WHOLE_EVERY == 1
+                whole = number % WHOLE_EVERY == 1
                 said = body | {"whole": True} if whole else {"v": number, **_changed(n, number)}
                 yield {"docId": n, **said}
         case _:

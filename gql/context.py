@@ -23,7 +23,7 @@ from resolvers.live import Changes
 from resolvers.moments import Moments
 from resolvers.outcomes import Author
 from resolvers.principals import ANONYMOUS, Principal
-from resolvers.scopes import OPEN, Scope
+from resolvers.scopes import Scope
 from resolvers.status import Status
 from streams import tokens
 
@@ -75,7 +75,7 @@ class Context:
     status: Status
     editing: Editing
     deployment: str
-    scope: Scope = OPEN
+    scope: Scope
     caller: Principal = ANONYMOUS
     sessions: Sessions | None = None
     session: Session | None = None

@@ -76,6 +76,10 @@ class CollectionAsOf:
         names = frozenset(p.split(".")[1] for p in looked_at if p.startswith("full."))
         self._judging = Judging(mongo, archive, self._where, names)
         self._looks_inside = bool(names)
+        # A content that came to lie elsewhere since that was asked is none that could be judged
+        # in its record, nor one that was there then.
+        here = [self._where, {"packed": {"$ne": True}}]
+        self._where_here = {"$and": here} if names else self._where
 
     async def page(
         self, request: PageRequest, fields: Fields | None, *, total: bool = False
@@ -105,7 +109,7 @@ class CollectionAsOf:
         walked, step = 0, window.limit
         shown = inside("found", projection)
         while walked < _WALK_MOST:
-            passed = await self._walk(window, place, step, self._where, shown)
+            passed = await self._walk(window, place, step, self._where_here, shown)
             rows += _found(passed)
             missing = window.limit - len(rows)
             if missing <= 0 or len(passed) < step:
@@ -159,7 +163,7 @@ class CollectionAsOf:
         while True:
             missing = limit - len(rows)
             stages: list[Document] = [
-                {"$match": {"$and": [standing(self._at), self._where, place]}},
+                {"$match": {"$and": [standing(self._at), self._where_here, place]}},
                 {"$sort": window.sort},
                 {"$limit": missing},
                 {"$project": {**projection, **window.placing}},
@@ -239,7 +243,7 @@ class CollectionAsOf:
 
     async def _count(self) -> int:
         stages: list[Document] = [
-            {"$match": {"$and": [standing(self._at), self._where]}},
+            {"$match": {"$and": [standing(self._at), self._where_here]}},
             {"$count": "n"},
         ]
         found = await self._mongo.aggregate(self._name, stages, hint=INTERVALS)

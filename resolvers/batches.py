@@ -13,7 +13,7 @@ from streams.documents import Document
 from streams.layouts.placing import places
 from streams.mongo import Mongo
 
-__all__ = ["by_field", "pages_by_key"]
+__all__ = ["pages_by_key"]
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ async def pages_by_key(
     on with the order. Nothing belongs to the key None.
 
     Args:
-        joined: which ones do: see `Layout.joined`, and `by_field`.
+        joined: which ones do: see `Layout.joined`.
         query, projection: of the documents, without the window's and the key's part.
         make: a document as read -> the page's item.
         filled: puts into documents what they lack; given all of them at once, keeps their order.
@@ -64,13 +64,6 @@ async def pages_by_key(
         window.page(rows[n], make, total=totals[n] if total else None, token=token)
         for n in range(len(keys))
     ]
-
-
-def by_field(collection: str, field: str) -> tuple[Document, list[Document]]:
-    """The documents of a collection whose `field` holds the key."""
-    # By localField: it is put before the pipeline as a plain match, for which any index will do,
-    # where `$expr` leaves out those over lists.
-    return {"from": collection, "localField": "key", "foreignField": field}, []
 
 
 def _pipeline(

@@ -18,10 +18,12 @@ from resolvers.outcomes import Author
 from resolvers.projections import record_projection
 from resolvers.repeats import Repeats
 from resolvers.scopes import OPEN, Scope
+from resolvers.standing import decoded
 from resolvers.values import json_value
 from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
+from streams.errors import HistoryLost
 from streams.events import identity
 from streams.horizons import Horizons
 from streams.mongo import Mongo
@@ -125,7 +127,7 @@ class Comments:
 
         Raises:
             BadUserInput: there is no such version, draft or comment, or no text.
-            HistoryLost: the version was dropped.
+            HistoryLost: the version was dropped; or the comment was made before, and is purged.
         """
         self._scope.read_rows(entity)
 
@@ -142,15 +144,19 @@ class Comments:
                 "text": text,
             }
 
-            async def work(writing: Writing) -> None:
-                await writing.insert(_name(entity), record)
+            async def work(writing: Writing) -> Comment:
+                # As it is stored, so that a repetition is answered with the same.
+                return Comment.from_record(decoded(await writing.insert(_name(entity), record)))
 
-            outcome = {"comment": record["_id"]}
-            await self._repeats.once(author, work, outcome)
-            return await again(outcome)
+            return (await self._repeats.once(author, work, {"comment": record["_id"]}))[0]
 
         async def again(outcome: Mapping[str, Any]) -> Comment:
             found = await self._mongo.find(_name(entity), {"_id": outcome["comment"]}, limit=1)
+            if not found:
+                raise HistoryLost(
+                    f"{entity.name} {json_value(key)}: this comment was made before, and is not "
+                    "there any more: a purge has removed it"
+                )
             await self._check_subject(entity, key, found[0]["version"], found[0]["draft"])
             return Comment.from_record(found[0])
 
@@ -166,9 +172,14 @@ class Comments:
     ) -> Document:
         """What the record says of what it is about."""
         if reply_to is not None:
-            answered = await self._answered(entity, key, reply_to, version, draft)
+            answered = await self._answered(entity, key, reply_to)
             about = {name: answered[name] for name in ("version", "draft")}
-            await self._check_subject(entity, key, about["version"], about["draft"])
+            for name, number in (("version", version), ("draft", draft)):
+                if number is not None and number != about[name]:
+                    raise BadUserInput(
+                        f"comment {reply_to} is about {name} {about[name]}, not {number}",
+                        argument=name,
+                    )
             return {**about, "replyTo": answered["_id"]}
         if (version is None) == (draft is None):
             given = "neither" if version is None else "both"
@@ -176,24 +187,23 @@ class Comments:
         await self._check_subject(entity, key, version, draft)
         return {"version": version, "draft": draft, "replyTo": None}
 
-    async def _answered(
-        self, entity: Entity, key: Any, reply_to: str, version: int | None, draft: int | None
-    ) -> Document:
+    async def _answered(self, entity: Entity, key: Any, reply_to: str) -> Document:
+        """The comment, if the caller sees what it is about: of others nothing is told, not that
+        they are there either."""
+        problem = BadUserInput(
+            f"{entity.name} {json_value(key)} has no comment {reply_to!r}", argument="replyTo"
+        )
         found = []
         if ObjectId.is_valid(reply_to):
             query = {"_id": ObjectId(reply_to), "doc": {"$eq": key}}
             found = await self._mongo.find(_name(entity), query, limit=1)
         if not found:
-            raise BadUserInput(
-                f"{entity.name} {json_value(key)} has no comment {reply_to!r}", argument="replyTo"
-            )
+            raise problem
         answered: Document = found[0]
-        for name, given in (("version", version), ("draft", draft)):
-            if given is not None and given != answered[name]:
-                raise BadUserInput(
-                    f"comment {reply_to} is about {name} {answered[name]}, not {given}",
-                    argument=name,
-                )
+        try:
+            await self._check_subject(entity, key, answered["version"], answered["draft"])
+        except BadUserInput as exc:
+            raise problem from exc
         return answered
 
     async def _check_subject(

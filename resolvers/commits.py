@@ -113,7 +113,7 @@ class Commits:
         """What a unique index has refused."""
         if exc.fields == ("_id",):
             return there_already(entity)
-        fields = [self._layout(entity).shown(each) for each in exc.fields]
+        fields = [self.layout(entity).shown(each) for each in exc.fields]
         paths = changed_fields(entity, self._model, fields) or [", ".join(fields)]
         problem = f"another {entity.name} has this {' and '.join(paths)} already"
         return AlreadyExists(problem, path=paths[0])
@@ -171,11 +171,11 @@ class Commits:
                 await asyncio.sleep(random.uniform(0, _STAND_BACK_S * min(count + 1, ATTEMPTS)))
         raise restless(entity, key, _MOST_OVERTAKEN)
 
-    def _layout(self, entity: Entity) -> Layout:
+    def layout(self, entity: Entity) -> Layout:
         return self._archives[entity.collection].layout
 
     async def there(self, entity: Entity, query: Mapping[str, Any]) -> bool:
-        return bool(await self._layout(entity).find(query, projection={"_id": 1}, limit=1))
+        return bool(await self.layout(entity).find(query, projection={"_id": 1}, limit=1))
 
 
 def there_already(entity: Entity) -> AlreadyExists:

@@ -2,6 +2,8 @@
 stays, and one that is not above it changes nothing.
 
 Each event, and each batch, is one round trip: no read before it, no refusal to be mended after it.
+Where a row rule holds it is a transaction: what is stored, before and after, decides, for an event
+may leave out fields that stay.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from resolvers.own_writes import OwnWrites
 from resolvers.repeats import Repeats
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
-from resolvers.standing import not_found, out_of_rows
+from resolvers.standing import decoded, not_found, out_of_rows
 from resolvers.values import json_value, whole_number
 from resolvers.writes import Writes
 from streams.documents import Document
@@ -44,6 +46,14 @@ class Applied:
     applied: int
     stale: int
     at: Timestamp
+
+
+class _Met(Exception):
+    """First inserts of a transaction met others'."""
+
+    def __init__(self, keys: Sequence[Any]) -> None:
+        super().__init__(keys)
+        self.keys = keys
 
 
 class Fences:
@@ -84,7 +94,6 @@ class Fences:
             Forbidden: this would not be among them.
         """
         rows = self._rows(entity)
-        _check_within(rows, entity, key, document)
         change = attribution(author, op="REPLACE")
         pipeline = fenced_pipeline(self._scope.writable(entity), document, change)
         query = _within(rows, {"_id": key})
@@ -95,14 +104,20 @@ class Fences:
             applied_by = found.get(CHANGE_FIELD)
             if not isinstance(applied_by, Mapping) or applied_by.get("id") != change["id"]:
                 raise _stale(entity, key, document, found)
+            if rows.limits and not rows.allow({**decoded(found), "_id": key}):
+                # Undone: it is in a transaction.
+                raise out_of_rows(entity, key)
             return found
+
+        async def commit() -> Written:
+            return await self._writes.commits.commit(
+                entity, key, change, author, work, None, transaction=rows.limits
+            )
 
         async def applying() -> Written:
             for _ in range(ATTEMPTS - 1):
                 try:
-                    return await self._writes.commits.commit(
-                        entity, key, change, author, work, None
-                    )
+                    return await commit()
                 except AlreadyExists as exc:
                     # Another first insert was faster: now there is something to compare with.
                     if exc.path != "id":
@@ -112,7 +127,7 @@ class Fences:
                     ):
                         raise not_found(entity, key) from exc
             # Where the collection's collation takes two ids for the same, it never comes to that.
-            return await self._writes.commits.commit(entity, key, change, author, work, None)
+            return await commit()
 
         return await self._writes.once(entity, author, applying)
 
@@ -136,32 +151,37 @@ class Fences:
         pending: list[tuple[Any, Pipeline]] = [
             (key, fenced_pipeline(writable, document, change)) for key, document in newest
         ]
-        for key, document in newest if rows.limits else ():
-            _check_within(rows, entity, key, document)
 
         async def work(writing: Writing) -> int:
             changed = 0
-            if rows.limits:
-                await self._check_found(writing, entity, rows, [key for key, _ in newest])
+            await self._check_found(writing, entity, rows, newest)
             waiting = pending
             for _ in range(ATTEMPTS):
                 result = await writing.change_each(entity.collection, waiting)
                 changed += result.changed
                 waiting = [waiting[place] for place in result.again]
+                if waiting and writing.in_transaction:
+                    # Which that has ended.
+                    raise _Met([key for key, _ in waiting])
                 if not waiting:
+                    await self._check_found(writing, entity, rows, newest)
                     return changed
-            ids = ", ".join(str(json_value(key)) for key, _ in waiting[:5])
-            raise BadUserInput(
-                f"events: the collection {entity.collection!r} takes these ids for those of other "
-                f"documents, by its collation: {ids}; others of the batch were applied",
-                argument="events",
-            )
+            raise _taken(entity, [key for key, _ in waiting], "others of the batch were applied")
+
+        async def applied() -> tuple[int, Timestamp]:
+            met: Sequence[Any] = ()
+            for _ in range(ATTEMPTS):
+                try:
+                    return await self._repeats.once(
+                        author, work, lambda n: {"applied": n}, transaction=rows.limits
+                    )
+                except _Met as exc:
+                    met = exc.keys
+            raise _taken(entity, met, "nothing was applied")
 
         async def applying() -> Applied:
             try:
-                changed, at = await self._repeats.once(
-                    author, work, lambda n: {"applied": n}, transaction=rows.limits
-                )
+                changed, at = await applied()
             except DuplicateKey as exc:
                 taken = self._writes.commits.exists(entity, exc)
                 raise BadUserInput(
@@ -183,21 +203,28 @@ class Fences:
         return await self._repeats.first(author, applying, again)
 
     async def _check_found(
-        self, writing: Writing, entity: Entity, rows: Rows, keys: Sequence[Any]
+        self, writing: Writing, entity: Entity, rows: Rows, events: Sequence[tuple[Any, Document]]
     ) -> None:
-        """In the transaction that writes, so that none of them comes or leaves in between.
+        """In the transaction that writes, before and after it.
 
         Raises:
             Forbidden: one is there, outside of the caller's rows.
         """
-        outside = {"$and": [{"_id": {"$in": list(keys)}}, {"$nor": [rows.query]}]}
+        if not rows.limits:
+            return
+        keys = [key for key, _ in events]
+        outside = {"$and": [{"_id": {"$in": keys}}, {"$nor": [rows.query]}]}
         for found in await writing.found(entity.collection, outside, limit=1):
             raise out_of_rows(entity, found["_id"])
 
 
-def _check_within(rows: Rows, entity: Entity, key: Any, document: Document) -> None:
-    if not rows.allow({**document, "_id": key}):
-        raise out_of_rows(entity, key)
+def _taken(entity: Entity, keys: Sequence[Any], done: str) -> BadUserInput:
+    ids = ", ".join(str(json_value(key)) for key in keys[:5])
+    return BadUserInput(
+        f"events: the collection {entity.collection!r} takes these ids for those of other "
+        f"documents, by its collation: {ids}; {done}",
+        argument="events",
+    )
 
 
 def _within(rows: Rows, query: Document) -> Document:

@@ -18,7 +18,7 @@ from bson.timestamp import Timestamp
 
 from model.entities import Entity
 from resolvers.as_of import CollectionAsOf
-from resolvers.batches import by_field, pages_by_key
+from resolvers.batches import pages_by_key
 from resolvers.filters import Condition
 from resolvers.keyset import Keyset
 from resolvers.moments import Moment
@@ -35,6 +35,7 @@ from streams.documents import Document
 from streams.errors import HistoryLost
 from streams.events import identity
 from streams.horizons import Horizons
+from streams.layouts.as_stored import by_field
 from streams.mongo import Mongo
 from streams.versions import Version
 
@@ -299,7 +300,7 @@ class History:
             where=rows.narrowed(where),
             order=order,
         )
-        found = await reading.page(page, rows.widened(fields), total=total)
+        found = await reading.page(page, fields, total=total)
         # Behind the read: see `streams.horizons`.
         await self._horizons.check(entity.collection, moment.at)
         return found

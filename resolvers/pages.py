@@ -7,7 +7,7 @@ cursors may bound either way. Never `skip`: page 1,000 costs what page 1 costs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from resolvers.errors import BadUserInput
@@ -107,6 +107,10 @@ class Window:
             if request.before is None
             else keyset.behind(request.before, "before", backwards=True),
         )
+
+    def unbounded(self) -> Window:
+        """The same order, without the cursors."""
+        return Window(self._keyset, replace(self._request, after=None, before=None))
 
     @property
     def keys(self) -> Keys:

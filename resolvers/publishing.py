@@ -100,22 +100,20 @@ class Publishing:
     async def _chain(self, entity: Entity, key: Any, number: int) -> list[Draft]:
         """The draft, last, and before it those that it goes on from and that are published with
         it."""
-        drafts = {each.number: each for each in (await self._drafts.of(entity, [key]))[0]}
-        chain = [drafts.get(number) or await self._drafts.one(entity, key, number)]
+        chain = [await self._drafts.one(entity, key, number)]
         if chain[0].status != PROPOSED:
             raise decided(chain[0])
-        while (earlier := chain[0].based_on_draft) is not None:
-            if earlier not in drafts:
-                # Not there for the caller, who cannot publish it either.
-                await self._drafts.one(entity, key, earlier)
-            if drafts[earlier].status == REJECTED:
+        while chain[0].based_on_draft is not None:
+            # One after the other: it takes the right to write them, and not that to read them.
+            earlier = await self._drafts.one(entity, key, chain[0].based_on_draft)
+            if earlier.status == REJECTED:
                 raise InvalidDocument(
-                    f"draft {number} goes on from draft {earlier}, which was rejected",
+                    f"draft {number} goes on from draft {earlier.number}, which was rejected",
                     path="draft",
                 )
-            if drafts[earlier].status == PUBLISHED:
+            if earlier.status == PUBLISHED:
                 break
-            chain.insert(0, drafts[earlier])
+            chain.insert(0, earlier)
         return chain
 
     async def _joint(self, entity: Entity, key: Any, first: Draft) -> tuple[int, Mapping[str, Any]]:

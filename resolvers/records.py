@@ -15,7 +15,7 @@ from resolvers.errors import BadUserInput
 from resolvers.filters import parse_where
 from resolvers.inputs import from_api
 from resolvers.queries import regular_expression, to_query
-from resolvers.scopes import OPEN, Scope
+from resolvers.scopes import Scope
 from streams import tokens
 
 __all__ = ["OPERATION", "VersionFilter", "parse_version_where"]
@@ -40,7 +40,7 @@ class VersionFilter:
 
 
 def parse_version_where(
-    model: Model, entity: Entity, where: Mapping[str, Any] | None, scope: Scope = OPEN
+    model: Model, entity: Entity, where: Mapping[str, Any] | None, scope: Scope
 ) -> VersionFilter | None:
     """What a `VersionWhere` says of the versions of an entity's documents; None where it says
     nothing.

@@ -8,7 +8,8 @@ what it has read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from model.entities import Entity
@@ -25,6 +26,7 @@ from streams.versions import Version
 __all__ = ["Sifting"]
 
 _PORTION = 500
+_FEWEST = 20
 
 
 class Sifting:
@@ -62,30 +64,40 @@ class Sifting:
         """
         query = {"$and": [of, {} if where is None else where.query, {"op": {"$ne": "DELETE"}}]}
         projection = window.projected(record_projection(self._rows.widened(fields)))
-        rows = await self._seen(query, window.query, window, projection, window.limit)
-        count = None
-        if total:
-            looked_at = window.projected(record_projection(self._rows.fields))
-            count = len(await self._seen(query, {}, window, looked_at, None))
-        return window.page(rows, Version.from_record, total=count)
+        rows: list[Document] = []
+        size = max(window.limit, _FEWEST)
+        async with aclosing(self._seen(query, window, projection, size)) as portions:
+            async for portion in portions:
+                rows += portion
+                if len(rows) >= window.limit:
+                    break
+        count = await self._count(query, window.unbounded()) if total else None
+        return window.page(rows[: window.limit], Version.from_record, total=count)
+
+    async def _count(self, query: Mapping[str, Any], window: Window) -> int:
+        """Without keeping what was looked at."""
+        projection = window.projected(record_projection(self._rows.fields))
+        count = 0
+        async with aclosing(self._seen(query, window, projection, _PORTION)) as portions:
+            async for portion in portions:
+                count += len(portion)
+        return count
 
     async def _seen(
-        self,
-        query: Mapping[str, Any],
-        place: Mapping[str, Any],
-        window: Window,
-        projection: Mapping[str, Any],
-        most: int | None,
-    ) -> list[Document]:
-        """The first of them; `most`: all, where it is None."""
-        seen: list[Document] = []
-        size = _PORTION if most is None else max(most, 20)
+        self, query: Mapping[str, Any], window: Window, projection: Mapping[str, Any], size: int
+    ) -> AsyncGenerator[list[Document]]:
+        """Those within a window that the caller sees, of one read after the other.
+
+        Args:
+            size: of the first read.
+        """
+        place = window.query
         while True:
             found = await self._archive.find(
                 {"$and": [query, place]}, projection=projection, sort=window.keys, limit=size
             )
-            seen += (each for each in found if self._rows.allow_version(each))
-            if len(found) < size or (most is not None and len(seen) >= most):
-                return seen[:most]
+            yield [each for each in found if self._rows.allow_version(each)]
+            if len(found) < size:
+                return
             place = window.behind(found[-1])
             size = _PORTION

@@ -11,30 +11,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity, Model
 from resolvers.alterations import Alteration, attribution
-from resolvers.commits import ATTEMPTS, Commits, Missed, restless, there_already
+from resolvers.commits import Commits, Missed, there_already
 from resolvers.made import Made
-from resolvers.outcomes import (
-    Author,
-    InvalidDocument,
-    VersionConflict,
-    Written,
-)
+from resolvers.outcomes import Author, InvalidDocument, Written
 from resolvers.own_writes import OwnWrites
 from resolvers.repeats import Repeats
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
-from resolvers.standing import Standing, decoded, not_found, out_of_rows
+from resolvers.standing import Standing, decoded, out_of_rows
 from streams.archive import Archive
 from streams.deletions import Deletions
 from streams.documents import Document
-from streams.layouts.layout import Layout
 from streams.mongo import Mongo
 from streams.progress import Progress
 from streams.versions import CHANGE_FIELD, Last
@@ -68,9 +61,7 @@ class Writes:
     ) -> None:
         self.commits = Commits(model, archives, own_writes, standing, repeats)
         self.made = Made(mongo, archives, progress)
-        self._archives = archives
         self._repeats = repeats
-        self._standing = standing
         self._scope = OPEN
 
     def within(self, scope: Scope, standing: Standing) -> Writes:
@@ -81,11 +72,9 @@ class Writes:
             standing: within the same.
         """
         limited = copy.copy(self)
-        limited._scope, limited._standing = scope, standing
-        limited.commits, limited.made = (
-            self.commits.within(scope, standing),
-            self.made.within(scope),
-        )
+        limited._scope = scope
+        limited.commits = self.commits.within(scope, standing)
+        limited.made = self.made.within(scope)
         return limited
 
     async def create(
@@ -124,7 +113,7 @@ class Writes:
             raise out_of_rows(entity, key)
 
         async def insert(writing: Writing) -> RawBSONDocument:
-            made = await self._layout(entity).create(writing, key, whole)
+            made = await self.commits.layout(entity).create(writing, key, whole)
             if made is None:
                 raise there_already(entity)
             return made
@@ -161,7 +150,7 @@ class Writes:
             op=alteration.operation,
         )
 
-        layout = self._layout(entity)
+        layout = self.commits.layout(entity)
 
         async def attempt(
             writing: Writing, standing: Last | None, number: int | None
@@ -212,7 +201,7 @@ class Writes:
         """
         rows = self._scope.write_rows(entity)
         change = attribution(author)
-        layout = self._layout(entity)
+        layout = self.commits.layout(entity)
         # One operation where there is nothing to tell; who and why need a second one.
         attributed = layout.removes and any(
             each is not None for each in (author.by, author.why, author.repeat)
@@ -221,27 +210,18 @@ class Writes:
         async def attempt(
             writing: Writing, standing: Last | None, _number: int | None
         ) -> RawBSONDocument | None:
-            if not await layout.remove(writing, key, change, expected=standing):
+            if not await layout.remove(
+                writing, key, change, expected=standing, demands=_limits(rows)
+            ):
                 raise Missed
             if attributed:
                 await Deletions.add(writing, entity.collection, key, change)
             return None
 
         async def deletion() -> Written:
-            if not rows.limits or expected is not None:
-                return await self.commits.compared(
-                    entity, key, expected, change, author, attempt, transaction=attributed
-                )
-            # What is deleted is the version that was seen to be among the caller's rows.
-            for _ in range(ATTEMPTS):
-                last = await self._standing.now(entity, key)
-                if last is None or last.full is None:
-                    raise not_found(entity, key)
-                with suppress(VersionConflict):
-                    return await self.commits.compared(
-                        entity, key, last.number, change, author, attempt, transaction=attributed
-                    )
-            raise restless(entity, key)
+            return await self.commits.compared(
+                entity, key, expected, change, author, attempt, transaction=attributed
+            )
 
         return await self.once(entity, author, deletion)
 
@@ -254,9 +234,6 @@ class Writes:
             return await self.made.before(entity, outcome)
 
         return await self._repeats.first(author, operation, again)
-
-    def _layout(self, entity: Entity) -> Layout:
-        return self._archives[entity.collection].layout
 
 
 def _limits(rows: Rows) -> Sequence[Mapping[str, Any]]:

@@ -83,27 +83,29 @@ class Archived(AsStored):
         expected: Last | None = None,
         demands: Sequence[Mapping[str, Any]] = (),
     ) -> RawBSONDocument | None:
-        query = _exactly(key, expected)
-        if demands:
-            query = {"$and": [query, *demands]}
-        return await writing.change(self.collection, query, pipeline)
+        return await writing.change(self.collection, _exactly(key, expected, demands), pipeline)
 
     async def remove(
-        self, writing: Writing, key: Any, change: Document, *, expected: Last | None = None
+        self,
+        writing: Writing,
+        key: Any,
+        change: Document,
+        *,
+        expected: Last | None = None,
+        demands: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
-        return await writing.remove(self.collection, _exactly(key, expected)) is not None
+        query = _exactly(key, expected, demands)
+        return await writing.remove(self.collection, query) is not None
 
 
-def _exactly(key: Any, expected: Last | None) -> Document:
+def _exactly(key: Any, expected: Last | None, demands: Sequence[Mapping[str, Any]]) -> Document:
     """The query for a document; where a version is expected, that is what this version left."""
-    if expected is None:
-        return {"_id": key}
-    content: Any = "$$ROOT"
-    for name in RESERVED:
-        content = {"$unsetField": {"field": name, "input": content}}
-    return {
-        "_id": key,
+    query: Document = {"_id": key}
+    if expected is not None:
+        content: Any = "$$ROOT"
+        for name in RESERVED:
+            content = {"$unsetField": {"field": name, "input": content}}
         # Who made the last change tells two states apart that are otherwise equal.
-        CHANGE_FIELD: {"$eq": expected.change},
-        "$expr": {"$eq": [content, {"$literal": expected.full}]},
-    }
+        query[CHANGE_FIELD] = {"$eq": expected.change}
+        query["$expr"] = {"$eq": [content, {"$literal": expected.full}]}
+    return {"$and": [query, *demands]} if demands else query

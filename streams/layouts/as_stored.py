@@ -12,7 +12,7 @@ from bson import Timestamp
 from streams.documents import Document
 from streams.layouts.layout import Layout
 
-__all__ = ["AsStored"]
+__all__ = ["AsStored", "by_field"]
 
 
 class AsStored(Layout):
@@ -42,6 +42,11 @@ class AsStored(Layout):
                 yield page
 
     def joined(self, field: str) -> tuple[Document, list[Document]]:
-        # By localField: it is put before the pipeline as a plain match, for which any index will
-        # do, where `$expr` leaves out those over lists.
-        return {"from": self.collection, "localField": "key", "foreignField": field}, []
+        return by_field(self.collection, field)
+
+
+def by_field(collection: str, field: str) -> tuple[Document, list[Document]]:
+    """`Layout.joined`, of the documents of any collection."""
+    # By localField: it is put before the pipeline as a plain match, for which any index will do,
+    # where `$expr` leaves out those over lists.
+    return {"from": collection, "localField": "key", "foreignField": field}, []

@@ -191,20 +191,34 @@ class Keeping(Layout):
         last = await self.last(key)
         if last is None or last.content is None or not _stands(last.content, expected):
             return None
-        stages: list[Mapping[str, Any]] = [{"$documents": {"$literal": [last.content]}}]
-        stages += [{"$match": each} for each in demands]
-        made = await self.mongo.aggregate(None, [*stages, *pipeline], raw=True)
+        made = await self._of(last.content, demands, pipeline)
         return await self._made(writing, key, last, made[0]) if made else None
 
     async def remove(
-        self, writing: Writing, key: Any, change: Document, *, expected: Last | None = None
+        self,
+        writing: Writing,
+        key: Any,
+        change: Document,
+        *,
+        expected: Last | None = None,
+        demands: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
         last = await self.last(key)
         if last is None or last.content is None or not _stands(last.content, expected):
             return False
+        if demands and not await self._of(last.content, demands, ()):
+            return False
         made = Kept(key=key, number=(last.number or 0) + 1, content=None, change=change)
         await self.write(writing, last, made)
         return True
+
+    async def _of(
+        self, content: RawBSONDocument, demands: Sequence[Mapping[str, Any]], pipeline: Pipeline
+    ) -> list[RawBSONDocument]:
+        """What the server makes of a document; nothing where it is not as it must be."""
+        stages: list[Mapping[str, Any]] = [{"$documents": {"$literal": [content]}}]
+        stages += [{"$match": each} for each in demands]
+        return await self.mongo.aggregate(None, [*stages, *pipeline], raw=True)
 
     async def _made(
         self, writing: Writing, key: Any, last: Kept | None, content: RawBSONDocument

@@ -158,12 +158,19 @@ class Layout(ABC):
 
     @abstractmethod
     async def remove(
-        self, writing: Writing, key: Any, change: Document, *, expected: Last | None = None
+        self,
+        writing: Writing,
+        key: Any,
+        change: Document,
+        *,
+        expected: Last | None = None,
+        demands: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
-        """Delete a document; False where it is not there, or not what was expected.
+        """Delete a document; False where it is not there, or not as it must be.
 
         Args:
             change: the `_change`, for where there is a place for it.
+            expected, demands: as of `alter`.
 
         Raises:
             Overtaken: try again.

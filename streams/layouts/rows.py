@@ -19,7 +19,6 @@ from streams.versions import CHANGE_FIELD
 
 __all__ = ["Rows"]
 
-_INDEX_EXISTS = 85
 _CHUNK_BYTES = 16 * 1024 * 1024
 
 
@@ -93,12 +92,9 @@ class Rows:
         fields += [element(name, value) for name, value in more.items()]
         return RawBSONDocument(document_of(fields), RAW)
 
-    async def of(
-        self, key: Any, *, first: int = 0, upto: int | None = None, at: Timestamp | None = None
-    ) -> list[RawBSONDocument]:
-        """Those of a document from a number on, up to another, the lowest first."""
-        bound: Document = {"$gte": first} if upto is None else {"$gte": first, "$lte": upto}
-        query = {self.names.document: {"$eq": key}, self.names.number: bound}
+    async def of(self, key: Any, *, at: Timestamp | None = None) -> list[RawBSONDocument]:
+        """Those of a document, the lowest first."""
+        query = {self.names.document: {"$eq": key}, self.names.number: {"$gte": 0}}
         sort = [(self.names.number, 1)]
         return await self.mongo.find(self.collection, query, sort=sort, at=at, raw=True)
 

@@ -15,6 +15,7 @@ from pymongo import MongoClient
 
 from gql.app import context_of, create_app
 from model.reading import read_model
+from resolvers import sifting
 from resolvers.principals import ANONYMOUS, Principal
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.eventually import eventually
@@ -40,6 +41,20 @@ MODEL = read_model(
     }
     type Gauge @collection(name: "gauges") @access(rows: "{ owner: { eq: $sub } }") {
       id: ID! owner: String sequence: Long! @fence @access(read: ["staff"])
+    }
+    type Parcel @collection(name: "parcels")
+      @access(rows: "{ or: [{ owner: { eq: $sub } }, { sealed: { exists: false } }] }") {
+      id: ID! owner: String @access(write: ["chief"]) sealed: Boolean sequence: Long! @fence
+      weight: Int
+    }
+    type Dial @collection(name: "dials") @access(rows: "{ owner: { eq: $sub } }") {
+      id: ID! owner: String sequence: Long! @fence
+    }
+    type Memo @collection(name: "memos", storage: DELTA)
+      @access(rows: "{ owner: { eq: $sub } }") { id: ID! owner: String n: Int filler: String }
+    type Lodger @collection(name: "lodgers")
+      @access(rows: "{ or: [{ owner: { eq: $sub } }, { sealed: { exists: false } }] }") {
+      id: ID! owner: String sealed: Boolean @access(write: ["chief"]) sequence: Long! @fence
     }
     """
 )
@@ -181,6 +196,20 @@ async def test_who_may_write_and_not_read_is_told_that_it_was_done(office: Shop)
     assert made["data"]["made"] == {"__typename": "TicketWritten", "version": 1, "ticket": None}
 
 
+async def test_publishing_takes_the_right_to_write_and_not_that_to_read(office: Shop) -> None:
+    """A draft with the one that it goes on from."""
+    await ask(office, STAFF, _create("p"))
+    for more in ('title: "one"', "margin: 2"):
+        basis = "" if "one" in more else "basedOnDraft: 1, "
+        text = f'mutation {{ proposeTicket(id: "p", {basis}patch: {{{more}}}) {{ __typename }} }}'
+        assert (await ask(office, BOTH, text))["codes"] == []
+    text = 'mutation { publishTicket(id: "p", draft: 2) { __typename } }'
+    done = await ask(office, WRITER, text)
+    assert done["data"] == {"publishTicket": {"__typename": "TicketWritten"}}, done
+    (stored,) = await office.gateway.mongo.find("tickets", {"_id": "p"})
+    assert (stored["title"], stored["margin"]) == ("one", 2)
+
+
 async def test_a_document_that_is_not_the_callers_is_not_found_and_none_is_given_away(
     office: Shop,
 ) -> None:
@@ -200,6 +229,43 @@ async def test_a_document_that_is_not_the_callers_is_not_found_and_none_is_given
     assert (stored["owner"], stored["version"]) == ("ann", 1)
 
 
+async def test_a_deletion_waits_for_nobody_to_say_whose_the_document_is(
+    office: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write itself decides, and not the archive, which the recorder has yet to come to."""
+
+    async def behind(*_: Any) -> None:
+        raise AssertionError("waits for the recorder")
+
+    monkeypatch.setattr(office.gateway.progress, "wait", behind)
+    office.database["tickets"].insert_one({"_id": "brief", "owner": "ann"})
+    text = 'mutation { deleteTicket(id: "brief") { __typename } }'
+    refused = await ask(office, OTHER, text)
+    assert refused["data"] == {"deleteTicket": {"__typename": "DocumentNotFound"}}
+    done = await ask(office, STAFF, text)
+    assert done["data"] == {"deleteTicket": {"__typename": "TicketWritten"}}
+    assert office.database["tickets"].find_one({"_id": "brief"}) is None
+
+
+async def test_a_reply_to_what_is_not_there_for_the_caller_tells_nothing_of_it(
+    office: Shop,
+) -> None:
+    """Neither that there is such a comment, nor which version it is about."""
+    text = 'mutation { made: commentOnTicket(id: "t", version: 2, text: "x") { id } }'
+    made = (await ask(office, STAFF, text))["data"]["made"]["id"]
+
+    async def refused(id_: str, version: int | None) -> str:
+        about = "" if version is None else f"version: {version}, "
+        given = f'id: "t", replyTo: "{id_}", {about}text: "y"'
+        text = f"mutation {{ commentOnTicket({given}) {{ id }} }}"
+        context = context_of(office.gateway, caller=OTHER)
+        (error,) = (await office.schema.execute(text, {}, context)).errors or ()
+        return error.message.replace(id_, "that")
+
+    for version in (None, 1, 2):
+        assert await refused(made, version) == await refused("f" * 24, version)
+
+
 async def test_a_result_is_not_told_again_once_it_is_not_the_callers(office: Shop) -> None:
     """Under the same idempotency key, by another sign-in of the same name."""
     first = await ask(office, STAFF, _create("once"), key="k")
@@ -215,6 +281,123 @@ async def test_a_fence_that_may_not_be_read_is_not_told_by_what_is_stale(office:
     text = 'mutation { applyGauge(id: "g", document: {owner: "ann", sequence: 5}) {__typename} }'
     assert (await ask(office, BOTH, text))["codes"] == ["FORBIDDEN"]
     assert (await ask(office, STAFF, text))["codes"] == []
+
+
+APPLIED = "__typename ... on WriteError { message }"
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
+async def test_what_is_stored_decides_whether_an_event_may_be_applied(
+    office: Shop, batch: bool
+) -> None:
+    """Not what was sent: a field that is not the caller's to write stays as it is."""
+
+    async def apply(id_: str, more: str, caller: Principal = STAFF) -> Any:
+        given = f'id: "{id_}", document: {{sequence: 2, weight: 2, {more}}}'
+        one = f"applyParcel({given}) {{ {APPLIED} }}"
+        text = f"applyParcels(events: [{{{given}}}]) {{ applied }}" if batch else one
+        found = await ask(office, caller, f"mutation {{ {text} }}")
+        return found["codes"] or next(iter(found["data"].values()))
+
+    done = {"applied": 1} if batch else {"__typename": "ParcelWritten"}
+    parcels = office.database["parcels"]
+    parcels.delete_many({})
+    parcels.insert_many(
+        [
+            {"_id": "hers", "owner": "ann", "sealed": True, "sequence": 1},
+            {"_id": "open", "owner": "bob", "sequence": 1},
+            {"_id": "his", "owner": "bob", "sealed": True, "sequence": 1},
+        ]
+    )
+    # Hers, and stays hers, though what she sends does not say so.
+    assert await apply("hers", "sealed: true") == done
+    # Open to her, and would not be any more.
+    chief = Principal(name="ann", roles=frozenset({"chief"}))
+    assert await apply("open", "sealed: true") == ["FORBIDDEN"]
+    assert await apply("open", 'sealed: true, owner: "carl"', chief) == ["FORBIDDEN"]
+    # Would be hers, and is not.
+    refused = await apply("his", 'owner: "ann"', chief)
+    assert refused == ["FORBIDDEN"] if batch else refused["__typename"] == "DocumentNotFound"
+    assert await apply("new", "sealed: true") == ["FORBIDDEN"]
+    assert await apply("open", "") == done
+    stored = {each["_id"]: (each.get("owner"), each["sequence"]) for each in parcels.find()}
+    assert stored == {"hers": ("ann", 2), "open": ("bob", 2), "his": ("bob", 1)}
+
+
+async def test_first_events_of_one_document_that_meet_under_a_rule_are_told_to_nobody(
+    office: Shop,
+) -> None:
+    """Single ones and batches: of each document the newest stays, and the others are stale."""
+
+    def event(id_: str, n: int) -> str:
+        given = f'id: "{id_}", document: {{owner: "ann", sequence: {n}}}'
+        if n % 3:
+            return f"mutation {{ applyGauge({given}) {{ __typename }} }}"
+        return f"mutation {{ applyGauges(events: [{{{given}}}]) {{ applied stale }} }}"
+
+    ids = [f"meet-{turn}" for turn in range(10)]
+    for id_ in ids:
+        found = await asyncio.gather(*(ask(office, STAFF, event(id_, n)) for n in range(1, 21)))
+        assert [each["codes"] for each in found] == [[]] * 20
+        told = {str(each["data"]["applyGauge"]) for each in found if "applyGauge" in each["data"]}
+        assert told <= {"{'__typename': 'GaugeWritten'}", "{'__typename': 'StaleWrite'}"}
+    stored = {each["_id"]: each["sequence"] for each in office.database["gauges"].find()}
+    assert [stored[id_] for id_ in ids] == [20] * 10
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("key", [None, "a key"])
+async def test_an_id_that_the_collation_takes_for_anothers_is_refused_at_once(
+    office: Shop, key: str | None
+) -> None:
+    """In a transaction, too, which such a refusal ends: it is not tried for minutes."""
+    dials = office.database["dials"]
+    dials.drop()
+    office.database.create_collection("dials", collation={"locale": "en", "strength": 2})
+    dials.insert_one({"_id": "A", "owner": "ann", "sequence": 1})
+    given = '{id: "a", document: {owner: "ann", sequence: 5}}'
+    text = f"mutation {{ applyDials(events: [{given}]) {{ applied }} }}"
+    assert (await ask(office, STAFF, text, key))["codes"] == ["BAD_USER_INPUT"]
+    assert [*dials.find()] == [{"_id": "A", "owner": "ann", "sequence": 1}]
+
+
+async def test_a_total_is_of_all_that_is_there_for_the_caller_wherever_a_page_begins(
+    office: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where versions are judged one after the other, in more than one portion."""
+    monkeypatch.setattr(sifting, "_PORTION", 3)
+    memos = office.database["memos"]
+    memos.insert_one({"_id": "m", "owner": "ann", "n": 0, "filler": "x" * 500})
+    for n in range(1, 13):
+        memos.update_one({"_id": "m"}, {"$set": {"n": n, "owner": "bob" if n % 3 else "ann"}})
+    await office.recorded()
+    assert office.database["memos.versions"].count_documents({"packed": True}) > 0
+    shown = "totalCount nodes { version } pageInfo { endCursor }"
+    for text in (
+        'memo(id: "m") {{ page: history(first: 1{after}) {{ {shown} }} }}',
+        "page: memoVersions(first: 1{after}) {{ {shown} }}",
+    ):
+        after, seen = "", []
+        for _ in range(5):
+            asked = text.format(after=after, shown=shown)
+            data = (await ask(office, STAFF, f"{{ {asked} }}"))["data"]
+            page = data.get("page") or data["memo"]["page"]
+            assert page["totalCount"] == 5
+            seen += [each["version"] for each in page["nodes"]]
+            after = f', after: "{page["pageInfo"]["endCursor"]}"'
+        assert seen == [13, 10, 7, 4, 1]
+
+
+async def test_who_gives_a_document_away_by_an_event_is_judged_by_all_of_it(office: Shop) -> None:
+    """What is sent alone would be within the rule: its seal is not in it, and stays."""
+    lodgers = office.database["lodgers"]
+    lodgers.insert_one({"_id": "l", "owner": "ann", "sealed": True, "sequence": 1})
+    text = 'id: "l", document: {owner: "bob", sequence: 2}'
+    one = f"mutation {{ applyLodger({text}) {{ __typename }} }}"
+    many = f"mutation {{ applyLodgers(events: [{{{text}}}]) {{ applied }} }}"
+    for each in (one, many):
+        assert (await ask(office, STAFF, each))["codes"] == ["FORBIDDEN"], each
+    assert lodgers.find_one() == {"_id": "l", "owner": "ann", "sealed": True, "sequence": 1}
 
 
 async def test_what_leaves_is_a_bare_leave_and_what_comes_an_enter(office: Shop) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from resolvers.purging import Purging
+from streams.archive import Archive
 from tests.support.editing import Failed, Row, Shop, tell
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -100,3 +102,29 @@ async def test_a_reply_to_another_documents_comment_is_refused(shop: Shop) -> No
         with pytest.raises(Failed) as caught:
             await shop.mutate("commentOnProduct", replyTo=first["id"], text="x", **wrong)
         assert caught.value.code == "BAD_USER_INPUT"
+
+
+async def test_a_comment_that_is_sent_again_is_made_once_and_answered_with_the_same(
+    shop: Shop,
+) -> None:
+    """Under its idempotency key."""
+    id_ = await shop.made()
+    given = {"id": id_, "version": 1, "text": "why?", "key": f"comment-{id_}"}
+    first = await shop.mutate("commentOnProduct", **given)
+    assert await shop.mutate("commentOnProduct", **given) == first
+    assert tell(await shop.history(id_), "comments") == [[{"text": "why?"}]]
+
+
+async def test_a_comment_that_is_sent_again_after_a_purge_is_lost_history(shop: Shop) -> None:
+    """It was made, and is not there any more: neither an error of ours, nor made again."""
+    id_ = await shop.made()
+    given = {"id": id_, "version": 1, "text": "why?", "key": f"comment-{id_}"}
+    await shop.mutate("commentOnProduct", **given)
+    gateway = shop.gateway
+    archive, entity = Archive(gateway.mongo, "products"), gateway.model.entity("Product")
+    await Purging(gateway.mongo, archive, gateway.progress, entity).purge(id_, by="x", why="y")
+    with pytest.raises(Failed) as caught:
+        await shop.mutate("commentOnProduct", **given)
+    assert caught.value.code == "HISTORY_LOST"
+    assert "a purge has removed it" in str(caught.value)
+    assert shop.database["products.comments"].count_documents({"doc": id_}) == 0

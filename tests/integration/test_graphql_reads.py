@@ -18,6 +18,7 @@ from resolvers.history import History
 from resolvers.live import Changes
 from resolvers.moments import Moments
 from resolvers.own_writes import OwnWrites
+from resolvers.scopes import OPEN
 from resolvers.status import Status
 from streams import tokens
 from streams.checkpoints import Checkpoints
@@ -70,6 +71,7 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
         progress.advance(Partition(name), tokens.time_prefix(Timestamp(2**32 - 1, 0)))
     own_writes = OwnWrites(progress)
     return Context(
+        scope=OPEN,
         current=Current(mongo, archives, own_writes),
         history=History(mongo, archives, own_writes),
         moments=Moments(mongo, archives, progress, TAG),

@@ -12,6 +12,7 @@ from resolvers.history import History
 from resolvers.moments import Moment
 from resolvers.pages import page_request
 from resolvers.records import VersionFilter, parse_version_where
+from resolvers.scopes import OPEN
 from streams.errors import HistoryLost
 from streams.mongo import Mongo
 from streams.versions import Version
@@ -48,7 +49,7 @@ def history(mongo: Mongo, scribe: Scribe) -> History:
 
 
 def where(said: Mapping[str, Any]) -> VersionFilter | None:
-    return parse_version_where(SHOP, PRODUCT, said)
+    return parse_version_where(SHOP, PRODUCT, said, OPEN)
 
 
 def told(versions: Sequence[Version | HistoryLost | None]) -> list[str | None]:

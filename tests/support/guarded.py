@@ -24,6 +24,7 @@ from resolvers.outcomes import Author
 from resolvers.principals import Principal
 from streams import tokens
 from tests.support.editing import Row, Shop, open_shop
+from tests.support.layouts import CLASSIC, Program, program
 
 _RULE = '@access(rows: "{ ownerId: { eq: $sub } }")'
 MODEL_TEXT = f"""
@@ -90,8 +91,12 @@ _UNLIMITED = Limits(**{each: 0 for each in Limits.__slots__ if each.startswith("
 async def guarded_rows(
     client: MongoClient[Row], uri: str, name: str, *, storage: str = "FULL"
 ) -> AsyncIterator[Rows]:
-    """Everything recorded: see `_fill`."""
-    more = "" if storage == "FULL" else f", storage: {storage}"
+    """Everything recorded: see `_fill`.
+
+    Args:
+        storage: of the invoices' archive; or the layout in which their collection keeps versions.
+    """
+    more = f', history: {storage}, version: "v"' if storage in CLASSIC else f", storage: {storage}"
     model = read_model(MODEL_TEXT % more)
     # Subscribers that have nothing left to be told are soon told so.
     settings = Settings(quiet_s=0.2)
@@ -102,12 +107,13 @@ async def guarded_rows(
             began=tokens.encode(tokens.moment(at), shop.gateway.deployment),
             storage=storage,
         )
-        await _fill(shop)
+        kept = program(storage, shop.database, "invoices") if storage in CLASSIC else None
+        await _fill(shop, kept)
         await shop.recorded()
         yield rows
 
 
-async def _fill(shop: Shop) -> None:
+async def _fill(shop: Shop, kept: Program | None) -> None:
     database = shop.database
     wrote = 0
 
@@ -117,6 +123,9 @@ async def _fill(shop: Shop) -> None:
         return {"id": f"w{wrote}", "by": owner.name, "why": f"{owner.name} says"}
 
     def insert(collection: str, id_: str, owner: Principal, **values: Any) -> None:
+        if kept is not None and collection == "invoices":
+            kept.write(id_, {"ownerId": owner.name, "_change": attributed(owner), **values})
+            return
         database[collection].insert_one(
             {
                 "_id": id_,
@@ -128,6 +137,10 @@ async def _fill(shop: Shop) -> None:
         )
 
     def change(collection: str, id_: str, owner: Principal, **values: Any) -> None:
+        if kept is not None and collection == "invoices":
+            before = kept.bodies[id_] or {}
+            insert(collection, id_, owner, **{**_content(before), **values})
+            return
         database[collection].update_one(
             {"_id": id_},
             {
@@ -150,9 +163,16 @@ async def _fill(shop: Shop) -> None:
     change("invoices", "moved", EVE, title=SECRET, **_SECRET_INVOICE)
     change("invoices", "moved", EVE, title=f"{SECRET} still")
     insert("invoices", "deleted", EVE, title=SECRET, accountId="account", **_SECRET_INVOICE)
-    database["invoices"].delete_one({"_id": "deleted"})
+    if kept is None:
+        database["invoices"].delete_one({"_id": "deleted"})
+    else:
+        kept.write("deleted", None)
     await shop.recorded()
     await _discuss(shop)
+
+
+def _content(body: Row) -> Row:
+    return {name: value for name, value in body.items() if name not in ("ownerId", "_change")}
 
 
 async def _discuss(shop: Shop) -> None:

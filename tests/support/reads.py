@@ -21,6 +21,7 @@ from resolvers.filters import Condition
 from resolvers.matching import compile_predicate
 from resolvers.moments import Moment
 from resolvers.pages import Page, PageRequest
+from resolvers.scopes import OPEN
 from resolvers.starts import ChangeRequest
 from resolvers.status import StreamStatus
 from streams import tokens
@@ -86,6 +87,7 @@ class Memory:
         """A context whose services read from here."""
         history, moments = MemoryHistory(self), MemoryMoments(self)
         return Context(
+            scope=OPEN,
             current=MemoryCurrent(self),  # type: ignore[arg-type]
             history=history,  # type: ignore[arg-type]
             moments=moments,  # type: ignore[arg-type]

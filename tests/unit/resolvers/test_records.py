@@ -11,6 +11,7 @@ from bson.objectid import ObjectId
 from model.entities import Entity, Field, Model, Scalar
 from resolvers.errors import BadUserInput
 from resolvers.records import parse_version_where
+from resolvers.scopes import OPEN
 from tests.support.shapes import SHAPES, THING
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -18,7 +19,7 @@ NOON_S = int(NOON.timestamp())
 
 
 def query(where: dict[str, Any], entity: Entity = THING, model: Model = SHAPES) -> Any:
-    parsed = parse_version_where(model, entity, where)
+    parsed = parse_version_where(model, entity, where, OPEN)
     assert parsed is not None
     return parsed.query
 
@@ -26,7 +27,7 @@ def query(where: dict[str, Any], entity: Entity = THING, model: Model = SHAPES) 
 @pytest.mark.parametrize("where", [None, {}])
 def test_nothing_said_is_no_filter(where: dict[str, Any] | None) -> None:
     """So nothing is looked for."""
-    assert parse_version_where(SHAPES, THING, where) is None
+    assert parse_version_where(SHAPES, THING, where, OPEN) is None
 
 
 def test_fields_are_those_of_the_record() -> None:

@@ -15,6 +15,7 @@ from model.entities import Entity, EnumType, Model, Scalar
 from resolvers.conditions import EVERYTHING
 from resolvers.filters import operators, parse_where
 from resolvers.records import parse_version_where
+from resolvers.scopes import OPEN
 from tests.support.reads import Memory
 from tests.unit.gql.conftest import Ask
 
@@ -137,7 +138,7 @@ async def test_every_filter_of_versions_is_understood(
     entity: Entity = model.entity("Product")
     for name, operator, value in _samples(types, "VersionWhere"):
         where = {name: {operator: value}}
-        assert parse_version_where(model, entity, where) is not None
+        assert parse_version_where(model, entity, where, OPEN) is not None
         result = await ask(
             "query($w: VersionWhere) { productVersions(where: $w) { totalCount } }", w=where
         )
