@@ -44,7 +44,9 @@ class Callers:
         self._author_header = author_header
         self._deciding = deciding
         self._kept: OrderedDict[Principal, Context] = OrderedDict()
-        self.sessions = Sessions()
+        self.sessions = Sessions() if sign_in is None else Sessions(sign_in.holds)
+        if sign_in is not None and sign_in.keys is not None:
+            sign_in.keys.changed = self.sessions.review
 
     @property
     def signs_in(self) -> bool:

@@ -172,6 +172,9 @@ async def _until_stopped(
                 ),
             )
             serving = tasks.create_task(server.serve(sockets=[listening]))
+        watching = None
+        if sign_in is not None and sign_in.keys is not None:
+            watching = tasks.create_task(sign_in.keys.watch())
         accompanying = None
         if beside is not None:
             accompanying = tasks.create_task(_guarded(beside(address), stop))
@@ -186,6 +189,8 @@ async def _until_stopped(
         if server is not None:
             server.should_exit = True
             await serving
+        if watching is not None:
+            watching.cancel()
 
 
 def _sockets_of(connections: Connections) -> type[asyncio.Protocol]:

@@ -118,6 +118,10 @@ class Settings:
         None,
         "The JWKS that tokens are signed with: a URL, or a file (docs/access.md).",
     )
+    jwt_keys_s: float = _setting(
+        300.0,
+        "How often the JWKS is read again: a key that was withdrawn is believed for so long.",
+    )
     jwt_algorithms: str = _setting(
         "RS256", "The algorithms that tokens may be signed with, separated by commas."
     )

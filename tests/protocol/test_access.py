@@ -54,6 +54,7 @@ def guarded(
         [{"_id": "a", "owner": "ann"}, {"_id": "b", "owner": "bob", "text": "secret"}]
     )
     options = [*issuer.options(), "--api-keys", str(keys), "--admin-role", "operator"]
+    options += ["--jwt-keys-s", "0.2"]
     with running_gateway(mongo_uri, name, model, *options) as running:
         yield running
     client.drop_database(name)
@@ -163,6 +164,36 @@ async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
         await renewed.start("q", NOTES)
         answer = await heard(renewed, id="q")
         assert answer["payload"] == {"data": {"notes": {"nodes": [{"id": "a"}]}}}
+
+
+async def test_a_key_that_is_withdrawn_ends_what_was_opened_with_it(
+    guarded: RunningGateway, issuer: Issuer
+) -> None:
+    """Sockets, event streams, and requests of tokens that were accepted before; nobody else's."""
+    changes = "subscription { noteChanges(snapshot: true) { kind } }"
+    old = reader(issuer)
+    async with (
+        signed_in(guarded, {"authorization": f"Bearer {old}"}) as socket,
+        signed_in(guarded, {"apiKey": KEY}) as other,
+        httpx.AsyncClient(timeout=60) as client,
+        client.stream(
+            "POST",
+            f"{guarded.address}/graphql",
+            json={"query": changes},
+            headers={**bearer(old), "accept": "text/event-stream"},
+        ) as stream,
+    ):
+        assert await socket.receive() == {"type": "connection_ack"}
+        assert await other.receive() == {"type": "connection_ack"}
+        issuer.rotate(uuid4().hex)
+        closed = await socket.closed()
+        assert closed is not None
+        assert (closed.code, "withdrawn" in closed.reason) == (4403, True)
+        assert "UNAUTHENTICATED" in "".join([each async for each in stream.aiter_text()])
+        assert await other.data(NOTES)
+    assert ask(guarded, bearer(old)).status_code == 401
+    fresh = bearer(reader(issuer))
+    await asyncio.to_thread(wait_until, lambda: ask(guarded, fresh).status_code == 200)
 
 
 async def heard(socket: Socket, **wanted: str) -> dict[str, Any]:
