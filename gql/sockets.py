@@ -122,6 +122,11 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
             await self.handle_invalid_message(problem)
 
     async def handle_connection_init(self, message: ConnectionInitMessage) -> None:
+        if self.connection_timed_out:
+            return
+        # It has come: how long it takes to check is not the client's doing.
+        if self.connection_init_timeout_task is not None:
+            self.connection_init_timeout_task.cancel()
         # The protocol lets the payload be null.
         taken: ConnectionInitMessage = {
             "type": "connection_init",
