@@ -85,3 +85,18 @@ async def test_an_introduction_is_in_time_once_it_has_come(memory: Memory, kind:
     wire = _Wire({"type": "connection_init", "payload": {"authorization": "Bearer x"}})
     await socket_of(kind, wire, _View(memory.context(), until_the_time_is_over)).handle()
     assert wire.sent == ["connection_ack"]
+
+
+@pytest.mark.parametrize("kind", [TransportSocket, LegacySocket])
+async def test_what_was_signed_in_with_is_not_kept(memory: Memory, kind: type[Any]) -> None:
+    """Nor within reach of what is executed."""
+
+    async def at_once() -> None:
+        pass
+
+    token = {"authorization": "Bearer secret"}
+    wire = _Wire({"type": "connection_init", "payload": token})
+    handler = socket_of(kind, wire, _View(memory.context(), at_once))
+    await handler.handle()
+    assert wire.sent == ["connection_ack"]
+    assert "secret" not in str(vars(handler.context))
