@@ -18,11 +18,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gql.callers import Callers
-from gql.http import not_signed_in
+from gql.failures import Failures
+from gql.http_requests import Refused
 from gql.sign_in import Credentials
-from resolvers.errors import Unauthenticated
+from resolvers.errors import Forbidden
 from resolvers.principals import Principal
-from streams.errors import Unavailable
+from streams.errors import GatewayError
 
 __all__ = ["admin_routes"]
 
@@ -32,7 +33,7 @@ _MOST_BYTES = 4096
 Handle = Callable[[Request, Principal], Awaitable[Response]]
 
 
-def admin_routes(callers: Callers, role: str | None) -> list[Route]:
+def admin_routes(callers: Callers, role: str | None, failures: Failures) -> list[Route]:
     """None where no role is an administrator's."""
     if role is None:
         return []
@@ -41,11 +42,11 @@ def admin_routes(callers: Callers, role: str | None) -> list[Route]:
         async def endpoint(request: Request) -> Response:
             try:
                 principal = await callers.principal(Credentials.of_headers(request.headers))
-            except (Unauthenticated, Unavailable) as exc:
-                return not_signed_in(exc)
-            if role not in principal.roles:
-                return _refused(403, "FORBIDDEN", f"this is for the role {role} only")
-            return await handle(request, principal)
+                if role not in principal.roles:
+                    raise Forbidden(f"this is for the role {role} only")
+                return await handle(request, principal)
+            except (GatewayError, Refused) as exc:
+                return failures.response(exc)
 
         return endpoint
 
@@ -55,7 +56,7 @@ def admin_routes(callers: Callers, role: str | None) -> list[Route]:
     async def disconnect(request: Request, principal: Principal) -> Response:
         name = await _named(request)
         if name is None:
-            return _refused(400, "BAD_USER_INPUT", 'send {"principal": "<name>"}, as JSON')
+            raise Refused(400, 'send {"principal": "<name>"}, as JSON')
         count = callers.sessions.disconnect(name)
         log.info("disconnected", extra={"principal": name, "by": principal.name, "count": count})
         return JSONResponse({"disconnected": count})
@@ -81,8 +82,3 @@ async def _named(request: Request) -> str | None:
         return None
     name = given.get("principal") if isinstance(given, dict) else None
     return name if isinstance(name, str) else None
-
-
-def _refused(status: int, code: str, message: str) -> Response:
-    error = {"message": message, "extensions": {"code": code}}
-    return JSONResponse({"errors": [error]}, status_code=status)

@@ -102,6 +102,7 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         most=settings.sockets,
         most_bytes=settings.sockets_bytes,
         stalled_s=settings.socket_stalled_s,
+        failed=schema.failures.response,
     )
     endpoint.max_subscriptions_per_connection = settings.max_connection_operations or None
 
@@ -126,7 +127,7 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         Route("/livez", livez),
         Route("/readyz", readyz),
         metrics_route(gateway, schema.operations, schema.admission, connections),
-        *admin_routes(callers, settings.admin_role),
+        *admin_routes(callers, settings.admin_role, schema.failures),
         *pages_routes(lambda: examples_of(gateway.model)),
     ]
     app = Starlette(routes=routes)

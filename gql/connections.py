@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-import orjson
+from starlette.responses import Response as Answer
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.datastructures import Headers
 from websockets.exceptions import InvalidState
 from websockets.http11 import Request, Response
+
+from streams.errors import Unavailable
 
 __all__ = ["Connections", "WebSocketConnection"]
 
@@ -42,14 +45,23 @@ class Connections:
         most: sockets that may be open at once.
         most_bytes: what may lie in their buffers.
         stalled_s: how long a client may take nothing of what is sent to it.
+        failed: what is answered to those who are refused.
 
     Attributes:
         refused: handshakes that were answered with 503.
         dropped: sockets that were closed, by reason: `stalled`, `memory` or `flood`.
     """
 
-    def __init__(self, *, most: int, most_bytes: int, stalled_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        most: int,
+        most_bytes: int,
+        stalled_s: float,
+        failed: Callable[[Exception], Answer],
+    ) -> None:
         self.stalled_s = stalled_s
+        self.failed = failed
         self.refused = 0
         self.dropped: Counter[str] = Counter(stalled=0, memory=0, flood=0)
         self.most = most
@@ -210,17 +222,14 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.handle_parser_exception()
 
     def _refuse(self) -> None:
-        message = f"{self._connections.most} WebSockets are open, which is the most; try again"
-        error = {"message": message, "extensions": {"code": "UNAVAILABLE"}}
-        body = orjson.dumps({"errors": [error]})
-        headers = Headers(
-            {
-                "Content-Type": "application/json",
-                "Content-Length": str(len(body)),
-                "Retry-After": str(_RETRY_AFTER_S),
-                "Connection": "close",
-            }
+        answer = self._connections.failed(
+            Unavailable(
+                f"{self._connections.most} WebSockets are open, which is the most; try again",
+                retryAfterSeconds=_RETRY_AFTER_S,
+            )
         )
+        headers = Headers({**answer.headers, "connection": "close"})
+        body = bytes(answer.body)
         self.handshake_initiated = self.handshake_complete = self.close_sent = True
         self.conn.send_response(Response(503, "Service Unavailable", headers, body))
         self._write()

@@ -37,13 +37,11 @@ class Refused(Exception):
         status: int,
         message: str,
         *,
-        code: str = "BAD_USER_INPUT",
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
-        self.code = code
         self.headers = dict(headers or {})
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -72,7 +73,10 @@ class KeySet:
             await self._refresh(wait=True)
             found = self._find(name)
         if self._read_at is None:
-            raise Unavailable("the keys that tokens are signed with cannot be read; try again")
+            raise Unavailable(
+                "the keys that tokens are signed with cannot be read; try again",
+                retryAfterSeconds=math.ceil(self._again_s),
+            )
         if found is None:
             raise Unauthenticated("the token is signed with a key that is not known here")
         return self._make(found, algorithm)
