@@ -97,6 +97,7 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         allowed_origins=origins,
         body_bytes=settings.body_bytes,
         heartbeat_s=settings.heartbeat_s,
+        max_operations=settings.max_connection_operations or None,
     )
     connections = Connections(
         most=settings.sockets,
@@ -104,7 +105,6 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         stalled_s=settings.socket_stalled_s,
         failed=schema.failures.response,
     )
-    endpoint.max_subscriptions_per_connection = settings.max_connection_operations or None
 
     async def schema_graphql(request: Request) -> Response:
         if not settings.introspection:

@@ -61,6 +61,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         allowed_origins: whose pages may open sockets, beside those of this gateway's own address.
         body_bytes: the longest request.
         heartbeat_s: the longest that a stream is silent.
+        max_operations: at once on one socket; None: as many as come.
     """
 
     websocket_adapter_class = SocketMessages
@@ -76,6 +77,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         allowed_origins: Collection[str] = (),
         body_bytes: int = 1024 * 1024,
         heartbeat_s: float = 12.0,
+        max_operations: int | None = 100,
     ) -> None:
         super().__init__(
             schema,
@@ -84,7 +86,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             # Of the older protocol, which has messages for it.
             keep_alive=True,
             keep_alive_interval=20,
-            max_subscriptions_per_connection=100,
+            max_subscriptions_per_connection=max_operations,
             allowed_origins=tuple(allowed_origins),
         )
         self.callers = callers

@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from strawberry.types.unset import UNSET
 
 from gql.context import Context
+from gql.failures import Failures
 from gql.operations import Operations
 from gql.sessions import Sessions
 from gql.sockets import LegacySocket, TransportSocket
@@ -60,6 +61,7 @@ class _View:
 
 
 def socket_of(kind: type[Any], wire: _Wire, view: _View) -> Any:
+    operations = Operations()
     given = {} if kind is LegacySocket else {"connection_init_wait_timeout": timedelta(0)}
     if kind is LegacySocket:
         given |= {"keep_alive": False, "keep_alive_interval": None}
@@ -68,7 +70,7 @@ def socket_of(kind: type[Any], wire: _Wire, view: _View) -> Any:
         websocket=wire,
         context=view.context,
         root_value=None,
-        schema=SimpleNamespace(operations=Operations()),
+        schema=SimpleNamespace(operations=operations, failures=Failures(operations)),
         max_subscriptions_per_connection=1,
         **given,
     )
