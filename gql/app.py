@@ -19,12 +19,13 @@ from gql.examples import examples_of
 from gql.gateway import Gateway
 from gql.http import GraphQLEndpoint
 from gql.metrics import metrics_route
-from gql.pages import pages_routes
+from gql.pages import Handle, pages_routes
 from gql.schema import build_schema, print_sdl
-from gql.sign_in import SignIn
+from gql.sign_in import Credentials, SignIn
 from resolvers.principals import ANONYMOUS, Principal
 from resolvers.rows import claims_named
 from resolvers.scopes import OPEN, Scope, has_access
+from streams.errors import GatewayError
 
 __all__ = ["context_of", "create_app"]
 
@@ -106,9 +107,21 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         failed=schema.failures.response,
     )
 
+    def for_those_who_may_ask(handle: Handle) -> Handle:
+        """What tells the schema, as introspection does."""
+
+        async def guarded(request: Request) -> Response:
+            if not settings.introspection:
+                return PlainTextResponse("introspection is switched off here\n", status_code=404)
+            try:
+                await callers.principal(Credentials.of_headers(request.headers))
+            except GatewayError as exc:
+                return schema.failures.response(exc)
+            return await handle(request)
+
+        return guarded
+
     async def schema_graphql(request: Request) -> Response:
-        if not settings.introspection:
-            return PlainTextResponse("introspection is switched off here\n", status_code=404)
         return PlainTextResponse(sdl)
 
     async def livez(request: Request) -> Response:
@@ -123,12 +136,12 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
     routes: list[Route | Mount | WebSocketRoute] = [
         Route("/graphql", _shared(endpoint, origins) if origins else endpoint),
         WebSocketRoute("/graphql", endpoint),
-        Route("/schema.graphql", schema_graphql),
+        Route("/schema.graphql", for_those_who_may_ask(schema_graphql)),
         Route("/livez", livez),
         Route("/readyz", readyz),
         metrics_route(gateway, schema.operations, schema.admission, connections),
         *admin_routes(callers, settings.admin_role, schema.failures),
-        *pages_routes(lambda: examples_of(gateway.model)),
+        *pages_routes(lambda: examples_of(gateway.model), for_those_who_may_ask),
     ]
     app = Starlette(routes=routes)
     app.state.operations = schema.operations

@@ -1,8 +1,9 @@
 """The sign-in of a socket: when it is introduced, when it is renewed, and when it ends.
 
 A refusal closes it with 4403 and the reason, and so do the end of what was signed in with and an
-administrator; where it cannot be told for now who it is, it closes with 1013. A `ping` with a payload as of `connection_init` renews the sign-in of a socket
-without a reconnect; in the legacy protocol, which has no ping, another `connection_init` does.
+administrator; where it cannot be told for now who it is, it closes with 1013. A `ping` with a
+payload as of `connection_init` renews the sign-in of a socket without a reconnect; in the legacy
+protocol, which has no ping, another `connection_init` does.
 """
 
 from __future__ import annotations

@@ -185,7 +185,8 @@ class Settings:
     max_list_items: int = _setting(20_000, "Of a variable: the items of a list in it.")
     max_variable_values: int = _setting(200_000, "Of all variables together: the values in them.")
     introspection: bool = _setting(
-        True, "Whether the schema may be asked about, and is served at /schema.graphql."
+        True,
+        "Whether the schema may be asked about, and is served at /schema.graphql and in examples.",
     )
     trusted_documents: Path | None = _setting(
         None,

@@ -104,6 +104,18 @@ def test_a_request_that_is_not_signed_in_is_refused_as_a_whole(
     assert "data" not in answer.json()
 
 
+@pytest.mark.parametrize("page", ["schema.graphql", "examples.json"])
+def test_what_tells_the_schema_is_for_those_who_have_signed_in(
+    guarded: RunningGateway, issuer: Issuer, page: str
+) -> None:
+    """As it is for introspection."""
+    url = f"{guarded.address}/{page}"
+    assert httpx.get(url).status_code == 401
+    shown = httpx.get(url, headers=bearer(reader(issuer)))
+    assert shown.status_code == 200
+    assert "notes" in shown.text
+
+
 @asynccontextmanager
 async def signed_in(
     gateway: RunningGateway, payload: dict[str, str], protocol: Protocol = TRANSPORT
