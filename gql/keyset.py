@@ -140,7 +140,12 @@ class KeySet:
         ):
             if response.status != 200:
                 raise ValueError(f"it answers with {response.status}")
-            body = await response.content.read(_MOST_BYTES)
+            body = b""
+            # `read` would be content with what has come by then.
+            async for piece in response.content.iter_any():
+                body += piece
+                if len(body) > _MOST_BYTES:
+                    raise ValueError(f"it has more than {_MOST_BYTES} bytes")
         return orjson.loads(body)
 
     def _find(self, name: str | None) -> Mapping[str, Any] | None:
@@ -167,8 +172,11 @@ def _usable(document: Any) -> dict[str | None, Mapping[str, Any]]:
     keys = document.get("keys") if isinstance(document, Mapping) else None
     if not isinstance(keys, list):
         raise ValueError('it is no JWKS: {"keys": […]}')
+    # What is no key is passed over, so that it keeps none of the others in force (RFC 7517, 5).
     return {
         each.get("kid"): each
         for each in keys
-        if isinstance(each, Mapping) and each.get("use", "sig") == "sig"
+        if isinstance(each, Mapping)
+        and each.get("use", "sig") == "sig"
+        and isinstance(each.get("kid"), str | None)
     }
