@@ -178,6 +178,31 @@ async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
         assert answer["payload"] == {"data": {"notes": {"nodes": [{"id": "a"}]}}}
 
 
+@pytest.mark.parametrize(
+    "accept", ["text/event-stream", "multipart/mixed;subscriptionSpec=1.0,application/json"]
+)
+async def test_a_stream_over_http_ends_with_its_token(
+    guarded: RunningGateway, issuer: Issuer, accept: str
+) -> None:
+    """With the error that says so, behind what it has been sent by then; and nothing is left."""
+    async with (
+        httpx.AsyncClient(timeout=60) as client,
+        client.stream(
+            "POST",
+            f"{guarded.address}/graphql",
+            json={"query": "subscription { noteChanges(snapshot: true) { kind documentId } }"},
+            headers={**bearer(reader(issuer, "ann", lasts_s=2)), "accept": accept},
+        ) as stream,
+    ):
+        assert stream.status_code == 200
+        text = "".join([each async for each in stream.aiter_text()])
+    assert text.index('"documentId":"a"') < text.index('"code":"UNAUTHENTICATED"')
+    assert "expired" in text
+    operator = bearer(issuer.token("olga", roles=["operator"]))
+    shown = httpx.get(f"{guarded.address}/admin/sessions", headers=operator).json()["sessions"]
+    assert [each for each in shown if each["principal"] == "ann"] == []
+
+
 async def test_a_key_that_is_withdrawn_ends_what_was_opened_with_it(
     guarded: RunningGateway, issuer: Issuer
 ) -> None:
