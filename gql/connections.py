@@ -24,6 +24,7 @@ from websockets.datastructures import Headers
 from websockets.exceptions import InvalidState
 from websockets.http11 import Request, Response
 
+from gql.stalling import Stall
 from streams.errors import Unavailable
 
 __all__ = ["Connections", "WebSocketConnection"]
@@ -49,6 +50,7 @@ class Connections:
 
     Attributes:
         refused: handshakes that were answered with 503.
+        stalled: responses over HTTP that ended because their clients took nothing of them.
         dropped: sockets that were closed, by reason: `stalled`, `memory` or `flood`.
     """
 
@@ -63,6 +65,7 @@ class Connections:
         self.stalled_s = stalled_s
         self.failed = failed
         self.refused = 0
+        self.stalled = 0
         self.dropped: Counter[str] = Counter(stalled=0, memory=0, flood=0)
         self.most = most
         self._most_bytes = most_bytes
@@ -107,9 +110,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         self._connections = connections
         self._admitted = False
-        # While a client does not take what is sent to it; and how much that was at its last look.
-        self._stalled: asyncio.TimerHandle | None = None
-        self._going_out = 0
+        self._stall = Stall(connections.stalled_s, self._count_stalled)
         self._parting: asyncio.TimerHandle | None = None
         # Received since there was last nothing to handle.
         self._received_bytes = 0
@@ -156,18 +157,18 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().pause_writing()
         # Pings are answered without asking for room.
         self._pause_reading()
-        self._watch_stalled()
+        self._stall.watch(self.transport)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._cancel_stalled()
+        self._stall.end()
         if self.read_paused and self.queue.empty() and not self.transport.is_closing():
             self.read_paused = False
             self.transport.resume_reading()
         self._measure()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_stalled()
+        self._stall.end()
         if self._parting is not None:
             self._parting.cancel()
         self._connections.forget(self)
@@ -236,18 +237,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.transport.close()
         self._part()
 
-    def _watch_stalled(self) -> None:
-        self._cancel_stalled()
-        self._going_out = self.transport.get_write_buffer_size()
-        self._stalled = self.loop.call_later(self._connections.stalled_s, self._drop_stalled)
-
-    def _drop_stalled(self) -> None:
-        if self.transport.get_write_buffer_size() < self._going_out:
-            # It is slow.
-            self._watch_stalled()
-            return
+    def _count_stalled(self) -> None:
         self._connections.dropped["stalled"] += 1
-        self.transport.abort()
 
     def _measure(self) -> None:
         if not self._admitted:
@@ -269,11 +260,6 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if not (self.read_paused or self.close_sent or self.transport.is_closing()):
             self.read_paused = True
             self.transport.pause_reading()
-
-    def _cancel_stalled(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
 
     def _write(self) -> None:
         self.transport.write(b"".join(self.conn.data_to_send()))

@@ -161,10 +161,10 @@ async def _until_stopped(
                 uvicorn.Config(
                     app,
                     loop="none",
-                    ws=_sockets_of(app.state.connections),
+                    ws=_within(WebSocketConnection, app.state.connections),
                     ws_max_size=settings.socket_message_bytes,
                     ws_per_message_deflate=False,
-                    http=RequestConnection,
+                    http=_within(RequestConnection, app.state.connections),
                     lifespan="off",
                     log_config=None,
                     access_log=False,
@@ -193,9 +193,11 @@ async def _until_stopped(
             watching.cancel()
 
 
-def _sockets_of(connections: Connections) -> type[asyncio.Protocol]:
-    """uvicorn makes one of each handshake."""
-    made: Any = partial(WebSocketConnection, connections=connections)
+def _within(
+    kind: Callable[..., asyncio.Protocol], connections: Connections
+) -> type[asyncio.Protocol]:
+    """uvicorn makes one of each connection, or of each handshake."""
+    made: Any = partial(kind, connections=connections)
     return cast(type[asyncio.Protocol], made)
 
 

@@ -102,7 +102,9 @@ class Settings:
         1024 * 1024, "The longest message that a WebSocket takes; a longer one closes it."
     )
     socket_stalled_s: float = _setting(
-        20.0, "How long a client may take nothing off its WebSocket before that is closed."
+        20.0,
+        "How long a client may take nothing of what it is sent, over a WebSocket or HTTP, before "
+        "its connection is closed.",
     )
     quiet_s: float = _setting(
         20.0, "After so long without an event a subscriber is sent a fresher token."
