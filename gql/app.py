@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -17,6 +18,7 @@ from gql.connections import Connections
 from gql.context import Context
 from gql.examples import examples_of
 from gql.gateway import Gateway
+from gql.hosts import AllowedHosts, allowed_hosts
 from gql.http import GraphQLEndpoint
 from gql.metrics import metrics_route
 from gql.pages import Handle, pages_routes
@@ -143,7 +145,9 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         *admin_routes(callers, settings.admin_role, schema.failures),
         *pages_routes(lambda: examples_of(gateway.model), for_those_who_may_ask),
     ]
-    app = Starlette(routes=routes)
+    hosts = allowed_hosts(settings.allowed_hosts, settings.host)
+    checked = Middleware(AllowedHosts, names=hosts, failures=schema.failures)
+    app = Starlette(routes=routes, middleware=[checked])
     app.state.operations = schema.operations
     app.state.connections = connections
     return app

@@ -28,6 +28,7 @@ from gql.connections import Connections, WebSocketConnection
 from gql.embedded import embedded_mongod
 from gql.gateway import Gateway, open_gateway
 from gql.heads import RequestConnection
+from gql.hosts import allowed_hosts
 from gql.logs import expect_refusals
 from gql.operations import Operations
 from gql.progress import shown_progress, shown_readings
@@ -92,6 +93,7 @@ async def serve(
     """
     # Found out before anything is started.
     settings.origins()
+    allowed_hosts(settings.allowed_hosts, settings.host)
     # Before anything is opened: what cannot be served safely is not.
     sign_in = sign_in_of(settings, model) if http else None
     stop = _Stop()

@@ -59,6 +59,11 @@ class Settings:
         "Origins whose pages may use the API, separated by commas, as https://app.example.org; "
         "* for any. Without it, only pages of this address may.",
     )
+    allowed_hosts: str | None = _setting(
+        None,
+        "Names that requests may go to, separated by commas, as app.example.org; * for any. "
+        "Without it, any; but only localhost where --host is this machine's own address.",
+    )
     body_bytes: int = _setting(1024 * 1024, "The longest request over HTTP.")
     heartbeat_s: float = _setting(
         12.0, "The longest that a stream over HTTP is silent, so that no proxy cuts it off."
