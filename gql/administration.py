@@ -12,14 +12,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gql.callers import Callers
 from gql.failures import Failures
-from gql.http_requests import Refused
+from gql.http_requests import Refused, read_json
 from gql.sign_in import Credentials
 from resolvers.errors import Forbidden
 from resolvers.principals import Principal
@@ -29,11 +28,12 @@ __all__ = ["admin_routes"]
 
 log = logging.getLogger(__name__)
 
-_MOST_BYTES = 4096
 Handle = Callable[[Request, Principal], Awaitable[Response]]
 
 
-def admin_routes(callers: Callers, role: str | None, failures: Failures) -> list[Route]:
+def admin_routes(
+    callers: Callers, role: str | None, failures: Failures, body_bytes: int
+) -> list[Route]:
     """None where no role is an administrator's."""
     if role is None:
         return []
@@ -54,8 +54,9 @@ def admin_routes(callers: Callers, role: str | None, failures: Failures) -> list
         return JSONResponse({"sessions": callers.sessions.shown()})
 
     async def disconnect(request: Request, principal: Principal) -> Response:
-        name = await _named(request)
-        if name is None:
+        given = await read_json(request, most_bytes=body_bytes)
+        name = given.get("principal") if isinstance(given, dict) else None
+        if not isinstance(name, str):
             raise Refused(400, 'send {"principal": "<name>"}, as JSON')
         count = callers.sessions.disconnect(name)
         log.info("disconnected", extra={"principal": name, "by": principal.name, "count": count})
@@ -65,20 +66,3 @@ def admin_routes(callers: Callers, role: str | None, failures: Failures) -> list
         Route("/admin/sessions", for_administrators(sessions), methods=["GET"]),
         Route("/admin/disconnect", for_administrators(disconnect), methods=["POST"]),
     ]
-
-
-async def _named(request: Request) -> str | None:
-    # As for GraphQL: what a page of another origin can send without being asked is refused.
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        return None
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            return None
-    try:
-        given = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-    name = given.get("principal") if isinstance(given, dict) else None
-    return name if isinstance(name, str) else None

@@ -142,7 +142,7 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         Route("/livez", livez),
         Route("/readyz", readyz),
         metrics_route(gateway, schema.operations, schema.admission, connections),
-        *admin_routes(callers, settings.admin_role, schema.failures),
+        *admin_routes(callers, settings.admin_role, schema.failures, settings.body_bytes),
         *pages_routes(lambda: examples_of(gateway.model), for_those_who_may_ask),
     ]
     hosts = allowed_hosts(settings.allowed_hosts, settings.host)

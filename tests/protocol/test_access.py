@@ -283,6 +283,28 @@ async def test_an_administrator_sees_who_is_connected_and_disconnects_him(
 
 
 @pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        ('{"principal": "carl"}', "text/plain", 415),
+        ("nonsense", "application/json", 400),
+        ("[]", "application/json", 400),
+        ('{"principal": 5}', "application/json", 400),
+        ('{"principal": "carl"}', "application/json; charset=utf-8", 200),
+    ],
+)
+def test_what_an_administrator_sends_is_read_as_any_request(
+    guarded: RunningGateway, issuer: Issuer, body: str, kind: str, status: int
+) -> None:
+    """What a form could send is refused, and each refusal is an error with its code."""
+    headers = {**bearer(issuer.token("olga", roles=["operator"])), "content-type": kind}
+    url = f"{guarded.address}/admin/disconnect"
+    answer = httpx.post(url, headers=headers, content=body)
+    assert answer.status_code == status
+    if status != 200:
+        assert answer.json()["errors"][0]["extensions"] == {"code": "BAD_USER_INPUT"}
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ((), "no way to sign in"),
