@@ -103,7 +103,9 @@ class Callers:
 
     def _context(self, principal: Principal, headers: Headers) -> Context:
         kept = self._kept.get(principal)
-        if kept is None:
+        if kept is not None:
+            self._kept.move_to_end(principal)
+        else:
             kept = self._kept[principal] = self._make(principal)
             kept.sessions = self.sessions
             while len(self._kept) > _MOST:
