@@ -12,27 +12,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gql.callers import Callers
-from gql.http import not_signed_in
+from gql.failures import Failures
+from gql.http_requests import Refused, read_json
 from gql.sign_in import Credentials
-from resolvers.errors import Unauthenticated
+from resolvers.errors import Forbidden
 from resolvers.principals import Principal
-from streams.errors import Unavailable
+from streams.errors import GatewayError
 
 __all__ = ["admin_routes"]
 
 log = logging.getLogger(__name__)
 
-_MOST_BYTES = 4096
 Handle = Callable[[Request, Principal], Awaitable[Response]]
 
 
-def admin_routes(callers: Callers, role: str | None) -> list[Route]:
+def admin_routes(
+    callers: Callers, role: str | None, failures: Failures, body_bytes: int
+) -> list[Route]:
     """None where no role is an administrator's."""
     if role is None:
         return []
@@ -41,11 +42,11 @@ def admin_routes(callers: Callers, role: str | None) -> list[Route]:
         async def endpoint(request: Request) -> Response:
             try:
                 principal = await callers.principal(Credentials.of_headers(request.headers))
-            except (Unauthenticated, Unavailable) as exc:
-                return not_signed_in(exc)
-            if role not in principal.roles:
-                return _refused(403, "FORBIDDEN", f"this is for the role {role} only")
-            return await handle(request, principal)
+                if role not in principal.roles:
+                    raise Forbidden(f"this is for the role {role} only")
+                return await handle(request, principal)
+            except (GatewayError, Refused) as exc:
+                return failures.response(exc)
 
         return endpoint
 
@@ -53,9 +54,10 @@ def admin_routes(callers: Callers, role: str | None) -> list[Route]:
         return JSONResponse({"sessions": callers.sessions.shown()})
 
     async def disconnect(request: Request, principal: Principal) -> Response:
-        name = await _named(request)
-        if name is None:
-            return _refused(400, "BAD_USER_INPUT", 'send {"principal": "<name>"}, as JSON')
+        given = await read_json(request, most_bytes=body_bytes)
+        name = given.get("principal") if isinstance(given, dict) else None
+        if not isinstance(name, str):
+            raise Refused(400, 'send {"principal": "<name>"}, as JSON')
         count = callers.sessions.disconnect(name)
         log.info("disconnected", extra={"principal": name, "by": principal.name, "count": count})
         return JSONResponse({"disconnected": count})
@@ -64,25 +66,3 @@ def admin_routes(callers: Callers, role: str | None) -> list[Route]:
         Route("/admin/sessions", for_administrators(sessions), methods=["GET"]),
         Route("/admin/disconnect", for_administrators(disconnect), methods=["POST"]),
     ]
-
-
-async def _named(request: Request) -> str | None:
-    # As for GraphQL: what a page of another origin can send without being asked is refused.
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        return None
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            return None
-    try:
-        given = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-    name = given.get("principal") if isinstance(given, dict) else None
-    return name if isinstance(name, str) else None
-
-
-def _refused(status: int, code: str, message: str) -> Response:
-    error = {"message": message, "extensions": {"code": code}}
-    return JSONResponse({"errors": [error]}, status_code=status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -17,14 +18,16 @@ from gql.connections import Connections
 from gql.context import Context
 from gql.examples import examples_of
 from gql.gateway import Gateway
+from gql.hosts import AllowedHosts, allowed_hosts
 from gql.http import GraphQLEndpoint
 from gql.metrics import metrics_route
-from gql.pages import pages_routes
+from gql.pages import Handle, pages_routes
 from gql.schema import build_schema, print_sdl
-from gql.sign_in import SignIn
+from gql.sign_in import Credentials, SignIn
 from resolvers.principals import ANONYMOUS, Principal
 from resolvers.rows import claims_named
 from resolvers.scopes import OPEN, Scope, has_access
+from streams.errors import GatewayError
 
 __all__ = ["context_of", "create_app"]
 
@@ -97,17 +100,30 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         allowed_origins=origins,
         body_bytes=settings.body_bytes,
         heartbeat_s=settings.heartbeat_s,
+        max_operations=settings.max_connection_operations or None,
     )
     connections = Connections(
         most=settings.sockets,
         most_bytes=settings.sockets_bytes,
         stalled_s=settings.socket_stalled_s,
+        failed=schema.failures.response,
     )
-    endpoint.max_subscriptions_per_connection = settings.max_connection_operations or None
+
+    def for_those_who_may_ask(handle: Handle) -> Handle:
+        """What tells the schema, as introspection does."""
+
+        async def guarded(request: Request) -> Response:
+            if not settings.introspection:
+                return PlainTextResponse("introspection is switched off here\n", status_code=404)
+            try:
+                await callers.principal(Credentials.of_headers(request.headers))
+            except GatewayError as exc:
+                return schema.failures.response(exc)
+            return await handle(request)
+
+        return guarded
 
     async def schema_graphql(request: Request) -> Response:
-        if not settings.introspection:
-            return PlainTextResponse("introspection is switched off here\n", status_code=404)
         return PlainTextResponse(sdl)
 
     async def livez(request: Request) -> Response:
@@ -122,14 +138,16 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
     routes: list[Route | Mount | WebSocketRoute] = [
         Route("/graphql", _shared(endpoint, origins) if origins else endpoint),
         WebSocketRoute("/graphql", endpoint),
-        Route("/schema.graphql", schema_graphql),
+        Route("/schema.graphql", for_those_who_may_ask(schema_graphql)),
         Route("/livez", livez),
         Route("/readyz", readyz),
         metrics_route(gateway, schema.operations, schema.admission, connections),
-        *admin_routes(callers, settings.admin_role),
-        *pages_routes(lambda: examples_of(gateway.model)),
+        *admin_routes(callers, settings.admin_role, schema.failures, settings.body_bytes),
+        *pages_routes(lambda: examples_of(gateway.model), for_those_who_may_ask),
     ]
-    app = Starlette(routes=routes)
+    hosts = allowed_hosts(settings.allowed_hosts, settings.host)
+    checked = Middleware(AllowedHosts, names=hosts, failures=schema.failures)
+    app = Starlette(routes=routes, middleware=[checked])
     app.state.operations = schema.operations
     app.state.connections = connections
     return app

@@ -1,7 +1,8 @@
-"""Tokens of those who sign in: JWTs, checked once and then known until they end.
+"""Tokens of those who sign in: JWTs, checked once and then known until they end or their key does.
 
 Guarantees: signature, `exp`, `nbf`, `iss` and `aud` are checked, with algorithms that the settings
-name and no others. What is remembered is bounded, and forgotten when other keys are in force.
+name and no others. What is remembered is bounded, and counts only while the key that it was checked
+with is among those in force.
 Source: RFC 8725 (JSON Web Token Best Current Practices).
 """
 
@@ -51,12 +52,9 @@ class BearerOptions:
 
 
 class Bearer:
-    def __init__(self, keys: str, options: BearerOptions) -> None:
-        """Args:
-        keys: where the JWKS is: a URL, or a file.
-        """
+    def __init__(self, keys: KeySet, options: BearerOptions) -> None:
+        self.keys = keys
         self._known: OrderedDict[str, Principal] = OrderedDict()
-        self._keys = KeySet(keys, changed=self._known.clear)
         self._options = options
 
     async def principal(self, token: str) -> Principal:
@@ -66,23 +64,26 @@ class Bearer:
             Unauthenticated: says what is wrong with it.
             Unavailable: the keys cannot be read.
         """
+        await self.keys.freshen()
         known = self._known.get(token)
-        if known is not None and not known.expired:
+        if known is not None and not known.expired and self.keys.holds(known.key):
             self._known.move_to_end(token)
             return known
-        claims = await self._claims(token)
+        key, claims = await self._checked(token)
         principal = Principal(
             name=claims["sub"],
             roles=frozenset(_roles(claims, self._options.roles)),
             claims=claims,
             expires_at=int(claims["exp"]) + self._options.leeway_s,
+            key=key,
         )
         self._known[token] = principal
         while len(self._known) > _MOST_TOKENS:
             self._known.popitem(last=False)
         return principal
 
-    async def _claims(self, token: str) -> dict[str, Any]:
+    async def _checked(self, token: str) -> tuple[jwt.PyJWK, dict[str, Any]]:
+        """Its key, and its claims."""
         if len(token) > _MOST_CHARACTERS:
             raise Unauthenticated(f"the token has more than {_MOST_CHARACTERS} characters")
         try:
@@ -92,7 +93,7 @@ class Bearer:
         algorithm, name = str(header.get("alg")), header.get("kid")
         if algorithm not in self._options.algorithms:
             raise Unauthenticated("the token is signed with an algorithm that is not accepted")
-        key = await self._keys.key(name if isinstance(name, str) else None, algorithm)
+        key = await self.keys.key(name if isinstance(name, str) else None, algorithm)
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
@@ -105,7 +106,7 @@ class Bearer:
             )
         except jwt.PyJWTError as exc:
             raise Unauthenticated(_reason(exc)) from exc
-        return claims
+        return key, claims
 
 
 def _reason(exc: jwt.PyJWTError) -> str:

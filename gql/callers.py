@@ -44,7 +44,9 @@ class Callers:
         self._author_header = author_header
         self._deciding = deciding
         self._kept: OrderedDict[Principal, Context] = OrderedDict()
-        self.sessions = Sessions()
+        self.sessions = Sessions() if sign_in is None else Sessions(sign_in.holds)
+        if sign_in is not None and sign_in.keys is not None:
+            sign_in.keys.changed = self.sessions.review
 
     @property
     def signs_in(self) -> bool:
@@ -101,7 +103,9 @@ class Callers:
 
     def _context(self, principal: Principal, headers: Headers) -> Context:
         kept = self._kept.get(principal)
-        if kept is None:
+        if kept is not None:
+            self._kept.move_to_end(principal)
+        else:
             kept = self._kept[principal] = self._make(principal)
             kept.sessions = self.sessions
             while len(self._kept) > _MOST:

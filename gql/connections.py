@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-import orjson
+from starlette.responses import Response as Answer
 from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.datastructures import Headers
 from websockets.exceptions import InvalidState
 from websockets.http11 import Request, Response
+
+from gql.stalling import Stall
+from streams.errors import Unavailable
 
 __all__ = ["Connections", "WebSocketConnection"]
 
@@ -42,15 +46,26 @@ class Connections:
         most: sockets that may be open at once.
         most_bytes: what may lie in their buffers.
         stalled_s: how long a client may take nothing of what is sent to it.
+        failed: what is answered to those who are refused.
 
     Attributes:
         refused: handshakes that were answered with 503.
+        stalled: responses over HTTP that ended because their clients took nothing of them.
         dropped: sockets that were closed, by reason: `stalled`, `memory` or `flood`.
     """
 
-    def __init__(self, *, most: int, most_bytes: int, stalled_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        most: int,
+        most_bytes: int,
+        stalled_s: float,
+        failed: Callable[[Exception], Answer],
+    ) -> None:
         self.stalled_s = stalled_s
+        self.failed = failed
         self.refused = 0
+        self.stalled = 0
         self.dropped: Counter[str] = Counter(stalled=0, memory=0, flood=0)
         self.most = most
         self._most_bytes = most_bytes
@@ -95,9 +110,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         self._connections = connections
         self._admitted = False
-        # While a client does not take what is sent to it; and how much that was at its last look.
-        self._stalled: asyncio.TimerHandle | None = None
-        self._going_out = 0
+        self._stall = Stall(connections.stalled_s, self._count_stalled)
         self._parting: asyncio.TimerHandle | None = None
         # Received since there was last nothing to handle.
         self._received_bytes = 0
@@ -144,18 +157,18 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().pause_writing()
         # Pings are answered without asking for room.
         self._pause_reading()
-        self._watch_stalled()
+        self._stall.watch(self.transport)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._cancel_stalled()
+        self._stall.end()
         if self.read_paused and self.queue.empty() and not self.transport.is_closing():
             self.read_paused = False
             self.transport.resume_reading()
         self._measure()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_stalled()
+        self._stall.end()
         if self._parting is not None:
             self._parting.cancel()
         self._connections.forget(self)
@@ -210,35 +223,22 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.handle_parser_exception()
 
     def _refuse(self) -> None:
-        message = f"{self._connections.most} WebSockets are open, which is the most; try again"
-        error = {"message": message, "extensions": {"code": "UNAVAILABLE"}}
-        body = orjson.dumps({"errors": [error]})
-        headers = Headers(
-            {
-                "Content-Type": "application/json",
-                "Content-Length": str(len(body)),
-                "Retry-After": str(_RETRY_AFTER_S),
-                "Connection": "close",
-            }
+        answer = self._connections.failed(
+            Unavailable(
+                f"{self._connections.most} WebSockets are open, which is the most; try again",
+                retryAfterSeconds=_RETRY_AFTER_S,
+            )
         )
+        headers = Headers({**answer.headers, "connection": "close"})
+        body = bytes(answer.body)
         self.handshake_initiated = self.handshake_complete = self.close_sent = True
         self.conn.send_response(Response(503, "Service Unavailable", headers, body))
         self._write()
         self.transport.close()
         self._part()
 
-    def _watch_stalled(self) -> None:
-        self._cancel_stalled()
-        self._going_out = self.transport.get_write_buffer_size()
-        self._stalled = self.loop.call_later(self._connections.stalled_s, self._drop_stalled)
-
-    def _drop_stalled(self) -> None:
-        if self.transport.get_write_buffer_size() < self._going_out:
-            # It is slow.
-            self._watch_stalled()
-            return
+    def _count_stalled(self) -> None:
         self._connections.dropped["stalled"] += 1
-        self.transport.abort()
 
     def _measure(self) -> None:
         if not self._admitted:
@@ -260,11 +260,6 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if not (self.read_paused or self.close_sent or self.transport.is_closing()):
             self.read_paused = True
             self.transport.pause_reading()
-
-    def _cancel_stalled(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
 
     def _write(self) -> None:
         self.transport.write(b"".join(self.conn.data_to_send()))

@@ -59,7 +59,6 @@ class Context:
             of what is written.
         sessions: who is connected to this process. session: the socket that this is asked over.
         idempotency_key: under which the mutations of this request may be sent again.
-        connection_params: what a WebSocket client sent to introduce itself; Strawberry sets it.
         place: of the only subscription of this request.
         plans: of the document that is executed. plan: of its operation.
     Attributes:
@@ -81,7 +80,6 @@ class Context:
     session: Session | None = None
     principal: str | None = None
     idempotency_key: str | None = None
-    connection_params: Any = None
     place: Place | None = None
     plans: Plans | None = None
     plan: Plan | None = None

@@ -18,6 +18,7 @@ from graphql import GraphQLError
 from strawberry.exceptions import MissingQueryError
 from strawberry.schema.exceptions import CannotGetOperationTypeError, InvalidOperationTypeError
 
+from gql.http_requests import Refused
 from gql.persisted import PersistedQueryNotFound
 from resolvers.errors import (
     BadUserInput,
@@ -58,6 +59,7 @@ TABLE: Mapping[type[Exception], Rule] = {
     Unauthenticated: Rule("UNAUTHENTICATED", logging.INFO),
     Forbidden: Rule("FORBIDDEN", logging.INFO),
     LimitExceeded: Rule("LIMIT_EXCEEDED", logging.INFO),
+    Refused: Rule("BAD_USER_INPUT", logging.INFO),
     PersistedQueryNotFound: Rule("PERSISTED_QUERY_NOT_FOUND", logging.DEBUG),
     DocumentMisfit: Rule("DOCUMENT_MISFIT", logging.WARNING),
     ResumeTokenInvalid: Rule("RESUME_TOKEN_INVALID", logging.INFO),
@@ -82,11 +84,11 @@ _OF_THE_REQUEST = (
 
 
 def storms() -> dict[str, Storm]:
-    """One for each code whose refusals somebody should look into."""
+    """One for each code whose refusals are logged."""
     return {
         each.code: Storm(logger, "request refused", level=each.level)
         for each in TABLE.values()
-        if each.level > logging.INFO and not each.masked
+        if each.level >= logging.INFO and not each.masked
     }
 
 
@@ -108,8 +110,8 @@ def finish_errors(
 
     Args:
         token_out: a resume token as the API shows it, of one among the facts.
-        storms: what refusals are noted in by their code, where they may come with every event, or
-            to all subscribers at once; without, each is a line.
+        storms: what refusals are noted in by their code, since they may come with every event, or
+            to everybody at once; without, each is a line.
     """
     incidents: dict[int, str] = {}
     logged: set[int] = set()
@@ -129,10 +131,10 @@ def finish_errors(
             error.message = f"internal error; the log has it under incident {incident}"
             error.extensions = {"code": rule.code, "incident": incident}
         else:
-            error.extensions = _shown(error.extensions or {}, token_out)
+            error.extensions = {"code": rule.code, **_shown(error.extensions or {}, token_out)}
         if id(cause) not in logged:
             logged.add(id(cause))
-            if storms is not None and not rule.masked and rule.level > logging.INFO:
+            if storms is not None and not rule.masked and rule.code in storms:
                 storms[rule.code].note(**facts)
                 continue
             logger.log(

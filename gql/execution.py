@@ -27,7 +27,7 @@ from strawberry.types.execution import PreExecutionError
 from gql.admission import Admission, Admitted
 from gql.context import Context
 from gql.documents import Documents
-from gql.errors import finish_errors, storms
+from gql.failures import Failures
 from gql.operations import Operations, kind_of
 from gql.persisted import Persisted
 from gql.plans import Plan, gathered, steps_of
@@ -194,7 +194,7 @@ class Schema(strawberry.Schema):
         self.scales = Scales(self._schema)
         self._documents = documents
         self._persisted = persisted
-        self._storms = storms()
+        self.failures = Failures(operations)
 
     def get_extensions(self, sync: bool = False) -> list[SchemaExtension]:
         found = super().get_extensions(sync)
@@ -261,24 +261,17 @@ class Schema(strawberry.Schema):
         return text
 
     def _refused(self, exc: GatewayError) -> ExecutionResult:
-        errors = [GraphQLError(exc.message, original_error=exc)]
-        self.process_errors(errors)
-        return PreExecutionError(data=None, errors=errors)
+        return PreExecutionError(data=None, errors=[self.failures.error(exc)])
 
     def process_errors(
         self, errors: list[GraphQLError], execution_context: ExecutionContext | None = None
     ) -> None:
         context = None if execution_context is None else execution_context.context
-        kind = kind_of(execution_context)
         if not self._documents.limits.introspection:
             for error in errors:
                 error.message = _GUESS.sub("", error.message)
-        finish_errors(
-            errors,
-            _as_it_is if context is None else context.token_out,
-            storms=self._storms if kind == "subscription" else None,
-        )
-        self.operations.note(errors, kind)
+        token_out = str if context is None else context.token_out
+        self.failures.finish(errors, kind_of(execution_context), token_out)
 
 
 def _owner(context: Context | None) -> str:
@@ -287,10 +280,6 @@ def _owner(context: Context | None) -> str:
 
 async def _once(result: ExecutionResult) -> AsyncGenerator[ExecutionResult]:
     yield result
-
-
-def _as_it_is(token: str) -> str:
-    return token
 
 
 def _unstorable_text(variables: Mapping[str, Any]) -> GraphQLError | None:

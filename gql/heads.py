@@ -1,4 +1,5 @@
-"""HTTP connections as the process holds them: how long, and how large, a request's head may be.
+"""HTTP connections as the process holds them: how long, and how large, a request's head may be, and
+how long a client may take nothing of what it is sent.
 
 A handshake is a request, too. Bodies are for whoever reads them.
 
@@ -8,8 +9,12 @@ Source: docs/decisions/0024-sockets.md.
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gql.connections import Connections
+from gql.stalling import Stall
 
 __all__ = ["RequestConnection"]
 
@@ -19,10 +24,16 @@ _HEAD_BYTES = 64 * 1024
 
 
 class RequestConnection(HttpToolsProtocol):
-    """uvicorn's, which waits for a request's head for ever, and takes one of any length."""
+    """uvicorn's, which waits for a request's head for ever, takes one of any length, and holds a
+    response for a client that does not read for as long as TCP does."""
 
     _waiting: asyncio.TimerHandle | None = None
     _head_bytes = 0
+
+    def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._connections = connections
+        self._stall = Stall(connections.stalled_s, self._count_stalled)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -30,7 +41,16 @@ class RequestConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._wait_no_more()
+        self._stall.end()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall.watch(self.transport)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stall.end()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -46,6 +66,9 @@ class RequestConnection(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > _HEAD_BYTES:
                 self.send_400_response(f"A request's head has {_HEAD_BYTES} bytes at most.")
+
+    def _count_stalled(self) -> None:
+        self._connections.stalled += 1
 
     def _wait(self) -> None:
         self._wait_no_more()

@@ -11,11 +11,10 @@ Source: the specification "GraphQL over HTTP". docs/decisions/0023
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any
 
 import orjson
 from graphql import GraphQLError
@@ -32,18 +31,16 @@ from strawberry.types.graphql import OperationType
 
 from gql.callers import Callers
 from gql.context import Context, Place
-from gql.errors import finish_errors
 from gql.event_streams import MULTIPART, SSE, Framing, StreamResponse, body_of, streamed
 from gql.execution import Schema
+from gql.failures import JSON, answer
 from gql.http_requests import GraphQLRequest, Refused, read_request
 from gql.media_types import Accept, MediaType
 from gql.pages import graphiql_response
 from gql.sockets import LegacySocket, SocketMessages, TransportSocket
-from resolvers.errors import Unauthenticated
-from streams.errors import GatewayError
 from streams.storms import Storm
 
-__all__ = ["GraphQLEndpoint", "not_signed_in"]
+__all__ = ["GraphQLEndpoint"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,13 +49,7 @@ _ALLOWED = {
     "POST": {OperationType.QUERY, OperationType.MUTATION},
 }
 _HTML = MediaType("text/html")
-_JSON = MediaType("application/json", {"charset": "utf-8"})
 _RESPONSE_JSON = MediaType("application/graphql-response+json", {"charset": "utf-8"})
-# Where nothing was executed, by the first error's code. Other codes are of what the client asked:
-# 400, but in application/json, for which the specification wants 200.
-_STATUS = {"UNAUTHENTICATED": 401, "FORBIDDEN": 403, "INTERNAL": 500, "UNAVAILABLE": 503}
-_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-_RETRY_AFTER_S = 1
 # Characters of a header that the log shows.
 _SHOWN = 200
 
@@ -70,6 +61,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         allowed_origins: whose pages may open sockets, beside those of this gateway's own address.
         body_bytes: the longest request.
         heartbeat_s: the longest that a stream is silent.
+        max_operations: at once on one socket; None: as many as come.
     """
 
     websocket_adapter_class = SocketMessages
@@ -85,6 +77,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         allowed_origins: Collection[str] = (),
         body_bytes: int = 1024 * 1024,
         heartbeat_s: float = 12.0,
+        max_operations: int | None = 100,
     ) -> None:
         super().__init__(
             schema,
@@ -93,7 +86,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             # Of the older protocol, which has messages for it.
             keep_alive=True,
             keep_alive_interval=20,
-            max_subscriptions_per_connection=100,
+            max_subscriptions_per_connection=max_operations,
             allowed_origins=tuple(allowed_origins),
         )
         self.callers = callers
@@ -110,14 +103,10 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         response: ASGIApp
         try:
             response = await self._response(request, takes)
-        except Refused as exc:
-            response = _refusal(exc, takes)
-        except Unauthenticated as exc:
-            response = not_signed_in(exc)
         except ClientDisconnect:
             return
         except Exception as exc:
-            response = _failure(exc, takes)
+            response = self.schema.failures.response(exc, takes.json or JSON)
         await response(scope, receive, send)
 
     async def get_context(
@@ -156,7 +145,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         context = await self.callers.of_request(request.headers)
         result = await self._executed(asked, request.method, context)
         if result is not None and takes.json is not None:
-            return _answer(result, takes.json)
+            return _answered(result, takes.json)
         if takes.stream is None:
             raise Refused(
                 400,
@@ -194,7 +183,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             raise Refused(400, "there is no query in the request") from None
         except CannotGetOperationTypeError as exc:
             error = GraphQLError(exc.as_http_error_reason(), original_error=exc)
-            finish_errors([error], str)
+            self.schema.failures.finish([error], "unknown")
             return ExecutionResult(data=None, errors=[error])
         except InvalidOperationTypeError as exc:
             if exc.operation_type is OperationType.SUBSCRIPTION:
@@ -215,11 +204,11 @@ class _Takes:
 @lru_cache(maxsize=128)
 def _takes(header: str) -> _Takes:
     accept = Accept(header)
-    plain, modern = accept.rank(_JSON), accept.rank(_RESPONSE_JSON)
+    plain, modern = accept.rank(JSON), accept.rank(_RESPONSE_JSON)
     most = max(plain, modern)
     # Who names the newer type understands it; anybody else understands the older one.
     newer = modern > plain or (modern == plain and modern[1] == 2)
-    json = (_RESPONSE_JSON if newer else _JSON) if most[0] else None
+    json = (_RESPONSE_JSON if newer else JSON) if most[0] else None
     events = accept.rank(SSE.media_type)
     # Without the parameter it is the multipart of incremental delivery, which is another one.
     parts = accept.rank(MULTIPART.media_type, naming="subscriptionspec")
@@ -235,52 +224,13 @@ async def _one(result: ExecutionResult) -> AsyncGenerator[ExecutionResult]:
     yield result
 
 
-def _answer(result: ExecutionResult, media_type: MediaType) -> Response:
-    body = body_of(result)
-    status = 200
-    if "data" not in body:
-        unless_told = 400 if media_type is _RESPONSE_JSON else 200
-        status = _STATUS.get(str(body["errors"][0]["extensions"]["code"]), unless_told)
-    return _json(body, status, media_type)
-
-
-def _failure(exc: Exception, takes: _Takes) -> Response:
-    """A request that was not executed for a reason of ours; logged by the table of errors."""
-    said = exc.message if isinstance(exc, GatewayError) else str(exc)
-    error = GraphQLError(said, original_error=exc)
-    finish_errors([error], str)
-    status = _STATUS.get(str((error.extensions or {})["code"]), 400)
-    return _json({"errors": [error.formatted]}, status, takes.json or _JSON)
-
-
-def _refusal(refused: Refused, takes: _Takes) -> Response:
-    error = {"message": refused.message, "extensions": {"code": refused.code}}
-    response = _json({"errors": [error]}, refused.status, takes.json or _JSON)
-    response.headers.update(refused.headers)
-    return response
-
-
-def _json(body: Mapping[str, Any], status: int, media_type: MediaType) -> Response:
-    headers = {**_HEADERS, "content-type": str(media_type)}
-    if status == 503:
-        facts = body["errors"][0]["extensions"]
-        headers["retry-after"] = str(facts.get("retryAfterSeconds", _RETRY_AFTER_S))
-    return Response(orjson.dumps(body), status, headers)
+def _answered(result: ExecutionResult, media_type: MediaType) -> Response:
+    # In application/json, for which the specification wants 200, what is wrong with a document is
+    # no matter of the status.
+    return answer(
+        body_of(result), media_type, otherwise=400 if media_type is _RESPONSE_JSON else 200
+    )
 
 
 def _not_allowed(message: str) -> Refused:
     return Refused(405, message, headers={"allow": "GET, POST"})
-
-
-def not_signed_in(exc: GatewayError) -> Response:
-    """A whole request is refused (RFC 6750, 3), or nobody can say for now whether it is to be."""
-    known = isinstance(exc, Unauthenticated)
-    words = exc.message.replace("\\", "").replace('"', "'")
-    challenge = f'Bearer realm="revstream", error="invalid_token", error_description="{words}"'
-    error = {"message": exc.message, "extensions": {"code": exc.code}}
-    return Response(
-        orjson.dumps({"errors": [error]}),
-        status_code=401 if known else 503,
-        headers={"www-authenticate": challenge} if known else {"retry-after": "5"},
-        media_type="application/json",
-    )

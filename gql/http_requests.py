@@ -20,7 +20,7 @@ from starlette.requests import Request
 
 from gql.media_types import parse_media_type
 
-__all__ = ["GraphQLRequest", "Refused", "read_request"]
+__all__ = ["GraphQLRequest", "Refused", "read_json", "read_request"]
 
 # How long a body may be on its way.
 _BODY_MOST_S = 60.0
@@ -37,13 +37,11 @@ class Refused(Exception):
         status: int,
         message: str,
         *,
-        code: str = "BAD_USER_INPUT",
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
-        self.code = code
         self.headers = dict(headers or {})
 
 
@@ -63,6 +61,15 @@ async def read_request(request: Request, *, most_bytes: int) -> GraphQLRequest:
     """
     if request.method == "GET":
         return _checked(_of_address(request.scope["query_string"]))
+    return _checked(await read_json(request, most_bytes=most_bytes))
+
+
+async def read_json(request: Request, *, most_bytes: int) -> Any:
+    """The body of a request that no form could send.
+
+    Raises:
+        Refused: 400, 408, 413 or 415.
+    """
     content_type = request.headers.get("content-type", "")
     found = parse_media_type(content_type)
     if found is None or found.name != "application/json":
@@ -81,7 +88,7 @@ async def read_request(request: Request, *, most_bytes: int) -> GraphQLRequest:
             f"a request is sent as it is, got content encoding {encoding[:100]!r}",
             headers={"accept-encoding": "identity"},
         )
-    return _checked(_json(await _body(request, most_bytes), "the request"))
+    return _json(await _body(request, most_bytes), "the request")
 
 
 async def _body(request: Request, most: int) -> bytes:

@@ -1,8 +1,9 @@
 """The sign-in of a socket: when it is introduced, when it is renewed, and when it ends.
 
 A refusal closes it with 4403 and the reason, and so do the end of what was signed in with and an
-administrator. A `ping` with a payload as of `connection_init` renews the sign-in of a socket
-without a reconnect; in the legacy protocol, which has no ping, another `connection_init` does.
+administrator; where it cannot be told for now who it is, it closes with 1013. A `ping` with a
+payload as of `connection_init` renews the sign-in of a socket without a reconnect; in the legacy
+protocol, which has no ping, another `connection_init` does.
 """
 
 from __future__ import annotations
@@ -20,9 +21,8 @@ from streams.errors import GatewayError
 __all__ = ["Introduction"]
 
 _FORBIDDEN = 4403
+# IANA's "Try Again Later".
 _TRY_AGAIN = 1013
-# RFC 6455, 5.5.1: a control frame holds 125 bytes, and the code takes two.
-_REASON_BYTES = 123
 
 
 class Introduction:
@@ -87,5 +87,4 @@ class Introduction:
             self._closing = asyncio.create_task(self._close(_FORBIDDEN, reason))
 
     async def _close(self, code: int, reason: str) -> None:
-        shown = reason.encode()[:_REASON_BYTES].decode(errors="ignore")
-        await self._handler.websocket.close(code=code, reason=shown)
+        await self._handler.websocket.close(code=code, reason=reason)

@@ -1,14 +1,16 @@
 """The keys that tokens are signed with: a JWKS, from a URL or a file, read again when it changes.
 
 Guarantees: an unknown key has the set read again, so that an issuer may rotate its keys; but not
-more often than every so many seconds, whatever tokens are sent. A set that cannot be read leaves
-the last one in force.
+more often than every so many seconds, whatever tokens are sent. A key that the issuer withdraws is
+out of force within the time that a set is fresh for, as long as the set can be read; one that
+cannot be leaves the last one in force.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -27,28 +29,30 @@ log = logging.getLogger(__name__)
 
 # Between two reads, whatever tokens say.
 _AGAIN_S = 10.0
-# A key that the issuer has withdrawn is not believed for longer.
-_FRESH_S = 300.0
 _PATIENCE_S = 5.0
 _MOST_BYTES = 1024 * 1024
 
 
 class KeySet:
     """Args:
-    place: a URL, or the path of a file.
-    changed: called when other keys are in force.
+        place: a URL, or the path of a file.
+        fresh_s: after so long it is read again.
+    Attributes:
+        changed: called when other keys are in force.
     """
 
     def __init__(
         self,
         place: str,
         *,
-        changed: Callable[[], None] = lambda: None,
+        fresh_s: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.changed: Callable[[], None] = lambda: None
         self._place = place
-        self._changed = changed
+        self._fresh_s = fresh_s
         self._clock = clock
+        self._trouble: str | None = None
         self._keys: dict[str | None, Mapping[str, Any]] = {}
         self._made: dict[tuple[str | None, str], jwt.PyJWK] = {}
         self._read_at: float | None = None
@@ -63,35 +67,68 @@ class KeySet:
             Unauthenticated: there is no such key, or it is of another algorithm.
             Unavailable: the set could never be read.
         """
-        if self._read_at is None or self._clock() - self._read_at > _FRESH_S:
-            await self._refresh(wait=self._read_at is None)
+        await self.freshen()
         found = self._find(name)
         if found is None:
             await self._refresh(wait=True)
             found = self._find(name)
         if self._read_at is None:
-            raise Unavailable("the keys that tokens are signed with cannot be read; try again")
+            raise Unavailable(
+                "the keys that tokens are signed with cannot be read; try again",
+                retryAfterSeconds=math.ceil(self._again_s),
+            )
         if found is None:
             raise Unauthenticated("the token is signed with a key that is not known here")
-        return self._make(name, found, algorithm)
+        return self._make(found, algorithm)
+
+    async def freshen(self) -> None:
+        """Read it again if that is due; where another one does, what there is will do."""
+        if self._due_s() <= 0:
+            await self._refresh(wait=self._read_at is None)
+
+    async def watch(self) -> None:
+        """Keep it fresh, also while nobody asks: sockets are open under its keys."""
+        while True:
+            await self._refresh(wait=True)
+            await asyncio.sleep(max(self._due_s(), self._again_s))
+
+    def holds(self, key: object) -> bool:
+        """Whether a key that was handed out is still in force."""
+        return any(each is key for each in self._made.values())
+
+    @property
+    def _again_s(self) -> float:
+        return min(_AGAIN_S, self._fresh_s)
+
+    def _due_s(self) -> float:
+        return 0.0 if self._read_at is None else self._read_at + self._fresh_s - self._clock()
 
     async def _refresh(self, *, wait: bool) -> None:
         if not wait and self._reading.locked():
             return  # somebody is at it; what there is will do
         async with self._reading:
-            if self._tried_at is not None and self._clock() - self._tried_at < _AGAIN_S:
+            if self._tried_at is not None and self._clock() - self._tried_at < self._again_s:
                 return
             self._tried_at = self._clock()
             try:
                 keys = _usable(await self._read())
             except (OSError, ValueError, TimeoutError, aiohttp.ClientError) as exc:
-                log.warning("keys not read", extra={"place": self._place, "reason": repr(exc)})
+                if self._trouble != repr(exc):
+                    self._trouble = repr(exc)
+                    log.warning("keys not read", extra={"place": self._place, "reason": repr(exc)})
                 return
             self._read_at = self._clock()
-            if keys != self._keys:
+            if keys != self._keys or self._trouble is not None:
                 log.info("keys read", extra={"place": self._place, "keys": len(keys)})
-                self._keys, self._made = keys, {}
-                self._changed()
+            self._trouble = None
+            if keys != self._keys:
+                self._made = {
+                    (name, algorithm): made
+                    for (name, algorithm), made in self._made.items()
+                    if keys.get(name) == self._keys.get(name)
+                }
+                self._keys = keys
+                self.changed()
 
     async def _read(self) -> Any:
         if not self._place.startswith(("http://", "https://")):
@@ -103,7 +140,12 @@ class KeySet:
         ):
             if response.status != 200:
                 raise ValueError(f"it answers with {response.status}")
-            body = await response.content.read(_MOST_BYTES)
+            body = b""
+            # `read` would be content with what has come by then.
+            async for piece in response.content.iter_any():
+                body += piece
+                if len(body) > _MOST_BYTES:
+                    raise ValueError(f"it has more than {_MOST_BYTES} bytes")
         return orjson.loads(body)
 
     def _find(self, name: str | None) -> Mapping[str, Any] | None:
@@ -111,7 +153,8 @@ class KeySet:
             return next(iter(self._keys.values()))
         return self._keys.get(name) if name is not None else None
 
-    def _make(self, name: str | None, found: Mapping[str, Any], algorithm: str) -> jwt.PyJWK:
+    def _make(self, found: Mapping[str, Any], algorithm: str) -> jwt.PyJWK:
+        name = found.get("kid")
         if found.get("alg", algorithm) != algorithm:
             raise Unauthenticated("the token is signed with another algorithm than its key is for")
         made = self._made.get((name, algorithm))
@@ -129,8 +172,11 @@ def _usable(document: Any) -> dict[str | None, Mapping[str, Any]]:
     keys = document.get("keys") if isinstance(document, Mapping) else None
     if not isinstance(keys, list):
         raise ValueError('it is no JWKS: {"keys": […]}')
+    # What is no key is passed over, so that it keeps none of the others in force (RFC 7517, 5).
     return {
         each.get("kid"): each
         for each in keys
-        if isinstance(each, Mapping) and each.get("use", "sig") == "sig"
+        if isinstance(each, Mapping)
+        and each.get("use", "sig") == "sig"
+        and isinstance(each.get("kid"), str | None)
     }

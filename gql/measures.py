@@ -274,6 +274,12 @@ METRICS: tuple[Described, ...] = (
         "WebSockets closed because their clients took nothing off them (stalled), buffers were "
         "full and theirs the largest (memory), or hundreds of messages came at once (flood).",
     ),
+    Described(
+        "revstream_http_stalled_total",
+        "counter",
+        (),
+        "Responses over HTTP that were cut off because their clients took nothing of them.",
+    ),
     Described("revstream_operations_executing", "gauge", (), "Queries and mutations under way."),
     Described("revstream_operations_waiting", "gauge", (), "Those that wait for a place."),
     Described(

@@ -74,6 +74,7 @@ class _Process(Collector):
         yield "sockets_refused_total", (), self._connections.refused
         for reason, count in self._connections.dropped.items():
             yield "sockets_dropped_total", (reason,), count
+        yield "http_stalled_total", (), self._connections.stalled
         yield "operations_executing", (), self._admission.executing
         yield "operations_waiting", (), self._admission.waiting
         yield "operations_shed_total", (), self._admission.shed

@@ -185,6 +185,7 @@ class MergeableFields(ValidationRule):
                 f"to find out whether the operation's fields can be merged takes over "
                 f"{MOST_STEPS:,} steps, which is the most; repeat fewer of them",
                 limit="overlaps",
+                asked=self._steps,
                 bound=MOST_STEPS,
             )
 

@@ -10,7 +10,7 @@ Source: docs/decisions/0002, which also says what each clause of the content sec
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -23,7 +23,9 @@ from starlette.types import Scope
 
 from gql.examples import Example
 
-__all__ = ["graphiql_response", "pages_routes"]
+__all__ = ["Handle", "graphiql_response", "pages_routes"]
+
+Handle = Callable[[Request], Awaitable[Response]]
 
 # The distribution is installed unpacked, so that the folder is a real one.
 STATIC = Path(str(files("gql") / "static"))
@@ -83,12 +85,16 @@ def graphiql_response() -> Response:
     return response
 
 
-def pages_routes(examples: Callable[[], Iterable[Example]] = tuple) -> list[Route | Mount]:
+def pages_routes(
+    examples: Callable[[], Iterable[Example]] = tuple,
+    guard: Callable[[Handle], Handle] = lambda handle: handle,
+) -> list[Route | Mount]:
     """The front page at `/`, the built files under `/static`, and `/examples.json`.
 
     Args:
         examples: Called for each `/examples.json`: the queries that GraphiQL opens as tabs, the
             first one in front. Where there are none, GraphiQL opens a query that works anywhere.
+        guard: of what tells the schema, as the examples do.
     """
 
     async def front_page(request: Request) -> Response:
@@ -102,7 +108,7 @@ def pages_routes(examples: Callable[[], Iterable[Example]] = tuple) -> list[Rout
 
     return [
         Route("/", front_page),
-        Route("/examples.json", examples_json),
+        Route("/examples.json", guard(examples_json)),
         Mount("/static", _Assets(directory=STATIC, check_dir=False), name="static"),
     ]
 

@@ -28,6 +28,7 @@ from gql.connections import Connections, WebSocketConnection
 from gql.embedded import embedded_mongod
 from gql.gateway import Gateway, open_gateway
 from gql.heads import RequestConnection
+from gql.hosts import allowed_hosts
 from gql.logs import expect_refusals
 from gql.operations import Operations
 from gql.progress import shown_progress, shown_readings
@@ -92,6 +93,7 @@ async def serve(
     """
     # Found out before anything is started.
     settings.origins()
+    allowed_hosts(settings.allowed_hosts, settings.host)
     # Before anything is opened: what cannot be served safely is not.
     sign_in = sign_in_of(settings, model) if http else None
     stop = _Stop()
@@ -161,10 +163,10 @@ async def _until_stopped(
                 uvicorn.Config(
                     app,
                     loop="none",
-                    ws=_sockets_of(app.state.connections),
+                    ws=_within(WebSocketConnection, app.state.connections),
                     ws_max_size=settings.socket_message_bytes,
                     ws_per_message_deflate=False,
-                    http=RequestConnection,
+                    http=_within(RequestConnection, app.state.connections),
                     lifespan="off",
                     log_config=None,
                     access_log=False,
@@ -172,6 +174,9 @@ async def _until_stopped(
                 ),
             )
             serving = tasks.create_task(server.serve(sockets=[listening]))
+        watching = None
+        if sign_in is not None and sign_in.keys is not None:
+            watching = tasks.create_task(sign_in.keys.watch())
         accompanying = None
         if beside is not None:
             accompanying = tasks.create_task(_guarded(beside(address), stop))
@@ -186,11 +191,15 @@ async def _until_stopped(
         if server is not None:
             server.should_exit = True
             await serving
+        if watching is not None:
+            watching.cancel()
 
 
-def _sockets_of(connections: Connections) -> type[asyncio.Protocol]:
-    """uvicorn makes one of each handshake."""
-    made: Any = partial(WebSocketConnection, connections=connections)
+def _within(
+    kind: Callable[..., asyncio.Protocol], connections: Connections
+) -> type[asyncio.Protocol]:
+    """uvicorn makes one of each connection, or of each handshake."""
+    made: Any = partial(kind, connections=connections)
     return cast(type[asyncio.Protocol], made)
 
 

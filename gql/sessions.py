@@ -1,8 +1,8 @@
 """Who is connected: sockets, and what is followed over them or otherwise, for administrators to see
 and to end.
 
-A session ends when what its caller has signed in with does, unless he renews it. Of one process: a
-deployment of several is asked one by one.
+A session ends when what its caller has signed in with does, unless he renews it, and when the key
+of that is withdrawn. Of one process: a deployment of several is asked one by one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from resolvers.principals import Principal
 __all__ = ["Session", "Sessions"]
 
 EXPIRED = "what was signed in with has expired"
+WITHDRAWN = "the key that the token is signed with has been withdrawn"
 
 
 @dataclass(eq=False)
@@ -64,9 +65,14 @@ class Session:
 
 
 class Sessions:
-    """All of one process."""
+    """All of one process.
 
-    def __init__(self) -> None:
+    Args:
+        holds: whether what a caller has signed in with still counts.
+    """
+
+    def __init__(self, holds: Callable[[Principal], bool] = lambda principal: True) -> None:
+        self._holds = holds
         self._open: set[Session] = set()
 
     def __len__(self) -> int:
@@ -78,6 +84,8 @@ class Sessions:
         self._open.add(session)
         session.until(session.principal)
         try:
+            # Since he was asked for it, and had to wait.
+            self._review(session)
             yield session
         finally:
             session.forget()
@@ -96,6 +104,15 @@ class Sessions:
             }
             for each in sorted(self._open, key=lambda each: each.since)
         ]
+
+    def review(self) -> None:
+        """End those that no longer hold."""
+        for each in list(self._open):
+            self._review(each)
+
+    def _review(self, session: Session) -> None:
+        if not self._holds(session.principal):
+            session.end(WITHDRAWN)
 
     def disconnect(self, name: str) -> int:
         """End all of a principal. Returns how many there were."""

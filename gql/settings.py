@@ -59,6 +59,11 @@ class Settings:
         "Origins whose pages may use the API, separated by commas, as https://app.example.org; "
         "* for any. Without it, only pages of this address may.",
     )
+    allowed_hosts: str | None = _setting(
+        None,
+        "Names that requests may go to, separated by commas, as app.example.org; * for any. "
+        "Without it, any; but only localhost where --host is this machine's own address.",
+    )
     body_bytes: int = _setting(1024 * 1024, "The longest request over HTTP.")
     heartbeat_s: float = _setting(
         12.0, "The longest that a stream over HTTP is silent, so that no proxy cuts it off."
@@ -102,7 +107,9 @@ class Settings:
         1024 * 1024, "The longest message that a WebSocket takes; a longer one closes it."
     )
     socket_stalled_s: float = _setting(
-        20.0, "How long a client may take nothing off its WebSocket before that is closed."
+        20.0,
+        "How long a client may take nothing of what it is sent, over a WebSocket or HTTP, before "
+        "its connection is closed.",
     )
     quiet_s: float = _setting(
         20.0, "After so long without an event a subscriber is sent a fresher token."
@@ -117,6 +124,10 @@ class Settings:
     jwt_keys: str | None = _setting(
         None,
         "The JWKS that tokens are signed with: a URL, or a file (docs/access.md).",
+    )
+    jwt_keys_s: float = _setting(
+        300.0,
+        "How often the JWKS is read again: a key that was withdrawn is believed for so long.",
     )
     jwt_algorithms: str = _setting(
         "RS256", "The algorithms that tokens may be signed with, separated by commas."
@@ -181,7 +192,8 @@ class Settings:
     max_list_items: int = _setting(20_000, "Of a variable: the items of a list in it.")
     max_variable_values: int = _setting(200_000, "Of all variables together: the values in them.")
     introspection: bool = _setting(
-        True, "Whether the schema may be asked about, and is served at /schema.graphql."
+        True,
+        "Whether the schema may be asked about, and is served at /schema.graphql and in examples.",
     )
     trusted_documents: Path | None = _setting(
         None,

@@ -16,6 +16,7 @@ from starlette.datastructures import Headers
 
 from gql.api_keys import ApiKeys
 from gql.bearer import Bearer, BearerOptions
+from gql.keyset import KeySet
 from gql.settings import Settings
 from model.entities import Model
 from resolvers.errors import Unauthenticated
@@ -63,6 +64,16 @@ class SignIn:
         self._bearer = bearer
         self._keys = keys
         self._anonymous = anonymous
+
+    @property
+    def keys(self) -> KeySet | None:
+        """Of tokens; whoever serves has it watched."""
+        return None if self._bearer is None else self._bearer.keys
+
+    def holds(self, principal: Principal) -> bool:
+        """Whether the key that he has signed in with is still in force."""
+        keys = self.keys
+        return keys is None or principal.key is None or keys.holds(principal.key)
 
     async def principal(self, credentials: Credentials) -> Principal:
         """Raises:
@@ -140,7 +151,7 @@ def _bearer_of(settings: Settings) -> Bearer | None:
         )
     except ValueError as exc:
         raise click.UsageError(f"--jwt-algorithms: {exc}") from exc
-    return Bearer(settings.jwt_keys, options)
+    return Bearer(KeySet(settings.jwt_keys, fresh_s=settings.jwt_keys_s), options)
 
 
 def _text(payload: Mapping[str, Any], names: tuple[str, ...]) -> str | None:

@@ -39,8 +39,10 @@ from strawberry.subscriptions.protocols.graphql_ws.types import (
 from strawberry.subscriptions.protocols.graphql_ws.types import OperationMessage, StartMessage
 
 from gql.context import Context
+from gql.failures import Failures
 from gql.introduction import Introduction
 from gql.operations import Operations
+from resolvers.errors import LimitExceeded
 
 __all__ = ["LegacySocket", "SocketMessages", "TransportSocket"]
 
@@ -102,6 +104,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
+        self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
         self.schema = _Executing(self.schema)  # type: ignore[assignment]
         self._introduction = Introduction(self)
 
@@ -122,6 +125,11 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
             await self.handle_invalid_message(problem)
 
     async def handle_connection_init(self, message: ConnectionInitMessage) -> None:
+        if self.connection_timed_out:
+            return
+        # It has come: how long it takes to check is not the client's doing.
+        if self.connection_init_timeout_task is not None:
+            self.connection_init_timeout_task.cancel()
         # The protocol lets the payload be null.
         taken: ConnectionInitMessage = {
             "type": "connection_init",
@@ -140,11 +148,12 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
 
     async def handle_subscribe(self, message: SubscribeMessage) -> None:
         known = message["id"] in self.operations or not self.connection_acknowledged
-        full = _full(len(self.operations), self.max_subscriptions_per_connection)
+        full = _room(len(self.operations), self.max_subscriptions_per_connection)
         if known or full is None:
             await super().handle_subscribe(message)
             return
-        await self.send_message({"id": message["id"], "type": "error", "payload": [full.formatted]})
+        error = self._failures.error(full).formatted
+        await self.send_message({"id": message["id"], "type": "error", "payload": [error]})
 
     @staticmethod
     def _get_pre_execution_close_reason(error: GraphQLError) -> str | None:
@@ -162,6 +171,7 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
+        self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
         self._introduced = False
         self.schema = _Executing(self.schema)  # type: ignore[assignment]
         self._introduction = Introduction(self)
@@ -208,11 +218,12 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
 
     async def handle_start(self, message: StartMessage) -> None:
         known = message["id"] in self.tasks or not self.connection_acknowledged
-        full = _full(len(self.tasks), self.max_subscriptions_per_connection)
+        full = _room(len(self.tasks), self.max_subscriptions_per_connection)
         if known or full is None:
             await super().handle_start(message)
             return
-        await self.send_message({"id": message["id"], "type": "error", "payload": full.formatted})
+        error = self._failures.error(full).formatted
+        await self.send_message({"id": message["id"], "type": "error", "payload": error})
 
 
 class _Executing:
@@ -276,12 +287,16 @@ def _extensions_of(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return payload.get("extensions") if isinstance(payload, Mapping) else None
 
 
-def _full(count: int, most: int | None) -> GraphQLError | None:
+def _room(count: int, most: int | None) -> LimitExceeded | None:
+    """None where one more operation may run on a connection."""
     if most is None or count < most:
         return None
-    return GraphQLError(
-        f"{count} operations run on this connection, and {most} is the most; open another one",
-        extensions={"code": "LIMIT_EXCEEDED"},
+    return LimitExceeded(
+        f"{count + 1} operations would run at once on this connection, and {most} is the most; "
+        "open another one",
+        limit="max_connection_operations",
+        asked=count + 1,
+        bound=most,
     )
 
 

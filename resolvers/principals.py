@@ -18,12 +18,15 @@ class Principal:
         name: the author of what is written; None for whoever has not signed in.
         claims: what `rows` may name, as JSON.
         expires_at: seconds since the epoch; None where it does not end by itself.
+        key: what the sign-in was checked with, and is good for no longer than; None of what is not
+            signed.
     """
 
     name: str | None = None
     roles: frozenset[str] = frozenset()
     claims: Mapping[str, Any] = field(default_factory=dict)
     expires_at: float | None = None
+    key: object = field(default=None, repr=False)
 
     @property
     def expired(self) -> bool:

@@ -54,6 +54,7 @@ def guarded(
         [{"_id": "a", "owner": "ann"}, {"_id": "b", "owner": "bob", "text": "secret"}]
     )
     options = [*issuer.options(), "--api-keys", str(keys), "--admin-role", "operator"]
+    options += ["--jwt-keys-s", "0.2"]
     with running_gateway(mongo_uri, name, model, *options) as running:
         yield running
     client.drop_database(name)
@@ -101,6 +102,18 @@ def test_a_request_that_is_not_signed_in_is_refused_as_a_whole(
     assert answer.headers["www-authenticate"].startswith("Bearer ")
     assert answer.json()["errors"][0]["extensions"] == {"code": "UNAUTHENTICATED"}
     assert "data" not in answer.json()
+
+
+@pytest.mark.parametrize("page", ["schema.graphql", "examples.json"])
+def test_what_tells_the_schema_is_for_those_who_have_signed_in(
+    guarded: RunningGateway, issuer: Issuer, page: str
+) -> None:
+    """As it is for introspection."""
+    url = f"{guarded.address}/{page}"
+    assert httpx.get(url).status_code == 401
+    shown = httpx.get(url, headers=bearer(reader(issuer)))
+    assert shown.status_code == 200
+    assert "notes" in shown.text
 
 
 @asynccontextmanager
@@ -165,6 +178,61 @@ async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
         assert answer["payload"] == {"data": {"notes": {"nodes": [{"id": "a"}]}}}
 
 
+@pytest.mark.parametrize(
+    "accept", ["text/event-stream", "multipart/mixed;subscriptionSpec=1.0,application/json"]
+)
+async def test_a_stream_over_http_ends_with_its_token(
+    guarded: RunningGateway, issuer: Issuer, accept: str
+) -> None:
+    """With the error that says so, behind what it has been sent by then; and nothing is left."""
+    async with (
+        httpx.AsyncClient(timeout=60) as client,
+        client.stream(
+            "POST",
+            f"{guarded.address}/graphql",
+            json={"query": "subscription { noteChanges(snapshot: true) { kind documentId } }"},
+            headers={**bearer(reader(issuer, "ann", lasts_s=2)), "accept": accept},
+        ) as stream,
+    ):
+        assert stream.status_code == 200
+        text = "".join([each async for each in stream.aiter_text()])
+    assert text.index('"documentId":"a"') < text.index('"code":"UNAUTHENTICATED"')
+    assert "expired" in text
+    operator = bearer(issuer.token("olga", roles=["operator"]))
+    shown = httpx.get(f"{guarded.address}/admin/sessions", headers=operator).json()["sessions"]
+    assert [each for each in shown if each["principal"] == "ann"] == []
+
+
+async def test_a_key_that_is_withdrawn_ends_what_was_opened_with_it(
+    guarded: RunningGateway, issuer: Issuer
+) -> None:
+    """Sockets, event streams, and requests of tokens that were accepted before; nobody else's."""
+    changes = "subscription { noteChanges(snapshot: true) { kind } }"
+    old = reader(issuer)
+    async with (
+        signed_in(guarded, {"authorization": f"Bearer {old}"}) as socket,
+        signed_in(guarded, {"apiKey": KEY}) as other,
+        httpx.AsyncClient(timeout=60) as client,
+        client.stream(
+            "POST",
+            f"{guarded.address}/graphql",
+            json={"query": changes},
+            headers={**bearer(old), "accept": "text/event-stream"},
+        ) as stream,
+    ):
+        assert await socket.receive() == {"type": "connection_ack"}
+        assert await other.receive() == {"type": "connection_ack"}
+        issuer.rotate(uuid4().hex)
+        closed = await socket.closed()
+        assert closed is not None
+        assert (closed.code, "withdrawn" in closed.reason) == (4403, True)
+        assert "UNAUTHENTICATED" in "".join([each async for each in stream.aiter_text()])
+        assert await other.data(NOTES)
+    assert ask(guarded, bearer(old)).status_code == 401
+    fresh = bearer(reader(issuer))
+    await asyncio.to_thread(wait_until, lambda: ask(guarded, fresh).status_code == 200)
+
+
 async def heard(socket: Socket, **wanted: str) -> dict[str, Any]:
     """The next message with these values; the subscription's are passed over."""
     while True:
@@ -212,6 +280,28 @@ async def test_an_administrator_sees_who_is_connected_and_disconnects_him(
         closed = await socket.closed()
         assert closed is not None
         assert closed.code == 4403
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        ('{"principal": "carl"}', "text/plain", 415),
+        ("nonsense", "application/json", 400),
+        ("[]", "application/json", 400),
+        ('{"principal": 5}', "application/json", 400),
+        ('{"principal": "carl"}', "application/json; charset=utf-8", 200),
+    ],
+)
+def test_what_an_administrator_sends_is_read_as_any_request(
+    guarded: RunningGateway, issuer: Issuer, body: str, kind: str, status: int
+) -> None:
+    """What a form could send is refused, and each refusal is an error with its code."""
+    headers = {**bearer(issuer.token("olga", roles=["operator"])), "content-type": kind}
+    url = f"{guarded.address}/admin/disconnect"
+    answer = httpx.post(url, headers=headers, content=body)
+    assert answer.status_code == status
+    if status != 200:
+        assert answer.json()["errors"][0]["extensions"] == {"code": "BAD_USER_INPUT"}
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,38 @@ def test_an_origin_is_a_scheme_and_a_host(origins: str) -> None:
         Settings(allowed_origins=origins).origins()
 
 
+PATHS = ("graphql?query={resumeToken}", "", "schema.graphql", "metrics")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_name_that_was_made_to_resolve_to_this_machine_is_none_of_it(
+    gateway: RunningGateway, path: str
+) -> None:
+    """Whatever is asked for; its page would be of the same origin."""
+    url = f"{gateway.address}/{path}"
+    port = gateway.address.rpartition(":")[2]
+    for host in ("localhost", f"127.0.0.1:{port}", f"[::1]:{port}"):
+        assert httpx.get(url, headers={"host": host}).status_code == 200
+    refused = httpx.get(url, headers={"host": f"rebound.example.org:{port}"})
+    assert refused.status_code == 421
+    (error,) = refused.json()["errors"]
+    assert "rebound.example.org" in error["message"]
+    assert "--allowed-hosts" in error["message"]
+
+
+async def test_nor_may_its_sockets(gateway: RunningGateway) -> None:
+    """Though origin and host are the same."""
+    port = gateway.address.rpartition(":")[2]
+    with pytest.raises(InvalidStatus) as caught:
+        await connect(
+            f"ws://rebound.example.org:{port}/graphql",
+            host="127.0.0.1",
+            origin=Origin(f"http://rebound.example.org:{port}"),
+            subprotocols=[Subprotocol("graphql-transport-ws")],
+        )
+    assert caught.value.response.status_code == 421
+
+
 @pytest.mark.parametrize("path", ["/", "/graphql"])
 def test_pages_say_what_they_may_do(gateway: RunningGateway, path: str) -> None:
     """No script but the gateway's own files, no frame, nothing to other servers."""

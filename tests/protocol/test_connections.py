@@ -99,10 +99,10 @@ async def test_one_more_than_may_be_open_is_refused_and_told_when_to_come_again(
         response = caught.value.response
         assert response.status_code == 503
         assert int(response.headers["Retry-After"]) > 0
-        assert response.headers["Content-Type"] == "application/json"
+        assert response.headers["Content-Type"] == "application/json; charset=utf-8"
         assert response.body is not None
         (error,) = json.loads(response.body)["errors"]
-        assert error["extensions"] == {"code": "UNAVAILABLE"}
+        assert error["extensions"] == {"code": "UNAVAILABLE", "retryAfterSeconds": 5}
         assert f"{SOCKETS} WebSockets are open" in error["message"]
         assert told(gateway, "sockets") == SOCKETS
         assert told(gateway, "sockets_refused_total") == refused + 1

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import email.parser
 import json
+import socket
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import httpx2 as httpx
@@ -48,16 +50,17 @@ def gateway(
     model = tmp_path_factory.mktemp("model") / "schema.graphql"
     model.write_text(MODEL)
     options = ("--heartbeat-s", str(HEARTBEAT_S), "--backlog-events", str(BACKLOG))
+    options += ("--socket-stalled-s", "8")
     with running_gateway(mongo_uri, things.database.name, model, *options) as running:
         yield running
         assert running.stop() == 0
     assert not [line for line in running.lines if "INTERNAL" in line or "Traceback" in line]
 
 
-def insert(things: Things, *names: str) -> list[str]:
+def insert(things: Things, *names: str, **fields: str) -> list[str]:
     """Things that no other test knows; their ids."""
     ids = [f"{name}-{uuid4().hex[:6]}" for name in names]
-    things.insert_many({"_id": each} for each in ids)
+    things.insert_many({"_id": each, **fields} for each in ids)
     return ids
 
 
@@ -283,6 +286,40 @@ async def test_a_client_that_is_gone_ends_its_subscription(gateway: RunningGatew
         await attached(stream)
         assert subscriptions() == 1
     await eventually(lambda: subscriptions() == 0)
+
+
+async def test_a_client_that_never_reads_is_cut_off(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """Once its buffers are full, and with it its subscription; one that reads is not."""
+    query = "subscription { thingChanges { kind documentId thing { text } } }"
+    host, port = gateway.address.removeprefix("http://").split(":")
+    request = (
+        f"GET /graphql?query={quote(query)} HTTP/1.1\r\nhost: {host}:{port}\r\n"
+        "accept: text/event-stream\r\n\r\n"
+    )
+    before = scraped(gateway.address)["revstream_http_stalled_total",]
+
+    def told(*name: str) -> float:
+        return scraped(gateway.address)[name]
+
+    await eventually(lambda: told("revstream_subscriptions", "things") == 0)
+    async with open_stream(gateway.address, query) as reading:
+        await attached(reading)
+        with socket.socket() as plain:
+            # Little is enough to fill it.
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            plain.connect((host, int(port)))
+            plain.sendall(request.encode())
+            await eventually(lambda: told("revstream_subscriptions", "things") == 2)
+            for _ in range(BACKLOG - 1):
+                (id_,) = insert(things, "large", text="x" * 500_000)
+                while (await reading.change())["documentId"] != id_:
+                    pass
+            await eventually(lambda: told("revstream_http_stalled_total") == before + 1)
+            await eventually(lambda: told("revstream_subscriptions", "things") == 1)
+        (id_,) = insert(things, "after")
+        assert (await reading.change())["documentId"] == id_
 
 
 async def test_a_slow_reader_is_ended_and_loses_nothing(

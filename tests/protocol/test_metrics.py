@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx2 as httpx
 from pymongo.collection import Collection
 
 from gql.measures import METRICS
@@ -108,6 +109,10 @@ def test_operations_are_counted_by_kind_and_code(gateway: RunningGateway) -> Non
     gateway.post('mutation { deleteThing(id: "no such") { ... on WriteError { message } } }')
     gateway.post("{ unknownField }")
     gateway.post("{ neither brackets nor sense")
+    url = f"{gateway.address}/graphql"
+    httpx.post(url, content=b"no JSON", headers={"content-type": "application/json"})
+    httpx.post(url, content=b"a=b")
+    httpx.post(url, json={"query": "{ resumeToken }", "operationName": "Missing"})
     after = scraped(gateway.address)
 
     def since(*found: str) -> float:
@@ -116,4 +121,4 @@ def test_operations_are_counted_by_kind_and_code(gateway: RunningGateway) -> Non
     assert since("revstream_operation_seconds_count", "query") == 3
     assert since("revstream_operation_seconds_count", "mutation") == 1
     assert since("revstream_operations_failed_total", "BAD_USER_INPUT", "query") == 2
-    assert since("revstream_operations_failed_total", "BAD_USER_INPUT", "unknown") == 1
+    assert since("revstream_operations_failed_total", "BAD_USER_INPUT", "unknown") == 4

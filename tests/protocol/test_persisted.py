@@ -81,7 +81,8 @@ async def test_only_trusted_documents_are_executed_where_there_are_some(
             [error] = ask(name, variables=variables)["errors"]
             assert "nmae" in error["message"]
             assert "Did you mean" not in error["message"]
-        assert httpx.get(f"{gateway.address}/schema.graphql").status_code == 404
+        for page in ("schema.graphql", "examples.json"):
+            assert httpx.get(f"{gateway.address}/{page}").status_code == 404
         async with open_socket(gateway.address, TRANSPORT) as socket:
             assert await socket.data(THING) == SERVED["data"]
             [error] = await socket.errors(OTHER)

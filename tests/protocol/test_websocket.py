@@ -124,8 +124,13 @@ async def test_a_hundred_operations_are_enough_for_one_connection(
         assert (refused["id"], refused["type"]) == ("one more", "error")
         payload = refused["payload"]
         (error,) = payload if isinstance(payload, list) else [payload]
-        assert error["extensions"] == {"code": "LIMIT_EXCEEDED"}
-        assert "100 operations" in error["message"]
+        assert error["extensions"] == {
+            "code": "LIMIT_EXCEEDED",
+            "limit": "max_connection_operations",
+            "asked": 101,
+            "bound": 100,
+        }
+        assert "101 operations" in error["message"]
         await socket.send({"id": "7", "type": "stop" if protocol == LEGACY else "complete"})
         if protocol == LEGACY:
             assert (await socket.receive())["type"] == "complete"

@@ -36,6 +36,11 @@ class Issuer:
         self.current = name
         self.place.write_text(json.dumps(self.jwks()))
 
+    def withdraw(self, name: str) -> None:
+        """Believe this key no longer."""
+        del self.keys[name]
+        self.place.write_text(json.dumps(self.jwks()))
+
     def jwks(self) -> dict[str, Any]:
         found = []
         for name, key in self.keys.items():

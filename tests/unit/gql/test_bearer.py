@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import json
@@ -32,7 +33,7 @@ def issuer(tmp_path: Path) -> Issuer:
 
 @pytest.fixture
 def bearer(issuer: Issuer) -> Bearer:
-    return Bearer(str(issuer.place), OPTIONS)
+    return Bearer(KeySet(str(issuer.place)), OPTIONS)
 
 
 async def test_a_token_is_a_principal(issuer: Issuer, bearer: Bearer) -> None:
@@ -112,13 +113,48 @@ async def test_a_new_key_is_read_and_an_old_one_forgotten(
 ) -> None:
     """Tokens of keys that the issuer has taken back are known no longer."""
     monkeypatch.setattr(gql.keyset, "_AGAIN_S", 0)
-    bearer = Bearer(str(issuer.place), OPTIONS)
+    bearer = Bearer(KeySet(str(issuer.place)), OPTIONS)
     old = issuer.token()
     await bearer.principal(old)
     issuer.rotate("second")
     assert (await bearer.principal(issuer.token("bob"))).name == "bob"
     with pytest.raises(Unauthenticated, match="not known"):
         await bearer.principal(old)
+
+
+async def test_a_withdrawn_key_ends_what_was_accepted_with_it(issuer: Issuer) -> None:
+    """Within the time that the set is fresh for, though each token is remembered and no unknown one
+    comes; a key that stays keeps its tokens."""
+    now = 0.0
+    keys = KeySet(str(issuer.place), fresh_s=300, clock=lambda: now)
+    bearer = Bearer(keys, OPTIONS)
+    old = issuer.token()
+    withdrawn = await bearer.principal(old)
+    issuer.rotate("second", keep=True)
+    now += 301
+    token = issuer.token("bob")
+    stays = await bearer.principal(token)
+    assert await bearer.principal(old) is withdrawn
+    issuer.withdraw("first")
+    now += 301
+    assert await bearer.principal(token) is stays
+    assert not keys.holds(withdrawn.key)
+    with pytest.raises(Unauthenticated, match="not known"):
+        await bearer.principal(old)
+
+
+async def test_a_set_is_read_again_while_nobody_asks(issuer: Issuer) -> None:
+    """Whoever is connected hears of a key that was withdrawn."""
+    keys = KeySet(str(issuer.place), fresh_s=0.01)
+    principal = await Bearer(keys, OPTIONS).principal(issuer.token())
+    changed = asyncio.Event()
+    keys.changed = changed.set
+    watching = asyncio.create_task(keys.watch())
+    issuer.rotate("second")
+    async with asyncio.timeout(10):
+        await changed.wait()
+    watching.cancel()
+    assert not keys.holds(principal.key)
 
 
 async def test_unknown_keys_have_the_set_read_no_more_than_so_often(issuer: Issuer) -> None:

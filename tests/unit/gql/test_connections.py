@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import Response
 
 from gql.connections import Connections, WebSocketConnection
 
@@ -25,8 +26,12 @@ def connection() -> tuple[Held, WebSocketConnection]:
     return held, cast(WebSocketConnection, held)
 
 
+def refused(_exc: Exception) -> Response:
+    raise AssertionError("nobody asks here")
+
+
 def bounded(most: int = 100, most_bytes: int = 1000) -> Connections:
-    return Connections(most=most, most_bytes=most_bytes, stalled_s=1)
+    return Connections(most=most, most_bytes=most_bytes, stalled_s=1, failed=refused)
 
 
 def test_no_more_are_admitted_than_may_be() -> None:
