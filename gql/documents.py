@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from graphql import DocumentNode, GraphQLError, validate
+from graphql import DocumentNode, GraphQLError, OperationDefinitionNode, validate
 from strawberry.extensions import SchemaExtension
 from strawberry.schema.validation_rules.maybe_null import MaybeNullValidationRule
 from strawberry.schema.validation_rules.one_of import OneOfInputValidationRule
+from strawberry.types.graphql import OperationType
 
 from gql.limits import COUNTED, Limits, check_text, check_variables, check_weight
 from gql.overlaps import RULES
@@ -25,7 +26,7 @@ from gql.plans import Plans
 from gql.weights import Scales, Weighed
 from streams.errors import GatewayError
 
-__all__ = ["CheckedDocuments", "Documents", "Kept", "KnownDocument"]
+__all__ = ["CheckedDocuments", "Documents", "Kept", "KnownDocument", "KnownOperation"]
 
 T = TypeVar("T")
 
@@ -69,12 +70,38 @@ class Kept(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class KnownDocument:
-    """`weighed`: None where that depends on variables."""
+class KnownOperation:
+    """A query or mutation of a document that is known; `name` says which, where it is one of
+    several."""
 
-    document: DocumentNode
-    weighed: Weighed | None
-    plans: Plans
+    document: KnownDocument
+    kind: OperationType
+    name: str | None
+
+
+class KnownDocument:
+    """Attributes:
+    weighed: None where that depends on variables.
+    operations: queries and mutations, by their names; by None, where it is the only operation.
+    """
+
+    __slots__ = ("document", "operations", "plans", "weighed")
+
+    def __init__(self, document: DocumentNode, weighed: Weighed | None) -> None:
+        self.document = document
+        self.weighed = weighed
+        self.plans = Plans(document)
+        self.operations: dict[str | None, KnownOperation] = {}
+        every = [each for each in document.definitions if isinstance(each, OperationDefinitionNode)]
+        for each in every:
+            kind = OperationType(each.operation.value)
+            name = None if each.name is None else each.name.value
+            if kind is OperationType.SUBSCRIPTION:
+                continue
+            if name is not None:
+                self.operations[name] = KnownOperation(self, kind, name)
+            if len(every) == 1:
+                self.operations[None] = KnownOperation(self, kind, None)
 
 
 class Documents:
@@ -94,6 +121,22 @@ class Documents:
         """
         if self.known.get(text) is None:
             check_text(text, self.limits)
+
+    def weighed(
+        self,
+        document: KnownDocument | DocumentNode,
+        variables: Mapping[str, Any] | None,
+        scales: Scales,
+    ) -> Weighed:
+        """What it weighs with these variables.
+
+        Raises:
+            LimitExceeded: the variables are too many, or too deep. Others as `Scales.weigh`.
+        """
+        check_variables(variables, self.limits)
+        if not isinstance(document, KnownDocument):
+            return scales.weigh(document, variables or {})
+        return document.weighed or scales.weigh(document.document, variables or {})
 
 
 class CheckedDocuments(SchemaExtension):
@@ -134,16 +177,12 @@ class CheckedDocuments(SchemaExtension):
         yield
 
     def _check(self, document: DocumentNode) -> None:
-        context = self.execution_context
-        limits = self._documents.limits
-        variables = context.variables or {}
-        check_variables(variables, limits)
-        self._weighed = None if self._known is None else self._known.weighed
-        if self._weighed is None:
-            scales: Scales = context.schema.scales  # type: ignore[attr-defined]
-            self._weighed = scales.weigh(document, variables)
-        known = self._known is not None
-        check_weight(self._weighed, context.operation_name, limits, known=known)
+        context, documents = self.execution_context, self._documents
+        scales: Scales = context.schema.scales  # type: ignore[attr-defined]
+        known = self._known
+        self._weighed = documents.weighed(known or document, context.variables, scales)
+        name = context.operation_name
+        check_weight(self._weighed, name, documents.limits, known=known is not None)
 
     def _validate(self, document: DocumentNode) -> list[GraphQLError]:
         context = self.execution_context
@@ -159,7 +198,7 @@ class CheckedDocuments(SchemaExtension):
             if weighed is not None and weighed.varies:
                 weighed = None
             text = context.query or ""
-            self._known = KnownDocument(document, weighed, Plans(document))
+            self._known = KnownDocument(document, weighed)
             self._documents.known.keep(text, self._known, len(text))
         return errors
 

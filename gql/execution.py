@@ -1,136 +1,49 @@
-"""How an operation is executed: with a context of its own, errors finished on the way out,
-documents left out named.
+"""How an operation is executed: admitted, held to the limits, and its errors finished on the way
+out.
 
-Strawberry makes one context per WebSocket. What is read for one response must not be served in
-another, so that the executor takes a fresh one for each operation, and for each event of a
-subscription.
+A document that is known goes the short way: what the extensions do for others is done here in the
+same order, without Strawberry's context managers around each, which take longer than a small
+operation.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping
+import time
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext
 from dataclasses import replace
-from types import CoroutineType
 from typing import Any
 
 import strawberry
-from graphql import GraphQLError, GraphQLObjectType, OperationDefinitionNode
-from graphql.pyutils import Path
+from graphql import ExecutionResult as CoreResult
+from graphql import GraphQLError, OperationDefinitionNode
 from strawberry.extensions import SchemaExtension
 from strawberry.schema.exceptions import CannotGetOperationTypeError
-from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 from strawberry.types import ExecutionContext, ExecutionResult
 from strawberry.types.execution import PreExecutionError
+from strawberry.types.graphql import OperationType
 
 from gql.admission import Admission, Admitted
 from gql.context import Context
-from gql.documents import Documents
+from gql.documents import Documents, KnownOperation
+from gql.executor import Executor
 from gql.failures import Failures
+from gql.limits import check_weight
 from gql.operations import Operations, kind_of
 from gql.persisted import Persisted
-from gql.plans import Plan, gathered, steps_of
 from gql.weights import Scales
 from streams.errors import GatewayError
 
-__all__ = ["Executor", "IdempotencyKey", "OneOperation", "Schema"]
+__all__ = ["IdempotencyKey", "OneOperation", "Schema"]
 
 
+# What is asked for among the extensions of a request, and Strawberry's lifecycle does.
+_LONG_WAY = frozenset({"cost", "idempotencyKey"})
 # Whom nobody knows is not counted.
 _NOBODY = nullcontext()
 # What graphql-core guesses that a name was meant to be: names of the schema.
 _GUESS = re.compile(r" Did you mean [^?]*\?")
-
-
-class Executor(StrawberryGraphQLCoreExecutionContext):
-    """graphql-core's, per operation."""
-
-    context_value: Context
-    plan: Plan
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        context = self.context_value
-        # None where only the schema itself is asked about.
-        if context is None or context.plans is None:
-            self.plan = Plan()
-        else:
-            name = None if self.operation.name is None else self.operation.name.value
-            self.plan = context.plans.of(name, self.variable_values.coerced)
-        self._relevant_sub_fields = self.plan.sub_fields
-        if context is not None:
-            self.context_value = context.fresh(self.plan)
-
-    @classmethod
-    def build(
-        cls,
-        schema: Any,
-        document: Any,
-        root_value: Any = None,
-        context_value: Any = None,
-        raw_variable_values: dict[str, Any] | None = None,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
-        refused = _unstorable_text(raw_variable_values or {})
-        if refused is not None:
-            return [refused]
-        return super().build(
-            schema, document, root_value, context_value, raw_variable_values, *args, **kwargs
-        )
-
-    def execute_root_grouped_field_set(
-        self,
-        root_type: GraphQLObjectType,
-        root_value: Any,
-        grouped_field_set: Any,
-        *args: Any,
-    ) -> Any:
-        if self.plan.root is None:
-            self.plan.root = grouped_field_set
-        return super().execute_root_grouped_field_set(root_type, root_value, self.plan.root, *args)
-
-    def execute_fields(
-        self,
-        parent_type: GraphQLObjectType,
-        source_value: Any,
-        path: Path | None,
-        grouped_field_set: dict[str, Any],
-        position_context: Any,
-    ) -> Any:
-        if self.middleware_manager is not None and self.middleware_manager.middlewares:
-            # Which wants to be called for each field.
-            return super().execute_fields(
-                parent_type, source_value, path, grouped_field_set, position_context
-            )
-        found = self.plan.steps.get(id(grouped_field_set))
-        if found is None:
-            made = steps_of(self, parent_type, grouped_field_set)
-            found = self.plan.steps[id(grouped_field_set)] = grouped_field_set, made
-        results: dict[str, Any] = {}
-        waiting: list[str] = []
-        try:
-            for step in found[1]:
-                results[step.name] = value = step.run(self, source_value, path)
-                if value.__class__ is CoroutineType:
-                    waiting.append(step.name)
-        except Exception:
-            if waiting:
-                self.settle_in_background([results[each] for each in waiting])
-            raise
-        return gathered(results, waiting) if waiting else results
-
-    def build_per_event_executor(self, payload: Any) -> Any:
-        executor = super().build_per_event_executor(payload)
-        if self.context_value is not None:
-            executor.context_value = self.context_value.fresh(self.plan)
-        return executor
-
-    def build_response(self, data: dict[str, Any] | None) -> Any:
-        if self.context_value is not None:
-            self.collected_errors.errors.extend(self.context_value.problems)
-        return super().build_response(data)
 
 
 class IdempotencyKey(SchemaExtension):
@@ -212,6 +125,9 @@ class Schema(strawberry.Schema):
         try:
             text = self._text(query, kwargs.get("operation_extensions"))
             with self._counted(context_value):
+                known = self._known(text, *args, **kwargs)
+                if known is not None and context_value is not None:
+                    return await self._execute_known(known, variable_values, context_value)
                 return await super().execute(text, variable_values, context_value, *args, **kwargs)
         except GatewayError as exc:
             return self._refused(exc)
@@ -230,6 +146,55 @@ class Schema(strawberry.Schema):
             return _once(self._refused(exc))
         results = await super().stream(text, variable_values, context_value, *args, **kwargs)
         return self._streamed(results, context_value) if _owner(context_value) else results
+
+    def _known(
+        self,
+        text: str | None,
+        root_value: Any = None,
+        operation_name: str | None = None,
+        allowed_operation_types: Iterable[OperationType] | None = None,
+        operation_extensions: Mapping[str, Any] | None = None,
+    ) -> KnownOperation | None:
+        """The operation to execute, where it may go the short way."""
+        if not (operation_extensions or {}).keys().isdisjoint(_LONG_WAY):
+            return None
+        document = None if text is None else self._documents.known.get(text)
+        found = None if document is None else document.operations.get(operation_name)
+        if found is None or (allowed_operation_types and found.kind not in allowed_operation_types):
+            return None
+        return found
+
+    async def _execute_known(
+        self, known: KnownOperation, variables: dict[str, Any] | None, context: Context
+    ) -> ExecutionResult:
+        kind, began = known.kind.value, time.perf_counter()
+        try:
+            document = known.document
+            weighed = self._documents.weighed(document, variables, self.scales)
+            check_weight(weighed, known.name, self._documents.limits, known=True)
+            async with self.admission.place():
+                result = Executor.build(
+                    self._schema,
+                    document.document,
+                    None,
+                    replace(context, plans=document.plans),
+                    variables,
+                    known.name,
+                )
+                if not isinstance(result, list):
+                    result = result.execute_operation()
+                    if not isinstance(result, CoreResult):
+                        result = await result
+        except Exception as exc:
+            errors = [GraphQLError(str(exc), original_error=exc)]
+            self._finish(errors, kind, context)
+            return PreExecutionError(data=None, errors=errors)
+        finally:
+            self.operations.took(kind, time.perf_counter() - began)
+        data, found = (None, result) if isinstance(result, list) else (result.data, result.errors)
+        if found:
+            self._finish(found, kind, context)
+        return ExecutionResult(data=data, errors=found)
 
     async def _streamed(
         self, results: Any, context: Context | None
@@ -267,11 +232,14 @@ class Schema(strawberry.Schema):
         self, errors: list[GraphQLError], execution_context: ExecutionContext | None = None
     ) -> None:
         context = None if execution_context is None else execution_context.context
+        self._finish(errors, kind_of(execution_context), context)
+
+    def _finish(self, errors: list[GraphQLError], kind: str, context: Context | None) -> None:
         if not self._documents.limits.introspection:
             for error in errors:
                 error.message = _GUESS.sub("", error.message)
         token_out = str if context is None else context.token_out
-        self.failures.finish(errors, kind_of(execution_context), token_out)
+        self.failures.finish(errors, kind, token_out)
 
 
 def _owner(context: Context | None) -> str:
@@ -280,29 +248,3 @@ def _owner(context: Context | None) -> str:
 
 async def _once(result: ExecutionResult) -> AsyncGenerator[ExecutionResult]:
     yield result
-
-
-def _unstorable_text(variables: Mapping[str, Any]) -> GraphQLError | None:
-    """JSON can write half of a surrogate pair, which is no text in UTF-8, hence none that MongoDB
-    can hold.
-
-    In the document itself graphql-core's lexer refuses it.
-    """
-    for name, value in variables.items():
-        waiting: list[Any] = [value]
-        while waiting:
-            each = waiting.pop()
-            if isinstance(each, str):
-                try:
-                    each.encode()
-                except UnicodeEncodeError:
-                    return GraphQLError(
-                        f"Variable '${name}' holds text with half of a surrogate pair, "
-                        "which is not valid Unicode."
-                    )
-            elif isinstance(each, Mapping):
-                waiting += each.keys()
-                waiting += each.values()
-            elif isinstance(each, list):
-                waiting += each
-    return None

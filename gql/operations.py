@@ -58,8 +58,8 @@ class Operations:
             if not self.on_sockets:
                 self.none_on_sockets.set()
 
-    def took(self, operation: ExecutionContext, seconds: float) -> None:
-        timed = self._seconds.get(kind_of(operation))
+    def took(self, kind: str, seconds: float) -> None:
+        timed = self._seconds.get(kind)
         if timed is not None:
             timed.observe(seconds)
 
@@ -85,6 +85,6 @@ def timed(operations: Operations) -> type[SchemaExtension]:
         def on_operation(self) -> Iterator[None]:
             began = time.perf_counter()
             yield
-            operations.took(self.execution_context, time.perf_counter() - began)
+            operations.took(kind_of(self.execution_context), time.perf_counter() - began)
 
     return Timed

@@ -40,7 +40,7 @@ from graphql.pyutils import Path, gather_with_cancel
 from gql.fields import Read, Resolve
 
 if TYPE_CHECKING:
-    from gql.execution import Executor
+    from gql.executor import Executor
     from gql.selection import Selections
 
 __all__ = ["Plan", "Plans", "Step", "gathered", "steps_of"]

@@ -7,7 +7,8 @@ from strawberry.schema.config import StrawberryConfig
 
 from gql.admission import Admission, Admitted
 from gql.documents import CheckedDocuments, Documents
-from gql.execution import Executor, IdempotencyKey, OneOperation, Schema
+from gql.execution import IdempotencyKey, OneOperation, Schema
+from gql.executor import Executor
 from gql.fields import FieldInfo
 from gql.limits import Limits
 from gql.operations import Operations, timed

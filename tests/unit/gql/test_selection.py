@@ -9,7 +9,7 @@ import pytest
 import strawberry
 from graphql import GraphQLResolveInfo, execute_sync, parse
 
-from gql.execution import Executor
+from gql.executor import Executor
 from gql.selection import Selections
 from gql.shapes import Shape, shapes_of
 from model.entities import Model
