@@ -177,12 +177,15 @@ class Archive:
         sort: Sequence[tuple[str, int]] = (),
         limit: int = 0,
         raw: bool = False,
+        fill: bool = True,
     ) -> list[Any]:
-        """Records, with their contents where the projection has something of them."""
+        """Records, with their contents where the projection has something of them; without `fill`
+        as they are stored, for `filled`."""
         found = await self._mongo.find(
             self.name, query, projection=projection, sort=sort, limit=limit, raw=raw
         )
-        return await self.filled(found, raw=raw) if _shows_content(projection) else found
+        fill = fill and _shows_content(projection)
+        return await self.filled(found, raw=raw) if fill else found
 
     async def known(self, keys: Iterable[Any]) -> list[Any]:
         """Of these `_id`s, those that have versions: a look into an index each, and no lookup as in

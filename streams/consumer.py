@@ -31,6 +31,8 @@ from streams.horizons import Horizons
 from streams.hub import Hub, Subscriber
 from streams.mongo import Mongo
 from streams.progress import Progress
+from streams.storms import Storm
+from streams.unreadable import versions_of
 from streams.versions import Version
 
 __all__ = ["Consumer", "ConsumerOptions", "Handler"]
@@ -69,8 +71,8 @@ class Handler(ABC):
         return False
 
     async def lost(self, reason: str) -> None:  # noqa: B027 — to be overridden or not
-        """Versions were dropped (`keep`) before they were handed over; what is left of them
-        comes."""
+        """Versions were dropped (`keep`) before they were handed over, or one of them cannot be
+        read; what is left of them comes."""
 
     async def end(self) -> None:  # noqa: B027 — to be overridden or not
         """This process works no longer, whatever the reason: close what `begin` has opened. Comes
@@ -129,6 +131,7 @@ class Consumer:
         self._checkpoint = Checkpoint("", "")
         self._saved_at = 0.0
         self._horizon = ""
+        self._unreadable = Storm(log, "version cannot be read", level=logging.ERROR)
 
     async def run(self, fencing_token: int) -> None:
         """Hand over what comes behind the stored place, for ever.
@@ -172,18 +175,29 @@ class Consumer:
         upto = await self._progress.position(self.collection)
         if upto <= position:
             return False
-        records = await self._archive.scan(position, upto, limit=self._options.page)
+        found, reached = await self._repeated(fencing_token, self._read, position, upto)
         await self._look_back(position, fencing_token)
-        versions = [Version.from_record(each) for each in records]
+        for reason in (each for each in found if isinstance(each, str)):
+            self._unreadable.note(listener=self.name, reason=reason)
+            await self._repeated(fencing_token, self.handler.lost, reason)
+        versions = [each for each in found if isinstance(each, Version)]
         if versions:
             await self._repeated(fencing_token, self.handler.handle, versions, fencing_token)
             self.versions += len(versions)
-        reached = versions[-1].token if len(versions) == self._options.page else upto
         self._checkpoint = replace(self._checkpoint, token=reached)
         # Each save is itself an entry of the oplog: saving every look would feed itself.
-        if versions or time.monotonic() - self._saved_at >= self._options.idle_save_s:
+        if found or time.monotonic() - self._saved_at >= self._options.idle_save_s:
             await self._save(fencing_token)
-        return bool(versions)
+        return bool(found)
+
+    async def _read(self, position: str, upto: str) -> tuple[list[Version | str], str]:
+        """The next page, with a reason for each version that cannot be read; and how far it
+        reaches, these included."""
+        page = self._options.page
+        query = {"_id": {"$gt": position, "$lte": upto}}
+        records = await self._archive.find(query, sort=[("_id", 1)], limit=page, fill=False)
+        reached = records[-1]["_id"] if len(records) == page else upto
+        return await versions_of(self._archive, records), reached
 
     async def _look_back(self, position: str, fencing_token: int) -> None:
         """Whether versions behind a place were dropped before they were read; told once."""
@@ -200,7 +214,7 @@ class Consumer:
         await self._repeated(fencing_token, self.handler.lost, reason)
 
     async def _repeated(self, fencing_token: int, step: Any, *arguments: Any) -> Any:
-        """A step of the handler, until it succeeds: what is not MongoDB's or the lease's end is
+        """A step, until it succeeds: what is not MongoDB's or the lease's end is
         nothing that another process could do better."""
         pause_s = self._options.retry_first_s
         while True:

@@ -30,10 +30,12 @@ _PAUSES_S = (0.05, 0.3)
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Versions that can no longer be delivered: of one document, or of the collection (None)."""
+    """Versions that can no longer be delivered: of one document, or of the collection (None).
+    `number`: of the version, where it is known which one that is."""
 
     reason: str
     document: Any = None
+    number: int | None = None
 
 
 class Rendering(Protocol):

@@ -23,6 +23,7 @@ from streams.events import identity
 from streams.lanes import Courier, Lane, Lost
 from streams.receivers import Fate
 from streams.storms import Storm
+from streams.unreadable import versions_of
 from streams.versions import Version
 
 __all__ = ["Redelivery", "RedeliveryOptions"]
@@ -160,27 +161,30 @@ class Redelivery:
             {"doc": {"$eq": waiting.document}, "v": {"$gte": waiting.number}},
             sort=[("v", 1)],
             limit=self.options.versions,
+            fill=False,
         )
-        found = [Version.from_record(each) for each in records]
-        versions: list[Version | Lost] = [
-            each for each in found if each.token <= upto and self._wanted(each)
+        wanted = [each for each in records if each["_id"] <= upto and self._wanted(each["op"])]
+        found = await versions_of(self._archive, wanted)
+        versions = [
+            Lost(each, waiting.document, record["v"]) if isinstance(each, str) else each
+            for record, each in zip(wanted, found, strict=True)
         ]
-        if waiting.token is not None and waiting.token not in {each.token for each in found}:
+        if waiting.token is not None and waiting.token not in {each["_id"] for each in records}:
             reason = f"version {waiting.number} was dropped before it was delivered"
             versions.insert(0, Lost(reason, waiting.document))
         if versions:
             lane = Lane(waiting.document, versions)
             task = asyncio.create_task(self._courier.run(lane, fencing_token))
             self.working[identity(waiting.document)] = _Work(waiting, lane, task)
-        elif len(found) == self.options.versions and found[-1].token <= upto:
+        elif len(records) == self.options.versions and records[-1]["_id"] <= upto:
             # None of these are wanted; others may be.
-            await self._deliveries.save(_reset(waiting, found[-1].number + 1), fencing_token)
+            await self._deliveries.save(_reset(waiting, records[-1]["v"] + 1), fencing_token)
         else:
             await self._deliveries.remove(waiting, fencing_token)
             self.waiting -= 1
 
-    def _wanted(self, version: Version) -> bool:
-        return self._operations is None or version.operation in self._operations
+    def _wanted(self, operation: str) -> bool:
+        return self._operations is None or operation in self._operations
 
     async def _drop(self, waiting: Waiting, fencing_token: int) -> Waiting:
         """What somebody has asked for, if that is still what waits."""
@@ -211,7 +215,7 @@ class Redelivery:
         if lane.at:
             last = lane.items[lane.at - 1]
             # Of one that was dropped, the next that is there is not known yet.
-            number = waiting.number if isinstance(last, Lost) else last.number
+            number = waiting.number if last.number is None else last.number
             waiting = _reset(waiting, number + 1)
         if lane.answer is None:
             return waiting

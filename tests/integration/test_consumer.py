@@ -292,6 +292,32 @@ async def test_versions_that_were_dropped_before_they_came_are_told_once(
     assert late.reasons == []
 
 
+@pytest.mark.parametrize("damage", [{"kept": 99}, {"parts": 2}])
+async def test_a_version_that_cannot_be_read_is_told_and_the_others_come(
+    mongo: Mongo, client: Client, damage: dict[str, int]
+) -> None:
+    """Where a collection keeps its versions itself, somebody may have removed one; or the archive
+    is damaged. It is not come to again, be it the last of its page or alone."""
+    recording = Recording(mongo)
+    await recording.begin()
+    await written(recording, client, a=4, b=3)
+    archive = client[mongo.name]["things.versions"]
+    gone = {"$set": {"packed": True, **damage}, "$unset": {"full": "", "patch": ""}}
+    for key, number in (("b", 1), ("a", 2)):
+        archive.update_one({"doc": key, "v": number}, gone)
+    handler = FromTheStart()
+    async with working(consumer_of(recording, handler)) as task:
+        await eventually(lambda: task.done() or len(handler.seen) == 5)
+        await written(recording, client, c=1)
+        await eventually(lambda: task.done() or ("c", 1) in handler.seen)
+        assert not task.done()
+    left = [each for each in history(a=4, b=3) if each not in (("b", 1), ("a", 2))]
+    assert handler.seen == [*left, ("c", 1)]
+    first, second = handler.reasons
+    assert first.startswith("version 1 of things/'b' cannot be read: ")
+    assert second.startswith("version 2 of things/'a' cannot be read: ")
+
+
 async def test_it_is_woken_by_the_stream_and_never_ended_by_it(
     mongo: Mongo, client: Client
 ) -> None:

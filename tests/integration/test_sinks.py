@@ -537,6 +537,31 @@ async def test_lost_history_is_told(recording: Recording, client: Client) -> Non
     assert by_subject(receiver.taken)["b"] == [0, 2]
 
 
+async def test_what_waits_and_cannot_be_read_is_told(recording: Recording, client: Client) -> None:
+    """Neither the document's other versions nor the sink stand still for it."""
+    refuse = True
+
+    def behave(request: Request) -> Act:
+        return Act(status=400 if refuse and request.subject == "a" else 200)
+
+    await write(recording, client, a=3, b=1)
+    async with Receiver(behave).serving() as receiver:
+        made = sinking(recording, receiver.url)
+        async with delivering(made):
+            await eventually(lambda: made.sink.statistics()["waiting"] == 1)
+        client[recording.mongo.name]["things.versions"].update_one(
+            {"doc": "a", "v": 2},
+            {"$set": {"packed": True, "kept": 99}, "$unset": {"full": "", "patch": ""}},
+        )
+        refuse = False
+        made = sinking(recording, receiver.url)
+        async with delivering(made, 2):
+            await eventually(lambda: settled(made, recording, client))
+    said = [each for each in receiver.requests if each.status == 200 and each.subject == "a"]
+    assert [each.version for each in said] == [1, 0, 3]
+    assert said[1].event["data"]["reason"].startswith("version 2 of things/'a' cannot be read: ")
+
+
 async def test_what_cannot_be_made_an_event_is_parked_like_poison(
     recording: Recording, client: Client
 ) -> None:
