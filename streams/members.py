@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Mapping
 
-from streams.errors import GatewayError, Unavailable
+from streams.errors import GatewayError, TimeLimit, Unavailable
 from streams.lease import COLLECTION as LEASES
 from streams.lease import LeaseOptions
 from streams.mongo import Mongo
@@ -70,7 +70,7 @@ class Members:
                         await self._renew()
                     await self._look()
                     reachable = True
-                except Unavailable as exc:
+                except (Unavailable, TimeLimit) as exc:
                     if reachable:
                         log.warning("members cannot be asked for", extra={"reason": exc.message})
                     reachable = False
