@@ -26,7 +26,14 @@ from bson import Timestamp
 from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.errors import ArchiveBehind, GatewayError, LeaseLost, SlowConsumer, Unavailable
+from streams.errors import (
+    ArchiveBehind,
+    GatewayError,
+    LeaseLost,
+    SlowConsumer,
+    Unavailable,
+    reason_of,
+)
 from streams.horizons import Horizons
 from streams.hub import Hub, Subscriber
 from streams.mongo import Mongo
@@ -224,7 +231,7 @@ class Consumer:
                 raise
             except Exception as exc:
                 self.failures += 1
-                reason = exc.message if isinstance(exc, GatewayError) else repr(exc)
+                reason = reason_of(exc)
                 first, self.trouble = self.trouble is None, reason
                 if first:
                     # What says of itself what is wrong is no fault of the program.

@@ -54,6 +54,7 @@ class Waiting:
 
     Attributes:
         attempts: those that count (see `streams.sink`); `tries`: all of the first version.
+        reason: of the last failure, with the receiver's words: for `revstream deliveries` alone.
         parked: since when nobody tries any more, until somebody says so.
     """
 

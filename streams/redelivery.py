@@ -114,10 +114,9 @@ class Redelivery:
             fresh.append(waiting if lane.answer is None else self._failed(waiting, lane, now))
         stored = await self._deliveries.put(fresh, fencing_token)
         self.waiting += len(stored)
-        for each in stored:
-            self._set_aside.note(
-                listener=self._deliveries.sink, reason=each.reason or "it takes long"
-            )
+        for lane in lanes:
+            reason = "it takes long" if lane.answer is None else lane.answer.reason
+            self._set_aside.note(listener=self._deliveries.sink, reason=reason)
         return stored
 
     def adopt(self, waiting: Waiting, lane: Lane, task: asyncio.Task[None]) -> None:
@@ -224,7 +223,7 @@ class Redelivery:
         after = self._failed(waiting, lane, now)
         if after.parked is not None:
             self.parked += 1
-            self._parked.note(listener=waiting.sink, reason=after.reason)
+            self._parked.note(listener=waiting.sink, reason=lane.answer.reason)
         return after
 
     def _failed(self, waiting: Waiting, lane: Lane, now: datetime) -> Waiting:
@@ -242,7 +241,7 @@ class Redelivery:
             tries=waiting.tries + 1,
             tried_at=now,
             next_at=now + timedelta(seconds=pause_s),
-            reason=answer.reason,
+            reason=": ".join(filter(None, (answer.reason, answer.said))),
             parked=now if vouched and attempts >= most else None,
         )
 
