@@ -34,8 +34,8 @@ __all__ = ["Migration", "Moved"]
 
 _PAGE = 500
 _MOST_FINDINGS = 100
-# What a record has only where the collection keeps the content.
-_OF_THE_LAYOUT = ("packed", "kept")
+# Where a record's content lies, which may be elsewhere in the new archive.
+_OF_THE_LAYOUT = ("packed", "kept", "parts")
 _BESIDE = ("drafts", "comments")
 Report = Callable[[int, int], None]
 

@@ -160,6 +160,21 @@ async def test_what_is_not_the_same_is_found(unsealed: KeptShop) -> None:
 
 
 @pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
+async def test_versions_that_become_parts_are_the_same(
+    unsealed: KeptShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the new archive there is less room for a content than in a document of its own."""
+    kept, database = unsealed, unsealed.shop.database
+    ids = await asyncio.to_thread(fill, kept.program(), kept, 2, 3)
+    await histories(kept.shop, ids)
+    monkeypatch.setattr("streams.storage._ROOM_BYTES", 40)
+    moving = migration(kept, "parted")
+    await moving.copy()
+    assert database["parted.versions"].count_documents({"parts": {"$exists": True}}) >= 6
+    assert (await moving.verify()).findings == []
+
+
+@pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
 async def test_it_does_not_begin_in_another_ones_place_nor_without_contents(
     unsealed: KeptShop,
 ) -> None:
