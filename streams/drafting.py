@@ -94,9 +94,9 @@ class Drafting:
             deletion = deletions.get(event.token, event.deletion)
             if self._archive.layout.keeps:
                 self._write_kept(event, draft, baseline.done, deletion)
-                continue
-            doubt = baseline.doubt if identity(event.key) in doubtful else ""
-            await self._write(event, draft, baseline.done, deletion, doubt=doubt)
+            else:
+                doubt = baseline.doubt if identity(event.key) in doubtful else ""
+                await self._write(event, draft, baseline.done, deletion, doubt=doubt)
             if count % _TURN == 0:
                 await asyncio.sleep(0)
         return draft
