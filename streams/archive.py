@@ -55,7 +55,6 @@ INTERVALS = "intervals"
 SPANS = range(33)
 """What `span` may be."""
 DOCUMENTS = "documents"
-_PACKED = "packed"
 # As MongoDB names {doc: 1, v: -1}.
 NUMBERS = "doc_1_v_-1"
 
@@ -68,7 +67,9 @@ INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     # a whole collection as of a moment, in id order: each document once
     ([("doc", 1)], {"name": DOCUMENTS, "partialFilterExpression": {"first": True}}),
     # whether there are contents that the server cannot see into
-    ([("packed", 1)], {"name": _PACKED, "partialFilterExpression": {"packed": True}}),
+    ([("packed", 1)], {"name": "packed", "partialFilterExpression": {"packed": True}}),
+    # how many stand behind a gap, of which there are few
+    ([("gap", 1)], {"name": "gaps", "partialFilterExpression": {"gap": True}}),
 )
 
 
