@@ -115,7 +115,7 @@ class Members:
         """Those that died long ago; here, since each start leaves one at most."""
         long_ago = {"$subtract": ["$$NOW", _FORGOTTEN_MS]}
         query = {"$expr": {"$lt": ["$expiresAt", long_ago]}}
-        await self._mongo.command({"delete": COLLECTION, "deletes": [{"q": query, "limit": 0}]})
+        await self._mongo.remove_all(COLLECTION, query)
 
     async def _look(self) -> None:
         """One read."""
@@ -146,7 +146,6 @@ class Members:
             self._moved = asyncio.Event()
 
     async def _withdraw(self) -> None:
-        gone = {"q": {"_id": self.holder}, "limit": 1}
         with contextlib.suppress(GatewayError, TimeoutError):
             async with asyncio.timeout(_PARTING_S):
-                await self._mongo.command({"delete": COLLECTION, "deletes": [gone]})
+                await self._mongo.remove_all(COLLECTION, {"_id": self.holder})
