@@ -21,8 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bson import Timestamp
-
 from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
@@ -45,9 +43,6 @@ from streams.versions import Version
 __all__ = ["Consumer", "ConsumerOptions", "Handler"]
 
 log = logging.getLogger(__name__)
-
-# Before every version.
-_BEGINNING = tokens.moment(Timestamp(1, 0))
 
 
 class Handler(ABC):
@@ -173,7 +168,7 @@ class Consumer:
 
     @property
     def lag_s(self) -> float:
-        """The age of the oldest change that it has yet to handle; 0 where there is none."""
+        """See `Progress.lag_behind_s`."""
         return self._progress.lag_behind_s(self.collection, self._checkpoint.token)
 
     async def _take(self, fencing_token: int) -> bool:
@@ -193,7 +188,9 @@ class Consumer:
             self.versions += len(versions)
         self._checkpoint = replace(self._checkpoint, token=reached)
         # Each save is itself an entry of the oplog: saving every look would feed itself.
-        if found or time.monotonic() - self._saved_at >= self._options.idle_save_s:
+        idle = time.monotonic() - self._saved_at >= self._options.idle_save_s
+        # But it has come somewhere, which tells how far it is behind.
+        if found or idle or position == tokens.BEGINNING:
             await self._save(fencing_token)
         return bool(found)
 
@@ -274,7 +271,7 @@ class Consumer:
         else:
             # What was dropped before is no loss to who never ran.
             self._horizon = await self._horizons.of(self.collection)
-            token = _BEGINNING
+            token = tokens.BEGINNING
         return Checkpoint(token, token, Baseline(done=True))
 
     async def _save(self, fencing_token: int) -> None:

@@ -162,6 +162,22 @@ async def test_one_that_is_new_begins_where_it_says(mongo: Mongo, client: Client
         await eventually(lambda: again.seen == [("c", 1), ("c", 2)])
 
 
+async def test_one_that_begins_at_the_beginning_has_a_place_once_it_has_looked(
+    mongo: Mongo, client: Client
+) -> None:
+    """Others go by it to say how far it is behind; it need not find anything."""
+    recording = Recording(mongo)
+    start = await recording.begin()
+    rarely = ConsumerOptions(look_every_s=0.01, idle_save_s=3600)
+    handler = FromTheStart()
+    consumer = consumer_of(recording, handler, rarely)
+    places = client[mongo.name]["revstream.checkpoints"]
+    async with working(consumer):
+        query = {"_id": "noting", "token": start.token}
+        await eventually(lambda: places.find_one(query))
+        assert (handler.seen, consumer.lag_s) == ([], 0.0)
+
+
 async def test_what_failed_comes_again_and_the_others_after_it(
     mongo: Mongo, client: Client
 ) -> None:
