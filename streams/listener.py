@@ -19,6 +19,7 @@ from typing import Literal
 from streams.errors import GatewayError, LeaseLost, TimeLimit, Unavailable
 from streams.lease import Lease, Leases
 from streams.members import Members
+from streams.tasks import ended
 
 __all__ = ["Listener", "ListenerState"]
 
@@ -142,7 +143,7 @@ class Listener:
             self._trouble("work interrupted", exc.message)
         finally:
             given_up.cancel()
-            await _ended(work)
+            await ended(work)
 
     def _trouble(self, event: str, reason: str) -> None:
         if self.trouble is None:
@@ -201,18 +202,3 @@ class Listener:
         if lease is not None:
             await self._leases.release(lease)
             log.info("lease released", extra={"listener": self.name})
-
-
-async def _ended(work: asyncio.Future[None]) -> None:
-    """Cancel it and wait until it has ended, whatever it raises. Who is cancelled while waiting
-    is cancelled, once it has: awaiting the work itself, one could not tell whose cancellation it
-    is that comes out."""
-    work.cancel()
-    try:
-        await asyncio.wait([work])
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        raise
-    finally:
-        if work.done() and not work.cancelled():
-            work.exception()  # seen
