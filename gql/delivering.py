@@ -116,13 +116,14 @@ async def drop(
 def lines_of(found: Found) -> list[str]:
     """For people: a line for each sink that stands still, one for each document, and the sum."""
     lines = [
-        f"{found.urls[name]}: stands still, {reason}" for name, reason in found.troubles.items()
+        f"{name} to {found.urls[name]} stands still: {reason}"
+        for name, reason in found.troubles.items()
     ]
     for each in found.listed:
         waiting = each.waiting
         lines.append(
             f"{each.type} {each.id} version {waiting.number}: {_state(waiting)}, "
-            f"to {each.url or 'a sink that the model does not have any more'}"
+            f"{waiting.sink} to {each.url or 'what the model does not have any more'}"
             + (f"; {each.behind:,} later versions wait behind it" if each.behind else "")
             + (
                 f"; {waiting.tries:,} attempts, the last: {waiting.reason}"

@@ -35,7 +35,7 @@ from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
 from streams.consumer import Consumer
-from streams.errors import GatewayError, HistoryLost, Unsuitable
+from streams.errors import GatewayError, HistoryLost, Unsuitable, reason_of
 from streams.hub import Hub, HubOptions, follow
 from streams.indexes import create_indexes
 from streams.layouts.choice import layout_of
@@ -121,7 +121,7 @@ class Gateway:
             elif recorder.trouble is not None:
                 found[listener.name] = _not_open(recorder.trouble)
         for name, failure in self.failures.items():
-            found[name] = f"it has died: {_reason(failure)}"
+            found[name] = f"it has died: {reason_of(failure)}"
         return found
 
     async def ask_positions(self) -> None:
@@ -364,16 +364,11 @@ async def _watched(name: str, work: Awaitable[None], gateway: Gateway, on_fatal:
         known = isinstance(exc, Unsuitable)
         log.error(
             "background task died",
-            extra={"task": name, "reason": _reason(exc)},
+            extra={"task": name, "reason": reason_of(exc)},
             exc_info=None if known else exc,
         )
         gateway.failures[name] = exc
         on_fatal(exc)
-
-
-def _reason(failure: BaseException) -> str:
-    """For everybody to read: only our own messages are known to tell no secret."""
-    return failure.message if isinstance(failure, GatewayError) else type(failure).__name__
 
 
 def _not_open(reason: str | None) -> str:

@@ -75,7 +75,7 @@ METRICS: tuple[Described, ...] = (
         "gauge",
         _PART,
         "Age of the oldest change that is not yet archived, whichever process records; 0 where "
-        "there is none.",
+        "there is none; where this process has not seen it, the age of the place come to.",
     ),
     Described(
         "revstream_recorder_lag_events",
@@ -178,7 +178,8 @@ METRICS: tuple[Described, ...] = (
         "revstream_listener_lag_seconds",
         "gauge",
         _LISTENER,
-        "The age of the oldest change that it has yet to handle; told by who does its work.",
+        "The age of the oldest change that it has yet to handle; told by who does its work. Where "
+        "this process has not seen it, the age of the place come to.",
     ),
     Described(
         "revstream_listener_versions_total",

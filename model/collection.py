@@ -7,7 +7,7 @@ import re
 
 from model.declarations import Declarations, TypeDeclaration
 from model.directives import Applied
-from model.fields import stored_name_problem
+from model.fields import KEPT_BESIDE, stored_name_problem
 from model.names import camel_case, is_name, lower_first
 from model.retention import check_keep
 
@@ -136,7 +136,7 @@ def _check_version(type_: TypeDeclaration, directive: Applied) -> None:
     if version is None:
         return
     problem = stored_name_problem(version)
-    if version in ("_id", "_change", "_copies"):
+    if version in ("_id", *KEPT_BESIDE):
         problem = f'"{version}" is taken'
     if problem:
         type_.place.error(

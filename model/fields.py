@@ -8,7 +8,25 @@ from model.declarations import Declarations, FieldDeclaration, TypeDeclaration
 from model.entities import Scalar
 from model.names import suggestion
 
-__all__ = ["ID_SCALARS", "check_fields", "stored_name_problem"]
+__all__ = [
+    "CHANGE_FIELD",
+    "COPIES_FIELD",
+    "ID_SCALARS",
+    "KEPT_BESIDE",
+    "check_fields",
+    "stored_name_problem",
+]
+
+# The reserved sub-document by which a writer says who and why:
+# {id, by, why, restoredFrom, draft, op}.
+CHANGE_FIELD = "_change"
+# Another one, in which the Copier keeps what its copies are of: see `streams.copies`.
+COPIES_FIELD = "_copies"
+KEPT_BESIDE = {
+    CHANGE_FIELD: "who changed a document and why",
+    COPIES_FIELD: "what copies are of",
+}
+"""What revstream keeps in documents, by its stored names."""
 
 ID_SCALARS = (Scalar.ID, Scalar.OBJECTID, Scalar.STRING, Scalar.INT, Scalar.LONG, Scalar.UUID)
 """What an `id` may be stored as."""
@@ -163,17 +181,13 @@ def _check_stored_names(type_: TypeDeclaration) -> None:
                 f'it is stored as "{_visible(stored)}": {problem}',
                 "choose another name with @stored(as:)",
             )
-        elif collection and stored == "_change":
+        elif collection and stored in KEPT_BESIDE:
             field.place.error(
                 node,
-                'it is stored as "_change", where revstream keeps who changed a document and why',
-                "remove it: versions show it as author and comment",
-            )
-        elif collection and stored == "_copies":
-            field.place.error(
-                node,
-                'it is stored as "_copies", where revstream keeps what copies are of',
-                "choose another name with @stored(as:)",
+                f'it is stored as "{stored}", where revstream keeps {KEPT_BESIDE[stored]}',
+                "remove it: versions show it as author and comment"
+                if stored == CHANGE_FIELD
+                else "choose another name with @stored(as:)",
             )
         elif stored in taken:
             mend = (

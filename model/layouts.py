@@ -11,7 +11,7 @@ from model.collection import OWN_SUFFIXES, name_problem
 from model.declarations import Declarations, TypeDeclaration
 from model.directives import Applied
 from model.entities import History, Layout
-from model.fields import stored_name_problem
+from model.fields import KEPT_BESIDE, stored_name_problem
 
 __all__ = ["check_layouts", "layout_of"]
 
@@ -148,7 +148,8 @@ def _check_names(type_: TypeDeclaration, directive: Applied | None, history: His
     assert collection is not None
     assert names is not None
     stored = {each.stored: f'the field "{each.name}"' for each in type_.stored_fields}
-    stored |= {"_id": "the id", "_change": "what revstream keeps of a change"}
+    stored |= {name: f"where revstream keeps {what}" for name, what in KEPT_BESIDE.items()}
+    stored["_id"] = "the id"
     version = collection.text("version")
     if version is not None:
         stored[version] = "the version's number"

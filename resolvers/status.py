@@ -28,8 +28,8 @@ class StreamStatus:
     """`state`: "recording", "reading" (the first reading of what was there before), "working" (of
     other listeners) or "waiting" (nobody holds it).
 
-    `lag_s`: the age of the oldest change that is not yet archived, or handled; 0 where there is
-    none; None where it never ran.
+    `lag_s`: the age of the oldest change that is not yet archived, or handled (see
+    `Progress.lag_s`); 0 where there is none; None where it never ran.
 
     `reading`: None where the first reading is done. `trouble`: of other listeners, why they make no
     progress; None where they do.

@@ -55,7 +55,6 @@ INTERVALS = "intervals"
 SPANS = range(33)
 """What `span` may be."""
 DOCUMENTS = "documents"
-_PACKED = "packed"
 # As MongoDB names {doc: 1, v: -1}.
 NUMBERS = "doc_1_v_-1"
 
@@ -68,7 +67,9 @@ INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     # a whole collection as of a moment, in id order: each document once
     ([("doc", 1)], {"name": DOCUMENTS, "partialFilterExpression": {"first": True}}),
     # whether there are contents that the server cannot see into
-    ([("packed", 1)], {"name": _PACKED, "partialFilterExpression": {"packed": True}}),
+    ([("packed", 1)], {"name": "packed", "partialFilterExpression": {"packed": True}}),
+    # how many stand behind a gap, of which there are few
+    ([("gap", 1)], {"name": "gaps", "partialFilterExpression": {"gap": True}}),
 )
 
 
@@ -177,12 +178,15 @@ class Archive:
         sort: Sequence[tuple[str, int]] = (),
         limit: int = 0,
         raw: bool = False,
+        fill: bool = True,
     ) -> list[Any]:
-        """Records, with their contents where the projection has something of them."""
+        """Records, with their contents where the projection has something of them; without `fill`
+        as they are stored, for `filled`."""
         found = await self._mongo.find(
             self.name, query, projection=projection, sort=sort, limit=limit, raw=raw
         )
-        return await self.filled(found, raw=raw) if _shows_content(projection) else found
+        fill = fill and _shows_content(projection)
+        return await self.filled(found, raw=raw) if fill else found
 
     async def known(self, keys: Iterable[Any]) -> list[Any]:
         """Of these `_id`s, those that have versions: a look into an index each, and no lookup as in

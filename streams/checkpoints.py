@@ -150,8 +150,7 @@ class Checkpoints:
 
     async def remove(self, names: Iterable[str]) -> None:
         """Those that nobody needs any more."""
-        gone = {"q": {"_id": {"$in": list(names)}}, "limit": 0}
-        await self._mongo.command({"delete": COLLECTION, "deletes": [gone]})
+        await self._mongo.remove_all(COLLECTION, {"_id": {"$in": list(names)}})
 
 
 def _checkpoint(stored: Document) -> Checkpoint:

@@ -21,24 +21,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bson import Timestamp
-
 from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.errors import ArchiveBehind, GatewayError, LeaseLost, SlowConsumer, Unavailable
+from streams.errors import (
+    ArchiveBehind,
+    GatewayError,
+    LeaseLost,
+    SlowConsumer,
+    Unavailable,
+    reason_of,
+)
 from streams.horizons import Horizons
 from streams.hub import Hub, Subscriber
 from streams.mongo import Mongo
 from streams.progress import Progress
+from streams.storms import Storm
+from streams.unreadable import versions_of
 from streams.versions import Version
 
 __all__ = ["Consumer", "ConsumerOptions", "Handler"]
 
 log = logging.getLogger(__name__)
-
-# Before every version.
-_BEGINNING = tokens.moment(Timestamp(1, 0))
 
 
 class Handler(ABC):
@@ -69,8 +73,8 @@ class Handler(ABC):
         return False
 
     async def lost(self, reason: str) -> None:  # noqa: B027 — to be overridden or not
-        """Versions were dropped (`keep`) before they were handed over; what is left of them
-        comes."""
+        """Versions were dropped (`keep`) before they were handed over, or one of them cannot be
+        read; what is left of them comes."""
 
     async def end(self) -> None:  # noqa: B027 — to be overridden or not
         """This process works no longer, whatever the reason: close what `begin` has opened. Comes
@@ -129,6 +133,7 @@ class Consumer:
         self._checkpoint = Checkpoint("", "")
         self._saved_at = 0.0
         self._horizon = ""
+        self._unreadable = Storm(log, "version cannot be read", level=logging.ERROR)
 
     async def run(self, fencing_token: int) -> None:
         """Hand over what comes behind the stored place, for ever.
@@ -163,7 +168,7 @@ class Consumer:
 
     @property
     def lag_s(self) -> float:
-        """The age of the oldest change that it has yet to handle; 0 where there is none."""
+        """See `Progress.lag_behind_s`."""
         return self._progress.lag_behind_s(self.collection, self._checkpoint.token)
 
     async def _take(self, fencing_token: int) -> bool:
@@ -172,18 +177,31 @@ class Consumer:
         upto = await self._progress.position(self.collection)
         if upto <= position:
             return False
-        records = await self._archive.scan(position, upto, limit=self._options.page)
+        found, reached = await self._repeated(fencing_token, self._read, position, upto)
         await self._look_back(position, fencing_token)
-        versions = [Version.from_record(each) for each in records]
+        for reason in (each for each in found if isinstance(each, str)):
+            self._unreadable.note(listener=self.name, reason=reason)
+            await self._repeated(fencing_token, self.handler.lost, reason)
+        versions = [each for each in found if isinstance(each, Version)]
         if versions:
             await self._repeated(fencing_token, self.handler.handle, versions, fencing_token)
             self.versions += len(versions)
-        reached = versions[-1].token if len(versions) == self._options.page else upto
         self._checkpoint = replace(self._checkpoint, token=reached)
         # Each save is itself an entry of the oplog: saving every look would feed itself.
-        if versions or time.monotonic() - self._saved_at >= self._options.idle_save_s:
+        idle = time.monotonic() - self._saved_at >= self._options.idle_save_s
+        # But it has come somewhere, which tells how far it is behind.
+        if found or idle or position == tokens.BEGINNING:
             await self._save(fencing_token)
-        return bool(versions)
+        return bool(found)
+
+    async def _read(self, position: str, upto: str) -> tuple[list[Version | str], str]:
+        """The next page, with a reason for each version that cannot be read; and how far it
+        reaches, these included."""
+        page = self._options.page
+        query = {"_id": {"$gt": position, "$lte": upto}}
+        records = await self._archive.find(query, sort=[("_id", 1)], limit=page, fill=False)
+        reached = records[-1]["_id"] if len(records) == page else upto
+        return await versions_of(self._archive, records), reached
 
     async def _look_back(self, position: str, fencing_token: int) -> None:
         """Whether versions behind a place were dropped before they were read; told once."""
@@ -200,7 +218,7 @@ class Consumer:
         await self._repeated(fencing_token, self.handler.lost, reason)
 
     async def _repeated(self, fencing_token: int, step: Any, *arguments: Any) -> Any:
-        """A step of the handler, until it succeeds: what is not MongoDB's or the lease's end is
+        """A step, until it succeeds: what is not MongoDB's or the lease's end is
         nothing that another process could do better."""
         pause_s = self._options.retry_first_s
         while True:
@@ -210,7 +228,7 @@ class Consumer:
                 raise
             except Exception as exc:
                 self.failures += 1
-                reason = exc.message if isinstance(exc, GatewayError) else repr(exc)
+                reason = reason_of(exc)
                 first, self.trouble = self.trouble is None, reason
                 if first:
                     # What says of itself what is wrong is no fault of the program.
@@ -253,7 +271,7 @@ class Consumer:
         else:
             # What was dropped before is no loss to who never ran.
             self._horizon = await self._horizons.of(self.collection)
-            token = _BEGINNING
+            token = tokens.BEGINNING
         return Checkpoint(token, token, Baseline(done=True))
 
     async def _save(self, fencing_token: int) -> None:

@@ -54,6 +54,7 @@ class Waiting:
 
     Attributes:
         attempts: those that count (see `streams.sink`); `tries`: all of the first version.
+        reason: of the last failure, with the receiver's words: for `revstream deliveries` alone.
         parked: since when nobody tries any more, until somebody says so.
     """
 
@@ -240,10 +241,7 @@ async def waiting_in(mongo: Mongo, query: Mapping[str, Any] | None = None) -> li
 async def try_again(mongo: Mongo, query: Mapping[str, Any], now: datetime) -> int:
     """Have those that match tried at once, and anew, parked ones too. Returns how many."""
     anew = {"parked": None, "attempts": 0, "tries": 0, "triedAt": None, "nextAt": now}
-    update = {"q": dict(query), "u": {"$set": anew}, "multi": True}
-    confirmed = {"writeConcern": {"w": "majority"}}
-    reply = await mongo.command({"update": COLLECTION, "updates": [update], **confirmed})
-    return int(reply["n"])
+    return await mongo.update_all(COLLECTION, query, {"$set": anew})
 
 
 async def pass_over(mongo: Mongo, waiting: Waiting, drop: Drop) -> bool:

@@ -17,7 +17,7 @@ from model.entities import Model
 from streams import tokens
 from streams.archive import INDEXES, Archive
 from streams.checkpoints import Checkpoint
-from streams.errors import DatabaseError, GatewayError, Unsuitable
+from streams.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
 from streams.indexes import wanted_indexes
 from streams.lease import Holder
 from streams.mongo import Mongo
@@ -84,10 +84,13 @@ class Diagnosis:
         ):
             report(subject)
             try:
-                found += [each async for each in examine()]
+                async for each in examine():
+                    found.append(each)  # noqa: PERF401 — stays where what follows fails
+            except Unavailable:
+                raise
             except Unsuitable as exc:
                 found.append(Finding(level="error", subject=subject, says=exc.message))
-            except DatabaseError as exc:
+            except GatewayError as exc:
                 found.append(Finding(level="warning", subject=subject, says=exc.message))
         return found
 

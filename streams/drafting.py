@@ -30,7 +30,7 @@ from streams.mongo import Mongo
 from streams.partitions import Partition
 from streams.reconstruction import Reconstruction
 from streams.storage import as_kept, as_patch
-from streams.versions import RESERVED, Last, archived_operation, make_version
+from streams.versions import Last, archived_operation, make_version, without_reserved
 
 __all__ = ["Drafting"]
 
@@ -94,9 +94,9 @@ class Drafting:
             deletion = deletions.get(event.token, event.deletion)
             if self._archive.layout.keeps:
                 self._write_kept(event, draft, baseline.done, deletion)
-                continue
-            doubt = baseline.doubt if identity(event.key) in doubtful else ""
-            await self._write(event, draft, baseline.done, deletion, doubt=doubt)
+            else:
+                doubt = baseline.doubt if identity(event.key) in doubtful else ""
+                await self._write(event, draft, baseline.done, deletion, doubt=doubt)
             if count % _TURN == 0:
                 await asyncio.sleep(0)
         return draft
@@ -132,8 +132,8 @@ class Drafting:
             if count % _TURN == 0:
                 await asyncio.sleep(0)
             last = self._lasts.get(document["_id"])
-            present = last is not None and last.full is not None
-            if last is not None and last.full is not None and _same_content(last.full, document):
+            full = None if last is None else last.full
+            if full is not None and same(full, without_reserved(document)):
                 continue
             if last is not None and _read_after(last, chunk):
                 continue
@@ -144,7 +144,7 @@ class Drafting:
                 at=chunk.at,
                 wall=chunk.wall,
                 key=document["_id"],
-                operation="REPLACE" if present else "BASELINE",
+                operation="BASELINE" if full is None else "REPLACE",
                 after=document,
                 read_at=chunk.at,
                 gap=last is not None or bool(baseline.doubt),
@@ -381,10 +381,3 @@ class Drafting:
 def _read_after(last: Last, chunk: Chunk) -> bool:
     """The version was read again, later than the chunk: what differs has come since."""
     return last.read_at is not None and last.read_at > chunk.at
-
-
-def _same_content(archived: RawBSONDocument, present: RawBSONDocument) -> bool:
-    """Equal but for what the archive keeps beside the document."""
-    if not any(name in present for name in RESERVED):
-        return same(archived, present)
-    return same(archived, {k: v for k, v in present.items() if k not in RESERVED})

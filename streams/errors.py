@@ -39,6 +39,7 @@ __all__ = [
     "TimeLimit",
     "Unavailable",
     "Unsuitable",
+    "reason_of",
 ]
 
 
@@ -117,3 +118,8 @@ class DatabaseError(InternalError):
     def __init__(self, message: str, *, number: int | None = None, **facts: object) -> None:
         super().__init__(message, **facts)
         self.number = number
+
+
+def reason_of(failure: BaseException) -> str:
+    """For everybody to read: only our own messages are known to tell no secret."""
+    return failure.message if isinstance(failure, GatewayError) else type(failure).__name__

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -111,7 +110,7 @@ class FanOut:
                 self._told_at = time.monotonic()
                 log.info("copying", extra=facts)
         else:
-            await self._remove(same)
+            await self._mongo.remove_all(COLLECTION, same)
             seconds = max(0.001, (datetime.now(UTC) - job["begun"]).total_seconds())
             rate = facts["done"] / seconds
             log.info(
@@ -153,15 +152,6 @@ class FanOut:
                 self._last = job["_id"]["source"]
                 return job
         return None
-
-    async def _remove(self, query: Mapping[str, Any]) -> None:
-        await self._mongo.command(
-            {
-                "delete": COLLECTION,
-                "deletes": [{"q": query, "limit": 1}],
-                "writeConcern": {"w": "majority"},
-            }
-        )
 
     async def _count(self, source: Any) -> int | None:
         # Only to be told.

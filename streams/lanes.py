@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from streams.errors import GatewayError
+from streams.errors import GatewayError, reason_of
 from streams.receivers import Answer, Fate, Message, Receiver
 from streams.versions import Version
 
@@ -30,10 +30,12 @@ _PAUSES_S = (0.05, 0.3)
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Versions that can no longer be delivered: of one document, or of the collection (None)."""
+    """Versions that can no longer be delivered: of one document, or of the collection (None).
+    `number`: of the version, where it is known which one that is."""
 
     reason: str
     document: Any = None
+    number: int | None = None
 
 
 class Rendering(Protocol):
@@ -103,7 +105,7 @@ class Courier:
                 # One version that cannot be sent is no reason to hold up the others.
                 if not isinstance(exc, GatewayError):
                     log.exception("event cannot be sent")
-                answer = Answer(fate=Fate.REFUSED, reason=f"it cannot be sent: {exc}")
+                answer = Answer(fate=Fate.REFUSED, reason=f"it cannot be sent: {reason_of(exc)}")
             if answer.fate is not Fate.TAKEN:
                 lane.answer, lane.failed_at = answer, time.monotonic()
                 return

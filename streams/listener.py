@@ -2,8 +2,9 @@
 way, take over; and leave to others what is more than this process's share.
 
 Guarantees: work runs only while the lease holds; it is cancelled before the lease can run out, and
-the lease is given back on the way out. Work that MongoDB's absence ended is begun again at a later
-turn; any other failure of the work is not retried: it ends `run`, and with it the process.
+the lease is given back on the way out. Work that MongoDB's absence or slowness ended is begun again
+at a later turn; any other failure of the work is not retried: it ends `run`, and with it the
+process.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
-from streams.errors import GatewayError, LeaseLost, Unavailable
+from streams.errors import GatewayError, LeaseLost, TimeLimit, Unavailable
 from streams.lease import Lease, Leases
 from streams.members import Members
+from streams.tasks import ended
 
 __all__ = ["Listener", "ListenerState"]
 
@@ -64,7 +66,8 @@ class Listener:
         self._release_limit_s = release_limit_s
 
     async def run(self) -> None:
-        """Never ends by itself; raises what the work raises, but `LeaseLost` and `Unavailable`."""
+        """Never ends by itself; raises what the work raises, but `LeaseLost`, `Unavailable` and
+        `TimeLimit`."""
         while True:
             if self._members is not None and not self._members.mine(self.name):
                 self.state = "following"
@@ -85,7 +88,7 @@ class Listener:
         """Whether it has the lease now."""
         try:
             self.lease = await self._ask()
-        except Unavailable as exc:
+        except (Unavailable, TimeLimit) as exc:
             self._trouble("lease cannot be asked for", exc.message)
             return False
         if self.lease is None:
@@ -132,14 +135,15 @@ class Listener:
         except LeaseLost as exc:
             self.fences_refused += 1
             log.warning("lease lost", extra={"listener": self.name, "reason": exc.message})
-        except Unavailable as exc:
+        except (Unavailable, TimeLimit) as exc:
+            # A server that is too busy to answer in time is away, for now.
             self.interruptions += 1
             lived_s = time.monotonic() - began
             self._proof_s = 2 * min(lived_s, self._leases.options.duration_s)
             self._trouble("work interrupted", exc.message)
         finally:
             given_up.cancel()
-            await _ended(work)
+            await ended(work)
 
     def _trouble(self, event: str, reason: str) -> None:
         if self.trouble is None:
@@ -166,7 +170,7 @@ class Listener:
             # Lease times are on time.monotonic, which is also the event loops' clock.
             async with asyncio.timeout_at(self.lease.expires_at):
                 renewed = await self._ask()
-        except (Unavailable, TimeoutError) as exc:
+        except (Unavailable, TimeLimit, TimeoutError) as exc:
             self._trouble("lease cannot be renewed", str(exc) or "no answer in time")
             return not self.lease.expired
         if renewed is None or renewed.fencing_token != self.lease.fencing_token:
@@ -198,18 +202,3 @@ class Listener:
         if lease is not None:
             await self._leases.release(lease)
             log.info("lease released", extra={"listener": self.name})
-
-
-async def _ended(work: asyncio.Future[None]) -> None:
-    """Cancel it and wait until it has ended, whatever it raises. Who is cancelled while waiting
-    is cancelled, once it has: awaiting the work itself, one could not tell whose cancellation it
-    is that comes out."""
-    work.cancel()
-    try:
-        await asyncio.wait([work])
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        raise
-    finally:
-        if work.done() and not work.cancelled():
-            work.exception()  # seen

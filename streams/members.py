@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Mapping
 
-from streams.errors import GatewayError, Unavailable
+from streams.errors import GatewayError, TimeLimit, Unavailable
 from streams.lease import COLLECTION as LEASES
 from streams.lease import LeaseOptions
 from streams.mongo import Mongo
@@ -70,7 +70,7 @@ class Members:
                         await self._renew()
                     await self._look()
                     reachable = True
-                except Unavailable as exc:
+                except (Unavailable, TimeLimit) as exc:
                     if reachable:
                         log.warning("members cannot be asked for", extra={"reason": exc.message})
                     reachable = False
@@ -115,7 +115,7 @@ class Members:
         """Those that died long ago; here, since each start leaves one at most."""
         long_ago = {"$subtract": ["$$NOW", _FORGOTTEN_MS]}
         query = {"$expr": {"$lt": ["$expiresAt", long_ago]}}
-        await self._mongo.command({"delete": COLLECTION, "deletes": [{"q": query, "limit": 0}]})
+        await self._mongo.remove_all(COLLECTION, query)
 
     async def _look(self) -> None:
         """One read."""
@@ -146,7 +146,6 @@ class Members:
             self._moved = asyncio.Event()
 
     async def _withdraw(self) -> None:
-        gone = {"q": {"_id": self.holder}, "limit": 1}
         with contextlib.suppress(GatewayError, TimeoutError):
             async with asyncio.timeout(_PARTING_S):
-                await self._mongo.command({"delete": COLLECTION, "deletes": [gone]})
+                await self._mongo.remove_all(COLLECTION, {"_id": self.holder})

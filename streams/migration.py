@@ -34,15 +34,18 @@ __all__ = ["Migration", "Moved"]
 
 _PAGE = 500
 _MOST_FINDINGS = 100
-# What a record has only where the collection keeps the content.
-_OF_THE_LAYOUT = ("packed", "kept")
+# Where a record's content lies, which may be elsewhere in the new archive.
+_OF_THE_LAYOUT = ("packed", "kept", "parts")
 _BESIDE = ("drafts", "comments")
+# Of the moves that have begun: `{_id: the new collection, of: the old one}`.
+_BEGUN = "revstream.moves"
 Report = Callable[[int, int], None]
 
 
 @dataclass
 class Moved:
-    """What there is in the new place. `findings`: where it differs from the old one."""
+    """What there is in the new place. `findings`: where it differs from the old one; the search
+    ends with the hundredth."""
 
     versions: int = 0
     documents: int = 0
@@ -127,6 +130,7 @@ class Migration:
             reached = tokens.moment(await self._mongo.operation_time())
             begins = Checkpoint(reached, start.start, Baseline(done=True))
             await self._checkpoints.save(Partition(self._to).name, begins, fencing_token=0)
+            await self._mongo.remove_all(_BEGUN, {"_id": self._to})
         return moved
 
     async def verify(self) -> Moved:
@@ -152,9 +156,18 @@ class Migration:
                 f"{self._to} has a recorder already: the move is done, or the name is another "
                 "collection's; name one that no model has"
             )
-        begun = await self._mongo.find(self._new.name, {}, limit=1)
-        if not begun and await self._mongo.find(self._to, {}, limit=1):
+        mine = {"_id": self._to, "of": self._old.collection}
+        # One that was killed at once may have written documents, and no version yet.
+        begun = await self._mongo.find(_BEGUN, mine) or await self._mongo.find(
+            self._new.name, {}, limit=1
+        )
+        if begun:
+            return
+        if await self._mongo.find(self._to, {}, limit=1):
             raise Unsuitable(f"there are documents in {self._to}: name a collection of its own")
+        await self._mongo.find_one_and_update(
+            _BEGUN, {"_id": self._to}, {"$set": mine}, upsert=True
+        )
 
     async def _position(self) -> tuple[str, int]:
         """Where to go on: a page before the end of what is there, since of the last one not all
@@ -231,6 +244,8 @@ class Migration:
                 new = {identity(each["_id"]): each for each in found}
                 moved.documents += len(found)
                 for each in documents:
+                    if len(moved.findings) >= _MOST_FINDINGS:
+                        return
                     other = new.get(identity(each["_id"]))
                     if other is None or _encoded(other) != _encoded(each):
                         what = "is not there" if other is None else "is another one"

@@ -233,6 +233,19 @@ class Mongo:
             )
             return int(result.matched_count)
 
+    async def update_all(
+        self, collection: str, query: Mapping[str, Any], change: Mapping[str, Any]
+    ) -> int:
+        """Returns how many matched."""
+        with translated():
+            result = await self._database[collection].update_many(query, change)
+            return int(result.matched_count)
+
+    async def remove_all(self, collection: str, query: Mapping[str, Any]) -> int:
+        """Returns how many there were."""
+        with translated():
+            return int((await self._database[collection].delete_many(query)).deleted_count)
+
     async def find_one_and_update(
         self,
         collection: str,
@@ -262,6 +275,7 @@ class Mongo:
             await self._database[collection].create_index(list(keys), **options)
 
     async def command(self, command: Mapping[str, Any], *, database: str | None = None) -> Document:
+        """Its reply. Not for writes: that one was refused, or not confirmed, a reply only says."""
         with translated():
             target = self._database if database is None else self._client[database]
             return dict(await target.command(command, codec_options=DECODED))

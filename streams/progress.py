@@ -122,10 +122,14 @@ class Progress:
         return max(reached, self._known.get(partition.collection, ""))
 
     def lag_s(self, partition: Partition) -> float:
-        """The age of the oldest change, seen by this process, that is not known to be archived; 0
-        where there is none. Where more are waiting than the ring holds, that of its oldest."""
+        """The age of the oldest change that is not known to be archived; 0 where there is none.
+
+        Where the archive stands before all that this process's ring holds, as while it catches up
+        after an outage, what lies between is not seen: then it is the age of the place itself,
+        which no change that waits can exceed.
+        """
         _, oldest = self._waiting(partition)
-        return _age_s(oldest)
+        return self._lag_s(partition.collection, self.reached(partition), oldest)
 
     def lag_events(self, partition: Partition) -> int:
         """How many changes, seen by this process, are not known to be archived; no more than the
@@ -133,10 +137,15 @@ class Progress:
         return self._waiting(partition)[0]
 
     def lag_behind_s(self, collection: str, token: str) -> float:
-        """The age of the oldest change behind a token that this process has seen; 0 where there is
-        none. Where there are more than the ring holds, that of its oldest."""
+        """The age of the oldest change behind a token, as of `lag_s`; of who has yet to begin at
+        the very beginning, the oldest that the ring holds."""
         _, oldest = self._hub.ring(collection).waiting(token)
-        return _age_s(oldest)
+        return self._lag_s(collection, token, oldest)
+
+    def _lag_s(self, collection: str, token: str, oldest: ChangeEvent | None) -> float:
+        if tokens.BEGINNING < token < self._hub.ring(collection).floor:
+            return _age_s(tokens.cluster_time(token).as_datetime())
+        return 0.0 if oldest is None else _age_s(oldest.wall)
 
     def _waiting(self, partition: Partition) -> tuple[int, ChangeEvent | None]:
         """How many, and the oldest of them."""
@@ -213,10 +222,8 @@ class Progress:
         return event.token <= reached[Partition(collection, event.key_hash % count, count)]
 
 
-def _age_s(event: ChangeEvent | None) -> float:
-    if event is None:
-        return 0.0
-    return max(0.0, (datetime.now(UTC) - event.wall).total_seconds())
+def _age_s(since: datetime) -> float:
+    return max(0.0, (datetime.now(UTC) - since).total_seconds())
 
 
 def _behind(collection: str, known: str, token: str, limit_s: float) -> ArchiveBehind:

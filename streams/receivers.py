@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 from standardwebhooks import Webhook
@@ -47,11 +47,13 @@ class Fate(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`at_once`: it may help to try again without a pause. `retry_after_s`: what the receiver has
-    asked for. `gone`: it says that it will never be there again (410)."""
+    """`reason`: for everybody; `said`: the receiver's own words, which may tell what only its owner
+    should know. `at_once`: it may help to try again without a pause. `retry_after_s`: what the
+    receiver has asked for. `gone`: it says that it will never be there again (410)."""
 
     fate: Fate
     reason: str = ""
+    said: str = ""
     at_once: bool = False
     retry_after_s: float | None = None
     gone: bool = False
@@ -171,12 +173,14 @@ def _answer(response: aiohttp.ClientResponse, said: str) -> Answer:
         return Answer(
             fate=Fate.REFUSED, reason=f"HTTP {status}: a redirect, and these are not followed"
         )
-    reason = f"HTTP {status}" + (f": {said}" if said else "")
+    reason = f"HTTP {status}"
     if 400 <= status < 500 and status not in _PASSING:
-        return Answer(fate=Fate.REFUSED, reason=reason, gone=status == 410)
+        return Answer(fate=Fate.REFUSED, reason=reason, said=said, gone=status == 410)
     pause_s = _retry_after_s(response.headers.get("Retry-After"))
     at_once = pause_s is None and status != 429
-    return Answer(fate=Fate.FAILED, reason=reason, at_once=at_once, retry_after_s=pause_s)
+    return Answer(
+        fate=Fate.FAILED, reason=reason, said=said, at_once=at_once, retry_after_s=pause_s
+    )
 
 
 def _retry_after_s(text: str | None) -> float | None:
@@ -210,7 +214,8 @@ def _cause(exc: BaseException) -> str:
 
 
 def shown_url(url: str) -> str:
-    """Without what may be a secret: user, password and query."""
+    """Without what may be a secret: user, password, path and query. Whoever knows the path of many
+    a webhook may post to it."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
-    return urlunsplit((parts.scheme, host, parts.path, "…" if parts.query else "", ""))
+    return f"{parts.scheme}://{host}/" + ("…" if parts.path.strip("/") or parts.query else "")

@@ -30,6 +30,7 @@ from streams.mongo import Mongo
 from streams.partitions import Partition
 from streams.progress import Progress
 from streams.source import Source
+from streams.tasks import ended
 
 __all__ = ["Recorder", "RecorderOptions"]
 
@@ -139,11 +140,12 @@ class Recorder:
             await self._part()
             raise
         finally:
-            await _dismiss(recovering)
-            await _dismiss(self._writing)
-            self._writing = None
-            self._progress.leave(self.partition)
-            self._report(self.partition.label, 0, 0)
+            try:
+                await ended(recovering, self._writing)
+            finally:
+                self._writing = None
+                self._progress.leave(self.partition)
+                self._report(self.partition.label, 0, 0)
 
     def statistics(self) -> dict[str, Any]:
         baseline = self._checkpoint.baseline
@@ -199,8 +201,10 @@ class Recorder:
                 upcoming = asyncio.ensure_future(anext(batches))
                 await self._take(batch)
         finally:
-            await _dismiss(upcoming)
-            await batches.aclose()
+            try:
+                await ended(upcoming)
+            finally:
+                await batches.aclose()
 
     async def _take(self, batch: Batch) -> None:
         """Draft a batch, and the chunk of the first reading that stands in it; write it
@@ -383,10 +387,3 @@ class Recorder:
         self._caught_up_at = tokens.moment(now)
         self._chunk = None
         await self._save(self._checkpoint)
-
-
-async def _dismiss(task: asyncio.Future[Any] | None) -> None:
-    if task is not None:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Exception):
-            await task

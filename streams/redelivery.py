@@ -23,6 +23,7 @@ from streams.events import identity
 from streams.lanes import Courier, Lane, Lost
 from streams.receivers import Fate
 from streams.storms import Storm
+from streams.unreadable import versions_of
 from streams.versions import Version
 
 __all__ = ["Redelivery", "RedeliveryOptions"]
@@ -113,10 +114,9 @@ class Redelivery:
             fresh.append(waiting if lane.answer is None else self._failed(waiting, lane, now))
         stored = await self._deliveries.put(fresh, fencing_token)
         self.waiting += len(stored)
-        for each in stored:
-            self._set_aside.note(
-                listener=self._deliveries.sink, reason=each.reason or "it takes long"
-            )
+        for lane in lanes:
+            reason = "it takes long" if lane.answer is None else lane.answer.reason
+            self._set_aside.note(listener=self._deliveries.sink, reason=reason)
         return stored
 
     def adopt(self, waiting: Waiting, lane: Lane, task: asyncio.Task[None]) -> None:
@@ -160,27 +160,30 @@ class Redelivery:
             {"doc": {"$eq": waiting.document}, "v": {"$gte": waiting.number}},
             sort=[("v", 1)],
             limit=self.options.versions,
+            fill=False,
         )
-        found = [Version.from_record(each) for each in records]
-        versions: list[Version | Lost] = [
-            each for each in found if each.token <= upto and self._wanted(each)
+        wanted = [each for each in records if each["_id"] <= upto and self._wanted(each["op"])]
+        found = await versions_of(self._archive, wanted)
+        versions = [
+            Lost(each, waiting.document, record["v"]) if isinstance(each, str) else each
+            for record, each in zip(wanted, found, strict=True)
         ]
-        if waiting.token is not None and waiting.token not in {each.token for each in found}:
+        if waiting.token is not None and waiting.token not in {each["_id"] for each in records}:
             reason = f"version {waiting.number} was dropped before it was delivered"
             versions.insert(0, Lost(reason, waiting.document))
         if versions:
             lane = Lane(waiting.document, versions)
             task = asyncio.create_task(self._courier.run(lane, fencing_token))
             self.working[identity(waiting.document)] = _Work(waiting, lane, task)
-        elif len(found) == self.options.versions and found[-1].token <= upto:
+        elif len(records) == self.options.versions and records[-1]["_id"] <= upto:
             # None of these are wanted; others may be.
-            await self._deliveries.save(_reset(waiting, found[-1].number + 1), fencing_token)
+            await self._deliveries.save(_reset(waiting, records[-1]["v"] + 1), fencing_token)
         else:
             await self._deliveries.remove(waiting, fencing_token)
             self.waiting -= 1
 
-    def _wanted(self, version: Version) -> bool:
-        return self._operations is None or version.operation in self._operations
+    def _wanted(self, operation: str) -> bool:
+        return self._operations is None or operation in self._operations
 
     async def _drop(self, waiting: Waiting, fencing_token: int) -> Waiting:
         """What somebody has asked for, if that is still what waits."""
@@ -211,7 +214,7 @@ class Redelivery:
         if lane.at:
             last = lane.items[lane.at - 1]
             # Of one that was dropped, the next that is there is not known yet.
-            number = waiting.number if isinstance(last, Lost) else last.number
+            number = waiting.number if last.number is None else last.number
             waiting = _reset(waiting, number + 1)
         if lane.answer is None:
             return waiting
@@ -220,7 +223,7 @@ class Redelivery:
         after = self._failed(waiting, lane, now)
         if after.parked is not None:
             self.parked += 1
-            self._parked.note(listener=waiting.sink, reason=after.reason)
+            self._parked.note(listener=waiting.sink, reason=lane.answer.reason)
         return after
 
     def _failed(self, waiting: Waiting, lane: Lane, now: datetime) -> Waiting:
@@ -238,7 +241,7 @@ class Redelivery:
             tries=waiting.tries + 1,
             tried_at=now,
             next_at=now + timedelta(seconds=pause_s),
-            reason=answer.reason,
+            reason=": ".join(filter(None, (answer.reason, answer.said))),
             parked=now if vouched and attempts >= most else None,
         )
 

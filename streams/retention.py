@@ -18,7 +18,7 @@ from bson import Timestamp
 from model.entities import Keep
 from streams.archive import INTERVALS, SPANS, Archive
 from streams.cutting import Cutting
-from streams.errors import DatabaseError, TimeLimit
+from streams.errors import GatewayError, LeaseLost, Unavailable
 from streams.events import identity
 from streams.horizons import Horizons, Place
 from streams.mongo import Mongo
@@ -61,7 +61,9 @@ class Retention:
         while True:
             try:
                 await self.go_through()
-            except (TimeLimit, DatabaseError) as exc:
+            except (Unavailable, LeaseLost):
+                raise
+            except GatewayError as exc:
                 # Nothing depends on it: the next pass begins where this one came to.
                 self._failures += 1
                 log.error(

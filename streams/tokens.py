@@ -25,6 +25,7 @@ from bson import Timestamp
 from streams.errors import ResumeTokenInvalid
 
 __all__ = [
+    "BEGINNING",
     "behind",
     "cluster_time",
     "decode",
@@ -132,3 +133,7 @@ def decode(text: str, deployment: str) -> str:
             "take a new one from here"
         )
     return token
+
+
+BEGINNING = moment(Timestamp(1, 0))
+"""Before every version."""

@@ -27,7 +27,7 @@ from streams.documents import Document
 from streams.errors import DamagedArchive, DatabaseError, HistoryLost
 from streams.events import identity
 from streams.mongo import Mongo
-from streams.versions import RESERVED
+from streams.versions import without_reserved
 
 __all__ = ["Finding", "Verification", "Verified"]
 
@@ -297,7 +297,7 @@ def _difference(newest: Document, document: RawBSONDocument | None) -> str | Non
         return None if full is None else "is the last version, and the document is gone"
     if full is None:
         return "is a deletion, and the document is there"
-    content = {k: v for k, v in document.items() if k not in RESERVED}
+    content = without_reserved(document)
     if same(full, content):
         return None
     paths = [each.dotted for each in differences(full, content)]

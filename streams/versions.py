@@ -15,6 +15,7 @@ from typing import Any
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
+from model.fields import CHANGE_FIELD, COPIES_FIELD, KEPT_BESIDE
 from streams.cuts import Cut
 from streams.differences import differences, same
 from streams.documents import RAW, Document
@@ -35,13 +36,8 @@ __all__ = [
     "without_reserved",
 ]
 
-# The reserved sub-document by which a writer says who and why:
-# {id, by, why, restoredFrom, draft, op}.
-CHANGE_FIELD = "_change"
-# Another one, in which the Copier keeps what its copies are of: see `streams.copies`.
-COPIES_FIELD = "_copies"
-# Both are kept beside a version's content, and are no part of it.
-RESERVED = (CHANGE_FIELD, COPIES_FIELD)
+# They are kept beside a version's content, and are no part of it.
+RESERVED = tuple(KEPT_BESIDE)
 # Version numbers are GraphQL's Int.
 _HIGHEST = 2**31 - 1
 # Of a record: with all of its paths it could exceed what MongoDB stores as one document.

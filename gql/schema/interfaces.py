@@ -305,7 +305,9 @@ def _define_stream_status(types: Types) -> None:
             Read(
                 "lagSeconds",
                 "Float",
-                "The age of the oldest change that it has yet to deal with; 0 where there is none.",
+                "The age of the oldest change that it has yet to deal with; 0 where there is none. "
+                "Where the answering process has not seen that, as while an outage is caught up "
+                "with, the age of the place it has come to.",
                 attrgetter("lag_s"),
             ),
             Read(

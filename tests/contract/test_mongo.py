@@ -146,6 +146,17 @@ async def test_updates_are_sent_together_and_counted(mongo: Mongo, client: Clien
     assert await mongo.find("things", {"_id": 2}) == [{"_id": 2, "n": 2}]
 
 
+async def test_writes_of_many_are_counted_and_refusals_raised(mongo: Mongo, client: Client) -> None:
+    """Which a reply of the server only says."""
+    fill(client, mongo, [{"_id": n, "n": n % 2} for n in range(5)])
+    assert await mongo.update_all("things", {"n": 1}, {"$set": {"n": 3}}) == 2
+    assert await mongo.remove_all("things", {"n": 3}) == 2
+    client[mongo.name].command("collMod", "things", validator={"n": {"$lt": 9}})
+    with pytest.raises(DatabaseError) as raised:
+        await mongo.update_all("things", {}, {"$set": {"n": 9}})
+    assert raised.value.number == 121
+
+
 async def test_find_one_and_update_tells_what_became_of_it(mongo: Mongo, client: Client) -> None:
     """The document after the change, None where none matched; an upsert that meets a key says
     so."""

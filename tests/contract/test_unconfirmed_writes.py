@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from pymongo import MongoClient
 
+from streams.checkpoints import Checkpoints
 from streams.client import MongoOptions
+from streams.deliveries import try_again
 from streams.errors import Unavailable
 from streams.mongo import Mongo
 from streams.writing import Writing, write
@@ -30,14 +33,14 @@ def server() -> Iterator[BareMongod]:
 
 
 @contextmanager
-def unconfirmed(server: BareMongod, times: int) -> Iterator[None]:
+def unconfirmed(server: BareMongod, times: int, command: str = "findAndModify") -> Iterator[None]:
     """The next writes are done, and answered with what a primary says that steps down."""
     error = {"code": INTERRUPTED, "errmsg": "operation was interrupted"}
-    data = {"failCommands": ["findAndModify"], "writeConcernError": error}
+    data = {"failCommands": [command], "writeConcernError": error}
     data["errorLabels"] = ["RetryableWriteError"]
     with MongoClient[dict[str, Any]](f"127.0.0.1:{server.port}", directConnection=True) as client:
-        command = {"configureFailPoint": "failCommand", "mode": {"times": times}, "data": data}
-        client.admin.command(command)
+        fail = {"configureFailPoint": "failCommand", "mode": {"times": times}, "data": data}
+        client.admin.command(fail)
         try:
             yield
         finally:
@@ -71,3 +74,18 @@ async def test_a_write_that_stays_unconfirmed_is_unavailable(
     async with Mongo.connect(server.uri + HEARTBEATS, f"never_{driver}", options=options) as mongo:
         with unconfirmed(server, 10), pytest.raises(Unavailable, match="has not confirmed"):
             await write(mongo, count)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_writes_of_many_that_stay_unconfirmed_are_unavailable(
+    server: BareMongod, driver: str
+) -> None:
+    """Of the housekeeping, too: what an election undoes is to be done again."""
+    options = MongoOptions(driver=driver)  # type: ignore[arg-type]
+    async with Mongo.connect(server.uri + HEARTBEATS, f"many_{driver}", options=options) as mongo:
+        checkpoints = Checkpoints(mongo)
+        await mongo.insert_in_order("revstream.checkpoints", [{"_id": "a"}])
+        with unconfirmed(server, 1, "delete"), pytest.raises(Unavailable, match="not confirmed"):
+            await checkpoints.remove(["a"])
+        with unconfirmed(server, 1, "update"), pytest.raises(Unavailable, match="not confirmed"):
+            await try_again(mongo, {}, datetime.now(UTC))

@@ -162,6 +162,22 @@ async def test_one_that_is_new_begins_where_it_says(mongo: Mongo, client: Client
         await eventually(lambda: again.seen == [("c", 1), ("c", 2)])
 
 
+async def test_one_that_begins_at_the_beginning_has_a_place_once_it_has_looked(
+    mongo: Mongo, client: Client
+) -> None:
+    """Others go by it to say how far it is behind; it need not find anything."""
+    recording = Recording(mongo)
+    start = await recording.begin()
+    rarely = ConsumerOptions(look_every_s=0.01, idle_save_s=3600)
+    handler = FromTheStart()
+    consumer = consumer_of(recording, handler, rarely)
+    places = client[mongo.name]["revstream.checkpoints"]
+    async with working(consumer):
+        query = {"_id": "noting", "token": start.token}
+        await eventually(lambda: places.find_one(query))
+        assert (handler.seen, consumer.lag_s) == ([], 0.0)
+
+
 async def test_what_failed_comes_again_and_the_others_after_it(
     mongo: Mongo, client: Client
 ) -> None:
@@ -256,7 +272,7 @@ async def test_trouble_is_told_to_other_processes(mongo: Mongo, client: Client) 
 
     async with working(consumer_of(recording, handler), 1):
         await eventually(lambda: len(handler.calls) > 3)
-        assert await told() == "ValueError('no')"
+        assert await told() == "ValueError"
     assert handler.ended == 1
     again = FromTheStart(a=[ValueError("again")])
     consumer = consumer_of(recording, again)
@@ -290,6 +306,32 @@ async def test_versions_that_were_dropped_before_they_came_are_told_once(
     async with working(consumer_of(recording, late)):
         await eventually(lambda: late.seen == handler.seen)
     assert late.reasons == []
+
+
+@pytest.mark.parametrize("damage", [{"kept": 99}, {"parts": 2}])
+async def test_a_version_that_cannot_be_read_is_told_and_the_others_come(
+    mongo: Mongo, client: Client, damage: dict[str, int]
+) -> None:
+    """Where a collection keeps its versions itself, somebody may have removed one; or the archive
+    is damaged. It is not come to again, be it the last of its page or alone."""
+    recording = Recording(mongo)
+    await recording.begin()
+    await written(recording, client, a=4, b=3)
+    archive = client[mongo.name]["things.versions"]
+    gone = {"$set": {"packed": True, **damage}, "$unset": {"full": "", "patch": ""}}
+    for key, number in (("b", 1), ("a", 2)):
+        archive.update_one({"doc": key, "v": number}, gone)
+    handler = FromTheStart()
+    async with working(consumer_of(recording, handler)) as task:
+        await eventually(lambda: task.done() or len(handler.seen) == 5)
+        await written(recording, client, c=1)
+        await eventually(lambda: task.done() or ("c", 1) in handler.seen)
+        assert not task.done()
+    left = [each for each in history(a=4, b=3) if each not in (("b", 1), ("a", 2))]
+    assert handler.seen == [*left, ("c", 1)]
+    first, second = handler.reasons
+    assert first.startswith("version 1 of things/'b' cannot be read: ")
+    assert second.startswith("version 2 of things/'a' cannot be read: ")
 
 
 async def test_it_is_woken_by_the_stream_and_never_ended_by_it(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from bson import Timestamp
@@ -14,7 +15,7 @@ from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint
 from streams.diagnosis import Diagnosis, Finding
-from streams.errors import DatabaseError, Unsuitable
+from streams.errors import DatabaseError, TimeLimit, Unsuitable
 from streams.indexes import create_indexes
 from streams.lease import Holder
 from streams.mongo import Mongo
@@ -146,6 +147,45 @@ async def test_what_may_not_be_looked_at_is_said_and_the_rest_goes_on(
     # How far back a recorder stands is told by the clock, too.
     assert set(found) == {"oplog", "clock", "recorders"}
     assert "history begins at the first start" in found["oplog"][0].says
+
+
+async def test_what_takes_too_long_hides_nothing_else(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor what was found before it."""
+    checkpoint = await healthy(mongo)
+
+    async def slow(*_: Any, **__: Any) -> Any:
+        raise TimeLimit("the read took longer than its limit on the server")
+
+    monkeypatch.setattr(mongo, "clock", slow)
+    monkeypatch.setattr(mongo, "count", slow)
+    monkeypatch.setattr(mongo, "operation_time", AsyncMock(return_value=Timestamp(1, 1)))
+    found = await examined(mongo, checkpoint)
+    assert set(found) == {"clock", "recorders"}
+    assert "took longer" in found["clock"][0].says + found["recorders"][0].says
+
+
+async def test_gaps_are_counted_by_an_index_of_them_alone(mongo: Mongo, client: Client) -> None:
+    """However many versions there are."""
+    checkpoint = await healthy(mongo)
+    versions = client[mongo.name]["things.versions"]
+    for n in range(50):
+        gap = {} if n % 25 else {"gap": True}
+        versions.insert_one({"_id": f"82{n:02}", "doc": n, "v": 1, **gap})
+    found = await Diagnosis(
+        mongo, MODEL, {Partition("things"): checkpoint}, {Partition("things"): HELD}
+    ).run()
+    assert [each.says for each in found if "gap" in each.says] == [
+        "things: somebody records, 0 s back; 2 versions stand behind a gap"
+    ]
+    plan = client[mongo.name].command(
+        {
+            "explain": {"count": "things.versions", "query": {"gap": True}},
+            "verbosity": "executionStats",
+        }
+    )
+    assert plan["executionStats"]["totalDocsExamined"] <= 2
 
 
 async def _refused(*_: Any, **__: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
+from streams.errors import TimeLimit
 from streams.lease import LeaseOptions, Leases
 from streams.listener import Listener
 from streams.members import Members
@@ -150,6 +151,26 @@ async def test_a_release_that_knows_no_members_is_waited_for(fleet: Fleet) -> No
         assert fleet.shares() == {"new": 1}
         await before.release(lease)
         await fleet.shared(new=3)
+
+
+async def test_a_look_that_takes_too_long_is_made_again(fleet: Fleet) -> None:
+    """What was decided stands meanwhile."""
+
+    class Slow(Mongo):
+        looks = 0
+
+        async def aggregate(self, *arguments: Any, **options: Any) -> list[Any]:
+            self.looks += 1
+            if self.looks in (1, 3):
+                raise TimeLimit("the read took longer than its limit on the server")
+            return await super().aggregate(*arguments, **options)
+
+    slow = Slow(fleet.mongo._client, fleet.mongo.name, fleet.mongo.options)
+    process = Process(slow, "a", fleet.working, {"things": 1})
+    async with process.running() as tasks:
+        await fleet.shared(a=1)
+        await eventually(lambda: slow.looks > 4 or any(each.done() for each in tasks))
+        assert not any(each.done() for each in tasks)
 
 
 async def test_those_that_died_long_ago_are_forgotten(fleet: Fleet) -> None:

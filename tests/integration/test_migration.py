@@ -160,6 +160,57 @@ async def test_what_is_not_the_same_is_found(unsealed: KeptShop) -> None:
 
 
 @pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
+async def test_a_move_that_was_killed_at_once_goes_on(unsealed: KeptShop) -> None:
+    """There are documents of it, and no version yet."""
+    kept, database = unsealed, unsealed.shop.database
+    ids = await asyncio.to_thread(fill, kept.program(), kept, 2, 3)
+    await histories(kept.shop, ids)
+    moving = migration(kept, "killed")
+
+    async def killed(*_: Any) -> bool:
+        raise ConnectionResetError("the process was killed")
+
+    moving._new.append = killed  # type: ignore[method-assign]
+    with pytest.raises(ConnectionResetError):
+        await moving.copy()
+    assert database["killed"].count_documents({}) >= 2
+    assert database["killed.versions"].count_documents({}) == 0
+    moving = migration(kept, "killed")
+    assert await moving.copy() >= 6
+    assert (await moving.verify()).findings == []
+
+
+@pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
+async def test_differences_are_told_up_to_a_bound(
+    unsealed: KeptShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of versions, and of the present."""
+    kept, database = unsealed, unsealed.shop.database
+    ids = await asyncio.to_thread(fill, kept.program(), kept, 6, 1)
+    await histories(kept.shop, ids)
+    moving = migration(kept, "bounded")
+    await moving.copy()
+    database["bounded"].update_many({}, {"$set": {"stock": -1}})
+    monkeypatch.setattr("streams.migration._MOST_FINDINGS", 3)
+    assert len((await moving.verify()).findings) == 3
+
+
+@pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
+async def test_versions_that_become_parts_are_the_same(
+    unsealed: KeptShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the new archive there is less room for a content than in a document of its own."""
+    kept, database = unsealed, unsealed.shop.database
+    ids = await asyncio.to_thread(fill, kept.program(), kept, 2, 3)
+    await histories(kept.shop, ids)
+    monkeypatch.setattr("streams.storage._ROOM_BYTES", 40)
+    moving = migration(kept, "parted")
+    await moving.copy()
+    assert database["parted.versions"].count_documents({"parts": {"$exists": True}}) >= 6
+    assert (await moving.verify()).findings == []
+
+
+@pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
 async def test_it_does_not_begin_in_another_ones_place_nor_without_contents(
     unsealed: KeptShop,
 ) -> None:

@@ -21,7 +21,7 @@ from resolvers.pages import PageRequest
 from streams import cutting, retention, tokens
 from streams.archive import Archive
 from streams.checkpoints import Checkpoint, Checkpoints
-from streams.errors import HistoryLost, TimeLimit
+from streams.errors import DamagedArchive, GatewayError, HistoryLost, TimeLimit
 from streams.hub import Hub
 from streams.mongo import Mongo
 from streams.progress import Progress
@@ -438,8 +438,9 @@ async def test_a_document_is_shown_once_while_it_is_cut(
 
 
 @one_driver
+@pytest.mark.parametrize("failure", [TimeLimit("it took too long"), DamagedArchive("damaged")])
 async def test_a_pass_that_fails_is_told_and_made_again(
-    mongo: Mongo, caplog: pytest.LogCaptureFixture
+    mongo: Mongo, caplog: pytest.LogCaptureFixture, failure: GatewayError
 ) -> None:
     """The process goes on: nothing depends on it."""
 
@@ -447,7 +448,7 @@ async def test_a_pass_that_fails_is_told_and_made_again(
         def _burn(self, name: str) -> None:
             if self._fuse[0] > 0:
                 self._fuse[0] -= 1
-                raise TimeLimit("the read took longer than its limit on the server")
+                raise failure
 
     scribe = Scribe(mongo, PRODUCT)
     for second in range(3):

@@ -19,6 +19,7 @@ from streams.deliveries import COLLECTION, Drop, Waiting, pass_over, try_again, 
 from streams.errors import LeaseLost
 from streams.horizons import Horizons
 from streams.mongo import Mongo
+from streams.receivers import shown_url
 from tests.support.eventually import eventually
 from tests.support.receiver import Act, Receiver, Request
 from tests.support.sinks import BRISK, PAGES, Sinking, delivering, sinking, write
@@ -231,7 +232,7 @@ async def test_while_nobody_is_there_nothing_is_set_aside(
         stored = await recording.checkpoints.load(sink.sink.name)
         assert stored is not None
         assert stored.trouble == (
-            f"{receiver.url} takes nothing: no connection: Connection refused"
+            f"{shown_url(receiver.url)} takes nothing: no connection: Connection refused"
         )
         assert stored.token < (await recording.versions())[0]["_id"]
         assert await waiting(recording) == {}
@@ -275,6 +276,34 @@ async def test_a_receiver_that_takes_nothing_gets_it_all_later(
             await eventually(lambda: len(receiver.taken) == len(made), within_s=30)
         assert by_subject(receiver.taken) == by_subject(made)
         assert await waiting(recording) == {}
+
+
+async def test_neither_trouble_nor_logs_tell_where_it_posts_or_what_is_said_there(
+    recording: Recording, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who knows the path of a webhook may post to it; and an answer may repeat it."""
+    parked = False
+
+    def behave(request: Request) -> Act:
+        bad = request.subject == "a" or not parked
+        return Act(status=410 if parked else 500, body=b"no such /changes") if bad else Act()
+
+    await write(recording, client, a=1)
+    async with Receiver(behave).serving() as receiver:
+        made = sinking(recording, receiver.url)
+        async with delivering(made):
+            await eventually(lambda: made.sink.statistics()["waiting"] or made.consumer.trouble)
+            await write(recording, client, **MANY)
+            await eventually(lambda: made.consumer.trouble)
+            trouble = made.consumer.trouble
+            parked = True
+            await eventually(lambda: made.consumer.trouble is None)
+            while not made.sink.statistics()["parked"]:
+                await write(recording, client, b=1)
+    assert trouble == f"http://127.0.0.1:{receiver.port}/… takes nothing: HTTP 500"
+    assert "delivery parked" in caplog.text
+    facts = [str(each.__dict__) for each in caplog.records if each.name.startswith("streams.")]
+    assert not [each for each in facts if "changes" in each]
 
 
 async def test_what_was_taken_of_a_page_is_not_sent_again(
@@ -535,6 +564,31 @@ async def test_lost_history_is_told(recording: Recording, client: Client) -> Non
     assert "were dropped before sink:things:test came to them" in reasons["None"]
     assert reasons["b"] == "version 1 was dropped before it was delivered"
     assert by_subject(receiver.taken)["b"] == [0, 2]
+
+
+async def test_what_waits_and_cannot_be_read_is_told(recording: Recording, client: Client) -> None:
+    """Neither the document's other versions nor the sink stand still for it."""
+    refuse = True
+
+    def behave(request: Request) -> Act:
+        return Act(status=400 if refuse and request.subject == "a" else 200)
+
+    await write(recording, client, a=3, b=1)
+    async with Receiver(behave).serving() as receiver:
+        made = sinking(recording, receiver.url)
+        async with delivering(made):
+            await eventually(lambda: made.sink.statistics()["waiting"] == 1)
+        client[recording.mongo.name]["things.versions"].update_one(
+            {"doc": "a", "v": 2},
+            {"$set": {"packed": True, "kept": 99}, "$unset": {"full": "", "patch": ""}},
+        )
+        refuse = False
+        made = sinking(recording, receiver.url)
+        async with delivering(made, 2):
+            await eventually(lambda: settled(made, recording, client))
+    said = [each for each in receiver.requests if each.status == 200 and each.subject == "a"]
+    assert [each.version for each in said] == [1, 0, 3]
+    assert said[1].event["data"]["reason"].startswith("version 2 of things/'a' cannot be read: ")
 
 
 async def test_what_cannot_be_made_an_event_is_parked_like_poison(

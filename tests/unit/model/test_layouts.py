@@ -79,6 +79,13 @@ MISTAKES = [
         id="the name of the number",
     ),
     pytest.param(
+        product("CURRENT_FLAG", '@layout(current: "_copies") # !'),
+        'the layout\'s name for current is "_copies": it is where revstream keeps what copies are '
+        "of, too",
+        'name the field that your programs use: @layout(current: "…")',
+        id="where copies are kept",
+    ),
+    pytest.param(
         product("EMBEDDED", '@layout(previous: "a.b") # !'),
         'the layout\'s name for previous is "a.b": a name with a dot reads as a path into an '
         "embedded document",

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from streams.errors import LeaseLost, Unavailable
+from streams.errors import LeaseLost, TimeLimit, Unavailable
 from streams.lease import Lease, LeaseOptions
 from streams.listener import Listener
 from tests.support.eventually import eventually
@@ -81,7 +81,7 @@ async def test_work_runs_while_the_lease_is_renewed() -> None:
 
 async def test_who_does_not_get_the_lease_asks_again() -> None:
     """Following meanwhile; also where MongoDB cannot be asked."""
-    leases, work = Given(None, Unavailable("gone"), None, 3), Work()
+    leases, work = Given(None, Unavailable("gone"), TimeLimit("slow"), None, 3), Work()
     listener, task = listening(leases, work)
     await eventually(lambda: work.begun == [3])
     assert listener.changes == 1
@@ -221,7 +221,7 @@ async def test_work_that_is_interrupted_again_and_again_is_in_trouble_until_it_l
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Getting the lease again is not enough; living until it is renewed is."""
-    failures = [Unavailable("no primary"), Unavailable("no primary"), Unavailable("no primary")]
+    failures = [Unavailable("no primary"), TimeLimit("no primary"), Unavailable("no primary")]
     leases, work = Given(7), Work(*failures)
     listener, task = listening(leases, work)
     await eventually(lambda: listener.trouble == "work interrupted: no primary")

@@ -177,7 +177,8 @@ async def test_an_answer_that_fails_fails_for_all_that_share_it_and_only_for_the
 
 
 async def test_the_lag_is_the_age_of_the_oldest_change_that_waits() -> None:
-    """By the wall clock; none waits, no lag; and where the ring is too short, its oldest counts."""
+    """By the wall clock; none waits, no lag; and where the ring is too short, the age of the place
+    counts, which is more."""
     hub = Hub([NAME], position=token_at(0), options=HubOptions(ring_events=2))
     progress = progress_of(Stored(), hub)
     assert progress.lag_s(WHOLE) == 0.0
@@ -188,8 +189,24 @@ async def test_the_lag_is_the_age_of_the_oldest_change_that_waits() -> None:
     progress.advance(WHOLE, token_at(6))
     assert progress.lag_s(WHOLE) == 0.0
     hub.publish(batch(event(7), event(8), event(9)))
-    age_s = (datetime.now(UTC) - event(8).wall) / timedelta(seconds=1)
+    age_s = (datetime.now(UTC) - datetime.fromtimestamp(6, UTC)) / timedelta(seconds=1)
     assert progress.lag_s(WHOLE) == pytest.approx(age_s, abs=5)
+
+
+async def test_the_lag_while_it_catches_up_is_the_age_of_the_place() -> None:
+    """What came before this process began, it has not seen; from where it did on, it has."""
+    now = int(datetime.now(UTC).timestamp())
+    hub = Hub([NAME], position=token_at(now - 10))
+    progress = progress_of(Stored(), hub)
+    # Nobody has said how far it is.
+    assert progress.lag_s(WHOLE) == 0.0
+    progress.advance(WHOLE, token_at(now - 600))
+    assert progress.lag_s(WHOLE) == pytest.approx(600, abs=5)
+    assert progress.lag_behind_s(NAME, token_at(now - 300)) == pytest.approx(300, abs=5)
+    assert progress.lag_behind_s(NAME, tokens.BEGINNING) == 0.0
+    progress.advance(WHOLE, token_at(now - 10))
+    assert progress.lag_s(WHOLE) == 0.0
+    assert progress.lag_behind_s(NAME, token_at(now - 9)) == 0.0
 
 
 PARTS = partitions_of(NAME, 3)

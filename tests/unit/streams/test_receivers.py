@@ -31,11 +31,12 @@ def test_a_date_to_wait_for() -> None:
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("https://example.org/a", "https://example.org/a"),
-        ("https://ada:secret@example.org:8443/a?key=secret#secret", "https://example.org:8443/a?…"),
+        ("https://example.org/a", "https://example.org/…"),
+        ("https://example.org", "https://example.org/"),
+        ("https://ada:secret@example.org:8443/a?key=secret#secret", "https://example.org:8443/…"),
         ("http://[::1]:9000/", "http://[::1]:9000/"),
     ],
 )
 def test_what_may_be_secret_of_a_url_is_not_shown(url: str, shown: str) -> None:
-    """User, password and query."""
+    """User, password, path and query."""
     assert shown_url(url) == shown
