@@ -83,7 +83,7 @@ def _wrk(
     stage: Stage, address: str, requests: Sequence[Request], seconds: float
 ) -> dict[str, float]:
     lines = (
-        f'  wrk.format("{each.method}", {json.dumps(each.path)}, {_headers(each)}, '
+        f'  wrk.format("{each.method}", {json.dumps(each.path)}, {_headers(each, address)}, '
         f"{json.dumps(each.body) if each.body else 'nil'}),"
         for each in requests
     )
@@ -106,10 +106,11 @@ def _wrk(
     return answer
 
 
-def _headers(request: Request) -> str:
-    """As Lua writes them."""
+def _headers(request: Request, address: str) -> str:
+    """As Lua writes them; wrk knows the host only once it runs."""
+    host = address.removeprefix("http://")
     signed = f', ["Authorization"] = "Bearer {request.token}"' if request.token else ""
-    return f'{{["Content-Type"] = "application/json"{signed}}}'
+    return f'{{["Host"] = "{host}", ["Content-Type"] = "application/json"{signed}}}'
 
 
 def _client(
