@@ -14,6 +14,8 @@ from strawberry.types.field import StrawberryField
 from strawberry.types.info import Info
 from strawberry.types.unset import UNSET
 
+from model.entities import Field
+
 __all__ = ["Argument", "FieldInfo", "InputField", "Read", "Resolve"]
 
 
@@ -50,14 +52,21 @@ class Read(StrawberryField):
 
     Args:
         read: the source -> the value as the API shows it.
+        stored: the field of the model whose value in the source's `values` it is.
     """
 
     def __init__(
-        self, name: str, type_: str, description: str | None, read: Callable[[Any], Any]
+        self,
+        name: str,
+        type_: str,
+        description: str | None,
+        read: Callable[[Any], Any],
+        stored: Field | None = None,
     ) -> None:
         super().__init__(python_name=name, graphql_name=name, description=description)
         self.type_text = type_
         self.read = read
+        self.stored = stored
 
     def get_result(self, source: Any, info: Info | None, args: Any, kwargs: Any) -> Any:
         return self.read(source)
@@ -69,6 +78,9 @@ class Resolve(StrawberryField):
     Args:
         resolve: the source, graphql-core's info, arguments by keyword -> the value, or an awaitable
             of it.
+        ready: the executor, where the field is selected -> a function of the source and the
+            context that gives the value where it is there without waiting, else GIVEN_UP
+            (`gql.generated`).
         stream: true for fields of Subscription, whose function returns an async generator.
     """
 
@@ -80,6 +92,7 @@ class Resolve(StrawberryField):
         resolve: Callable[..., Any],
         arguments: Iterable[Argument] = (),
         *,
+        ready: Callable[[Any, Any], Callable[[Any, Any], Any]] | None = None,
         stream: bool = False,
     ) -> None:
         super().__init__(
@@ -87,6 +100,7 @@ class Resolve(StrawberryField):
         )
         self.type_text = type_
         self.resolve = resolve
+        self.ready = ready
         self.declared = tuple(arguments)
 
     @property

@@ -12,11 +12,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from typing import Any
 
 from bson import Decimal128, ObjectId
 from graphql import GraphQLError
 
 from gql.context import Context, ResolveInfo
+from gql.generated import sure_of
 from gql.records import CurrentDocument, EmbeddedDocument, VersionRecord
 from gql.references import follow
 from gql.selection import Nodes, Selections
@@ -57,6 +59,7 @@ class _Checks:
     shape: Shape
     fields: Sequence[_Check]
     links: Sequence[tuple[Link, Nodes]]
+    sure: Callable[[Callable[[str], Any]], bool] | None
 
 
 _Demand = tuple[Link, CurrentDocument | EmbeddedDocument, Nodes]
@@ -147,6 +150,7 @@ async def _demanded(info: ResolveInfo, demand: _Demand) -> DocumentMisfit | None
 def _checks(context: Context, selections: Selections, shape: Shape, nodes: Nodes) -> _Checks:
     fields: list[_Check] = []
     links: list[tuple[Link, Nodes]] = []
+    required: list[Field] = []
     for name, places in selections.under(nodes, shape.name).items():
         member = shape.guarded.get(name)
         if member is not None and not context.scope.may_read(shape.type, member):
@@ -158,7 +162,8 @@ def _checks(context: Context, selections: Selections, shape: Shape, nodes: Nodes
         field = shape.fields.get("id" if name == "nodeId" else name)
         if field is not None and field.required:
             fields.append(_check_of(context, selections, shape, field, places))
-    return _Checks(shape, fields, links)
+            required.append(field)
+    return _Checks(shape, fields, links, sure_of(tuple(required)))
 
 
 def _check_of(
@@ -192,7 +197,8 @@ def _check(
     DocumentMisfit: a selected field that must have a value has none.
     """
     values, place = source.values, source.place
-    for each in checks.fields:
+    fields = () if checks.sure is not None and checks.sure(values.get) else checks.fields
+    for each in fields:
         value = values.get(each.stored)
         if value.__class__ is each.sure:
             continue

@@ -38,6 +38,7 @@ from graphql.execution.values import get_argument_values
 from graphql.pyutils import Path, gather_with_cancel
 
 from gql.fields import Read, Resolve
+from gql.generated import GIVEN_UP, Make, made_of
 
 if TYPE_CHECKING:
     from gql.executor import Executor
@@ -279,10 +280,7 @@ def _completion(type_: GraphQLOutputType, parent: GraphQLObjectType, details: De
             return executor.collect_and_execute_subfields(found, details, path, value, None)
 
     else:
-        object_type: Any = bare
-
-        def complete(executor: Executor, value: Any, path: Path) -> Any:
-            return executor.collect_and_execute_subfields(object_type, details, path, value, None)
+        complete = _completed_object(bare, details)
 
     def completed(executor: Executor, value: Any, path: Path) -> Any:
         if value is not None:
@@ -292,6 +290,24 @@ def _completion(type_: GraphQLOutputType, parent: GraphQLObjectType, details: De
         raise TypeError(nulls)
 
     return completed
+
+
+def _completed_object(type_: Any, details: Details) -> Complete:
+    """At once where nothing is to be waited for, else field by field."""
+    known = False
+    make: Make | None = None
+
+    def complete(executor: Executor, value: Any, path: Path) -> Any:
+        nonlocal known, make
+        if not known:
+            known, make = True, made_of(executor, type_, details)
+        if make is not None:
+            made = make(value, executor.context_value)
+            if made is not GIVEN_UP:
+                return made
+        return executor.collect_and_execute_subfields(type_, details, path, value, None)
+
+    return complete
 
 
 def _completed_list(

@@ -8,10 +8,11 @@ from typing import Any
 
 from strawberry.types.field import StrawberryField
 
-from gql.context import ResolveInfo
+from gql.context import Context, ResolveInfo
 from gql.fields import Read, Resolve
+from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, EmbeddedDocument, State
-from gql.references import follow
+from gql.references import follow, followed_already
 from gql.schema.building import Types
 from gql.schema.descriptions import field_description
 from gql.schema.guards import guarded_member
@@ -73,6 +74,7 @@ def _fields(shape: Shape, *, past: bool, type_of: Callable[[Shape], str]) -> lis
                     _written(field, inner, past=past),
                     field_description(shape, field),
                     _reader(field, embedded, past=past),
+                    None if field.is_list or embedded else field,
                 )
             )
         made += [_reference(link, type_of(link.target), past) for link in links.get(field.name, ())]
@@ -118,10 +120,14 @@ def _reference(link: Link, inner: str, past: bool) -> Resolve:
     def resolve(source: State, info: ResolveInfo) -> Any:
         return follow(link, source, info, info.field_nodes)
 
+    def ready(executor: Any, details: Any) -> Callable[[State, Context], Any]:
+        nodes = [each.node for each in details]
+        return lambda source, context: followed_already(link, source, context, nodes)
+
     as_of = " As it was at the same moment." if past else ""
     says = reference.description or f"The {link.target.name} that `{link.by.name}` names."
     type_ = f"{inner}!" if reference.required and not past else inner
-    return Resolve(reference.name, type_, says + as_of, resolve)
+    return Resolve(reference.name, type_, says + as_of, resolve, ready=None if past else ready)
 
 
 def _identity(shape: Shape) -> list[StrawberryField]:
@@ -133,6 +139,7 @@ def _identity(shape: Shape) -> list[StrawberryField]:
             "ID!",
             field.description or "Its id; of snapshots and versions, part of theirs.",
             _id_text,
+            field,
         ),
     ]
 
@@ -148,7 +155,12 @@ def _version(shape: Shape) -> StrawberryField:
         "Int!",
         "The number of its latest version: what `expectedVersion` is compared with.",
         version,
+        ready=lambda executor, details: _known_number,
     )
+
+
+def _known_number(source: CurrentDocument, context: Context) -> Any:
+    return GIVEN_UP if source.number is None else source.number
 
 
 async def _number(shape: Shape, source: CurrentDocument, info: ResolveInfo) -> int:
