@@ -126,6 +126,7 @@ class Schema(strawberry.Schema):
             text = self._text(query, kwargs.get("operation_extensions"))
             with self._counted(context_value):
                 known = self._known(text, *args, **kwargs)
+                self.operations.begun["new" if known is None else "known"] += 1
                 if known is not None and context_value is not None:
                     return await self._execute_known(known, variable_values, context_value)
                 return await super().execute(text, variable_values, context_value, *args, **kwargs)

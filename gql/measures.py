@@ -284,6 +284,21 @@ METRICS: tuple[Described, ...] = (
     Described("revstream_operations_executing", "gauge", (), "Queries and mutations under way."),
     Described("revstream_operations_waiting", "gauge", (), "Those that wait for a place."),
     Described(
+        "revstream_operations_total",
+        "counter",
+        ("document",),
+        "Those begun, by whether their document was `known` or `new`.",
+    ),
+    Described(
+        "revstream_lookups_total", "counter", (), "Current documents and numbers asked for by id."
+    ),
+    Described(
+        "revstream_lookup_reads_total",
+        "counter",
+        (),
+        "Reads that these took; those asked for together are one.",
+    ),
+    Described(
         "revstream_operations_shed_total",
         "counter",
         (),

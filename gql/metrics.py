@@ -77,6 +77,10 @@ class _Process(Collector):
         yield "http_stalled_total", (), self._connections.stalled
         yield "operations_executing", (), self._admission.executing
         yield "operations_waiting", (), self._admission.waiting
+        for document, count in self._operations.begun.items():
+            yield "operations_total", (document,), count
+        yield "lookups_total", (), gateway.current.lookups.asked
+        yield "lookup_reads_total", (), gateway.current.lookups.reads
         yield "operations_shed_total", (), self._admission.shed
         for labels, count in self._operations.failed.items():
             yield "operations_failed_total", labels, count

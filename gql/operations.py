@@ -25,6 +25,7 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 class Operations:
     """Attributes:
     seconds: how long queries and mutations took, by kind.
+    begun: operations, by whether their document was "known" or "new".
     failed: responses with errors, and events of subscriptions, by kind and the first error's code.
     on_sockets: operations of any kind that now run on WebSockets.
     none_on_sockets: is set while there are none.
@@ -42,6 +43,7 @@ class Operations:
             kind.value: self.seconds.labels(kind.value)
             for kind in (OperationType.QUERY, OperationType.MUTATION)
         }
+        self.begun: Counter[str] = Counter(known=0, new=0)
         self.failed: Counter[tuple[str, str]] = Counter()
         self.on_sockets = 0
         self.none_on_sockets = asyncio.Event()

@@ -49,6 +49,9 @@ class Current:
 
     Args:
         archives: by collection; where numbers that documents do not carry come from.
+
+    Attributes:
+        lookups: reads by key, those made together as one.
     """
 
     def __init__(
@@ -57,7 +60,7 @@ class Current:
         self._mongo = mongo
         self._archives = archives
         self._own_writes = own_writes
-        self._pools = Pools()
+        self.lookups = Pools()
         self._scope = OPEN
 
     def within(self, scope: Scope) -> Current:
@@ -85,7 +88,7 @@ class Current:
             by_id = {identity(each["_id"]): each for each in found}
             return [by_id.get(identity(each)) for each in ids]
 
-        found = await self._pools.ask((entity.collection, wanted), ids, read)
+        found = await self.lookups.ask((entity.collection, wanted), ids, read)
         # Judged here: whoever asks for the same fields shares the read, whatever he may see.
         return [each if rows.allow(each) else None for each in found]
 
@@ -205,7 +208,7 @@ class Current:
             return [numbers.get(n, 0) for n in range(len(asked))]
 
         wanted = [(each["_id"], at) for each in documents]
-        found = await self._pools.ask(("numbers", entity.collection), wanted, read)
+        found = await self.lookups.ask(("numbers", entity.collection), wanted, read)
         return [
             max(carried_number(document, entity.version) or 0, number)
             for document, number in zip(documents, found, strict=True)

@@ -86,6 +86,9 @@ class Pool(Generic[K, T]):
 class Pools:
     """Those of a process, by what is read; those that nobody uses are forgotten.
 
+    Attributes:
+        asked: keys. reads: what they took.
+
     Args:
         under_way: of each.
         most: kept while nobody uses them.
@@ -95,6 +98,8 @@ class Pools:
         self._under_way = under_way
         self._most = most
         self._pools: dict[Hashable, Pool[Any, Any]] = {}
+        self.asked = 0
+        self.reads = 0
 
     def ask(
         self, kind: Hashable, keys: Sequence[K], read: Read[K, T]
@@ -106,5 +111,13 @@ class Pools:
         if pool is None:
             if len(self._pools) >= self._most:
                 self._pools = {kind: each for kind, each in self._pools.items() if not each.idle}
-            pool = self._pools[kind] = Pool(read, under_way=self._under_way)
+            pool = self._pools[kind] = Pool(self._counted(read), under_way=self._under_way)
+        self.asked += len(keys)
         return pool.ask(keys)
+
+    def _counted(self, read: Read[K, T]) -> Read[K, T]:
+        def counted(keys: Sequence[K]) -> Awaitable[Sequence[T]]:
+            self.reads += 1
+            return read(keys)
+
+        return counted

@@ -14,11 +14,16 @@ import pytest
 import strawberry
 from bson import Decimal128, ObjectId
 from graphql import DocumentNode, GraphQLError, parse, validate
+from graphql.execution.collect_fields import FieldDetails
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gql.executor import Executor
+from gql.generated import GIVEN_UP, made_of
 from gql.plans import Plans
+from gql.records import CurrentDocument
+from gql.shapes import shapes_of
+from model.entities import Model
 from tests.support.fuzzing import drawn_operation, examples
 from tests.support.reads import Memory
 
@@ -38,8 +43,8 @@ GOOD: dict[str, Any] = {
     "dimensions": {"width": 1.0, "height": 2, "unit": {"name": "cm", "f": 0.1}},
     "packages": [{"weight": 1, "inner": [{"weight": 2, "dimensions": None}]}, {"weight": 3}],
     "origin": {"country": "DE", "cityId": 1},
-    "supplierId": str(SUPPLIERS[0]),
-    "makerId": str(SUPPLIERS[1]),
+    "supplierId": SUPPLIERS[0],
+    "makerId": SUPPLIERS[1],
     "attributes": {"a": [1, {"b": None}]},
     "added_at": datetime(2024, 5, 1, tzinfo=UTC),
 }
@@ -190,3 +195,60 @@ def test_introspection_is_left_to_graphql_core(schema: strawberry.Schema, text: 
     expected = answer(schema, Memory(), document, {})
     assert b"Query" in expected
     assert answer(schema, Memory(), document, {}, Plans(document)) == expected
+
+
+async def test_a_page_reads_ahead_and_waits_for_nothing(
+    schema: strawberry.Schema, memory: Memory
+) -> None:
+    """One read for each reference and one for the numbers, however many documents; and each
+    document is one call of a generated function."""
+    for number in range(5):
+        memory.write("suppliers", {"_id": ObjectId(f"{number:024x}"), "name": f"s{number}"})
+    for number in range(50):
+        supplier = ObjectId(f"{number % 5:024x}")
+        memory.write("products", {"_id": f"p{number}", **GOOD, "supplierId": supplier})
+    text = "{ products(first: 50) { nodes { id version supplier { name version } } } }"
+    document = parse(text)
+    plans = Plans(document)
+    found = orjson.loads(await asyncio.to_thread(answer, schema, memory, document, {}, plans))
+    assert found["errors"] == []
+    assert len(found["data"]["products"]["nodes"]) == 50
+    reads = [(name, entity, count) for name, entity, count, _ in memory.calls]
+    assert sorted(reads) == [
+        ("by_ids", "Supplier", 5),
+        ("numbers", "Product", 50),
+        ("numbers", "Supplier", 5),
+        ("page", "Product", 1),
+    ]
+
+
+async def test_what_waits_for_nothing_is_one_function_that_gives_up_at_what_does_not_fit(
+    model: Model, schema: strawberry.Schema, memory: Memory
+) -> None:
+    """Nor is there one where something has to be fetched."""
+    executor: Any = Executor.build(schema._schema, parse("{ __typename }"), None, memory.context())
+    type_: Any = schema._schema.type_map["Product"]
+    entity = shapes_of(model)["Product"]
+
+    def made(selection: str) -> Any:
+        document: Any = parse(f"{{ product {{ {selection} }} }}")
+        node = document.definitions[0].selection_set.selections[0]
+        return made_of(executor, type_, [FieldDetails(node, None, None)])
+
+    make = made("id n: name stock price listed tags dimensions { unit { name } }")
+    assert make is not None
+    context = executor.context_value
+    shown = make(CurrentDocument(entity, {"_id": "p1", **GOOD}), context)
+    assert shown == {
+        "id": "p1",
+        "n": "Lamp",
+        "stock": 3,
+        "price": "1.50",
+        "listed": True,
+        "tags": ["x", "y"],
+        "dimensions": {"unit": {"name": "cm"}},
+    }
+    for changed in ({"name": None}, {"stock": 2**31}, {"tags": [7]}, {"dimensions": {"unit": 7}}):
+        assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, **changed}), context) is GIVEN_UP
+    assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, "stock": 3.0}), context) == shown
+    assert made("id history { nodes { version } }") is None

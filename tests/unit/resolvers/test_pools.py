@@ -1,0 +1,114 @@
+"""resolvers.pools: reads asked for together are one, and nobody is told anything older."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from resolvers.pools import Pool, Pools
+from tests.support.streams import turn
+
+
+async def turns() -> None:
+    """A read begins in the turn after, in a task of its own."""
+    for _ in range(3):
+        await turn()
+
+
+class Source:
+    """Doubles numbers, once it may; `reads` are the keys of each read."""
+
+    def __init__(self) -> None:
+        self.reads: list[Sequence[int]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.failure: Exception | None = None
+
+    async def read(self, keys: Sequence[int]) -> list[int]:
+        self.reads.append(keys)
+        await self.open.wait()
+        if self.failure is not None:
+            raise self.failure
+        return [each * 2 for each in keys]
+
+
+async def test_what_is_asked_in_one_turn_is_one_read() -> None:
+    """Each has its own part of it, in its order."""
+    source = Source()
+    pool = Pool(source.read)
+    first, second = pool.ask([3, 1]), pool.ask([2])
+    assert (await first, await second) == ([6, 2], [4])
+    assert source.reads == [[3, 1, 2]]
+    assert await pool.ask([5]) == [10]
+    await turns()
+    assert pool.idle
+
+
+async def test_a_read_serves_nobody_who_asked_after_it_began() -> None:
+    """It may not know of what they have written in between."""
+    source = Source()
+    source.open.clear()
+    pool = Pool(source.read)
+    early = pool.ask([1])
+    await turns()
+    late = pool.ask([1])
+    await turns()
+    assert source.reads == [[1], [1]]
+    source.open.set()
+    assert await asyncio.gather(early, late) == [[2], [2]]
+
+
+async def test_no_more_reads_are_under_way_than_may_be() -> None:
+    """Whoever comes meanwhile is served by the next one, together."""
+    source = Source()
+    source.open.clear()
+    pool = Pool(source.read, under_way=2)
+    asked = []
+    for key in range(6):
+        asked.append(pool.ask([key]))
+        await turns()
+    assert source.reads == [[0], [1]]
+    assert not pool.idle
+    source.open.set()
+    assert await asyncio.gather(*asked) == [[2 * key] for key in range(6)]
+    assert source.reads == [[0], [1], [2, 3, 4, 5]]
+
+
+async def test_a_failure_is_that_of_all_whom_the_read_serves_and_of_nobody_else() -> None:
+    source = Source()
+    source.failure = ValueError("no")
+    pool = Pool(source.read)
+    failed = await asyncio.gather(pool.ask([1]), pool.ask([2]), return_exceptions=True)
+    assert [str(each) for each in failed] == ["no", "no"]
+    source.failure = None
+    assert await pool.ask([1]) == [2]
+
+
+async def test_who_gives_up_takes_nothing_from_the_others() -> None:
+    """Nor is anything read for him, where it is not read yet."""
+    source = Source()
+    source.open.clear()
+    pool = Pool(source.read, under_way=1)
+    under_way = pool.ask([1])
+    await turns()
+    gone, stays = pool.ask([2]), pool.ask([3])
+    gone.cancel()
+    under_way.cancel()
+    source.open.set()
+    assert await stays == [6]
+    assert source.reads == [[1], [3]]
+    with pytest.raises(asyncio.CancelledError):
+        await under_way
+
+
+async def test_pools_are_one_for_each_kind_and_count_what_they_do() -> None:
+    """Those that nobody uses are forgotten once there are many."""
+    source = Source()
+    pools = Pools(most=2)
+    await asyncio.gather(*(pools.ask(kind, [1, 2], source.read) for kind in "aab"))
+    assert (pools.asked, pools.reads) == (6, 2)
+    for kind in range(10):
+        await pools.ask(kind, [1], source.read)
+    assert len(pools._pools) <= 2
