@@ -23,11 +23,12 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.datastructures import Headers
 from websockets.exceptions import InvalidState
 from websockets.http11 import Request, Response
+from websockets.protocol import State
 
 from gql.stalling import Stall
 from streams.errors import Unavailable
 
-__all__ = ["Connections", "WebSocketConnection"]
+__all__ = ["CONNECTION", "Connections", "WebSocketConnection"]
 
 # How long a client may take to answer that its socket is closed, or to read why.
 _PARTING_S = 5.0
@@ -37,6 +38,12 @@ _TRY_AGAIN_LATER = 1013
 _MESSAGES_MOST = 400
 # About what a message that waits to be handled takes beside its text.
 _MESSAGE_BYTES = 500
+
+
+# What may wait to be taken of what was written without waiting.
+_UNTAKEN_BYTES = 256 * 1024
+CONNECTION = "revstream.connection"
+"""Among the extensions of a socket's scope: its `WebSocketConnection`."""
 
 
 class Connections:
@@ -119,6 +126,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._admitted = self._connections.admit(self)
         if self._admitted:
             super().handle_connect(event)
+            # For those who write to it without waiting.
+            extensions: Any = self.scope["extensions"]
+            extensions[CONNECTION] = self
         else:
             self._refuse()
 
@@ -152,6 +162,26 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.close":
             self._part()
         self._measure()
+
+    def write_text(self, *parts: bytes) -> bool:
+        """Send a text message that is ready, without waiting; to one that is closed, nothing.
+        False where too much of what was sent is not taken yet."""
+        if self.close_sent or self.transport.is_closing() or self.conn.state is not State.OPEN:
+            return True
+        if self.transport.get_write_buffer_size() > _UNTAKEN_BYTES:
+            return False
+        size = sum(map(len, parts))
+        # RFC 6455, 5.2: a whole message, of text; its length in 7, 16 or 64 bits; not masked.
+        if size < 126:
+            head = bytes((0x81, size))
+        elif size < 2**16:
+            head = b"\x81\x7e" + size.to_bytes(2, "big")
+        else:
+            head = b"\x81\x7f" + size.to_bytes(8, "big")
+        self.transport.write(b"".join((head, *parts)))
+        if not self.writable.is_set():
+            self._measure()
+        return True
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -16,6 +16,7 @@ from gql.plans import Plan, Plans
 from gql.records import CurrentDocument
 from gql.selection import Selections
 from gql.sessions import Session, Sessions
+from gql.sharing import Audiences
 from resolvers.current import Current
 from resolvers.errors import BadUserInput
 from resolvers.history import History
@@ -60,6 +61,8 @@ class Context:
         sessions: who is connected to this process. session: the socket that this is asked over.
         idempotency_key: under which the mutations of this request may be sent again.
         place: of the only subscription of this request.
+        audiences: of subscriptions that this caller's are told the same in. executor: of this
+            operation.
         plans: of the document that is executed. plan: of its operation.
     Attributes:
         loads: what is read for this response.
@@ -81,6 +84,8 @@ class Context:
     principal: str | None = None
     idempotency_key: str | None = None
     place: Place | None = None
+    audiences: Audiences = field(default_factory=Audiences)
+    executor: Any = None
     plans: Plans | None = None
     plan: Plan | None = None
     loads: Loaders = field(init=False, repr=False)

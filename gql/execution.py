@@ -188,13 +188,13 @@ class Schema(strawberry.Schema):
                         result = await result
         except Exception as exc:
             errors = [GraphQLError(str(exc), original_error=exc)]
-            self._finish(errors, kind, context)
+            self.finish_errors(errors, kind, context)
             return PreExecutionError(data=None, errors=errors)
         finally:
             self.operations.took(kind, time.perf_counter() - began)
         data, found = (None, result) if isinstance(result, list) else (result.data, result.errors)
         if found:
-            self._finish(found, kind, context)
+            self.finish_errors(found, kind, context)
         return ExecutionResult(data=data, errors=found)
 
     async def _streamed(
@@ -233,9 +233,10 @@ class Schema(strawberry.Schema):
         self, errors: list[GraphQLError], execution_context: ExecutionContext | None = None
     ) -> None:
         context = None if execution_context is None else execution_context.context
-        self._finish(errors, kind_of(execution_context), context)
+        self.finish_errors(errors, kind_of(execution_context), context)
 
-    def _finish(self, errors: list[GraphQLError], kind: str, context: Context | None) -> None:
+    def finish_errors(self, errors: list[GraphQLError], kind: str, context: Context | None) -> None:
+        """By the table of errors; counts the first of them."""
         if not self._documents.limits.introspection:
             for error in errors:
                 error.message = _GUESS.sub("", error.message)

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from types import CoroutineType
 from typing import Any
 
-from graphql import GraphQLError, GraphQLObjectType
+import orjson
+from graphql import ExecutionResult, GraphQLError, GraphQLObjectType
 from graphql.pyutils import Path
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
@@ -40,6 +41,7 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         self._relevant_sub_fields = self.plan.sub_fields
         if context is not None:
             self.context_value = context.fresh(self.plan)
+            self.context_value.executor = self
 
     @classmethod
     def build(
@@ -105,6 +107,17 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         if self.context_value is not None:
             executor.context_value = self.context_value.fresh(self.plan)
         return executor
+
+    async def response_to(self, event: Any) -> bytes:
+        """The response to one event of a subscription, as it is sent."""
+        made = self.build_per_event_executor(event).execute_operation(False)
+        result = made if isinstance(made, ExecutionResult) else await made
+        body: dict[str, Any] = {"data": result.data}
+        if result.errors:
+            schema = self.schema._strawberry_schema  # type: ignore[attr-defined]
+            schema.finish_errors(result.errors, "subscription", self.context_value)
+            body["errors"] = [each.formatted for each in result.errors]
+        return orjson.dumps(body)
 
     def build_response(self, data: dict[str, Any] | None) -> Any:
         if self.context_value is not None:

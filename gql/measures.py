@@ -50,7 +50,16 @@ METRICS: tuple[Described, ...] = (
     Described("revstream_ring_bytes", "gauge", _EACH, "About what these events take in memory."),
     Described("revstream_subscriptions", "gauge", _EACH, "Subscriptions, replaying or live."),
     Described(
-        "revstream_subscribers", "gauge", _EACH, "Subscriptions that follow the live stream."
+        "revstream_subscriptions_shared",
+        "gauge",
+        _EACH,
+        "Those that are told the same as others, executed once for all of them.",
+    ),
+    Described(
+        "revstream_subscribers",
+        "gauge",
+        _EACH,
+        "Followers of the live stream; shared ones are one.",
     ),
     Described(
         "revstream_backlog_deepest_events",

@@ -96,6 +96,7 @@ class _Process(Collector):
         yield "ring_events", (name,), hub["ring_events"]
         yield "ring_bytes", (name,), hub["ring_bytes"]
         yield "subscriptions", (name,), self._gateway.live.following[name]
+        yield "subscriptions_shared", (name,), self._gateway.live.joined[name]
         yield "subscribers", (name,), hub["subscribers"]
         yield "backlog_deepest_events", (name,), hub["deepest_backlog"]
         yield "slow_consumers_total", (name,), hub["slow_consumers"]

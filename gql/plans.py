@@ -73,12 +73,14 @@ class Plan:
         root: the fields collected of the root.
         steps: by the identity of fields collected, which are kept alive beside them.
         selections: what the operation selects.
+        starts: variables that say where a subscription begins, and nothing else.
     """
 
     sub_fields: dict[Any, Any] = field(default_factory=dict)
     steps: dict[int, tuple[Mapping[str, Details], Sequence[Step]]] = field(default_factory=dict)
     root: dict[str, Details] | None = None
     selections: Selections | None = None
+    starts: frozenset[str] | None = None
 
 
 class Plans:
@@ -148,7 +150,10 @@ def _run(parent: GraphQLObjectType, name: str, details: Details, definition: Gra
         return reading(parent, name, details, definition.type, made_of.read)
     if isinstance(made_of, Resolve) and not made_of.is_subscription:
         return _resolving(parent, name, details, definition, made_of)
-    # Of introspection; or an event of a subscription, which is the root's value itself.
+    if isinstance(made_of, Resolve):
+        # An event of a subscription is the root's value itself.
+        return _reading(parent, name, details, definition.type, lambda source: source)
+    # Of introspection.
     return lambda executor, source, path: executor.execute_field(
         parent, source, details, Path(path, name, parent.name), None
     )

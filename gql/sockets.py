@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any
 
+import orjson
 from graphql import GraphQLError
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 from strawberry.asgi import ASGIWebSocketAdapter
@@ -38,10 +39,12 @@ from strawberry.subscriptions.protocols.graphql_ws.types import (
 )
 from strawberry.subscriptions.protocols.graphql_ws.types import OperationMessage, StartMessage
 
+from gql.connections import CONNECTION, WebSocketConnection
 from gql.context import Context
 from gql.failures import Failures
 from gql.introduction import Introduction
 from gql.operations import Operations
+from gql.sharing import SEAT, Seat
 from resolvers.errors import LimitExceeded
 
 __all__ = ["LegacySocket", "SocketMessages", "TransportSocket"]
@@ -113,8 +116,16 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
             await super().handle()
 
     async def run_operation(self, operation: Operation[Context, None]) -> None:
+        SEAT.set(self._seat(operation))
         with self._operations.on_socket():
             await super().run_operation(operation)
+
+    def _seat(self, operation: Operation[Context, None]) -> Seat | None:
+        """None of one that is told what others are not."""
+        connection = self.websocket.ws.scope["extensions"].get(CONNECTION)  # type: ignore[attr-defined]
+        if connection is None or (_extensions.get() or {}).get("cost"):
+            return None
+        return _Seat(self.operations, operation, connection)
 
     async def handle_message(self, message: Message) -> None:
         problem = _problem(message, _TRANSPORT)
@@ -159,6 +170,28 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
     def _get_pre_execution_close_reason(error: GraphQLError) -> str | None:
         # Strawberry closes the socket on a syntax error, with all that runs on it.
         return None
+
+
+class _Seat:
+    """Of an operation, for as long as its id is this one's."""
+
+    __slots__ = ("_connection", "_head", "_operation", "_operations")
+
+    def __init__(
+        self,
+        operations: Mapping[str, Operation[Context, None]],
+        operation: Operation[Context, None],
+        connection: WebSocketConnection,
+    ) -> None:
+        self._operations = operations
+        self._operation = operation
+        self._connection = connection
+        self._head = b'{"id":%b,"type":"next","payload":' % orjson.dumps(operation.id)
+
+    def write(self, payload: bytes) -> bool:
+        if self._operations.get(self._operation.id) is not self._operation:
+            return True
+        return self._connection.write_text(self._head, payload, b"}")
 
 
 class LegacySocket(BaseGraphQLWSHandler[Context, None]):

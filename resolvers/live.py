@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Literal
 
@@ -30,6 +30,7 @@ from streams.replay import Live, Quiet, Replay
 
 __all__ = ["Changes"]
 
+Join = Callable[[str], Awaitable[str]]
 DeliveredFrom = Literal["snapshot", "replay", "live"]
 
 # Documents or versions that all subscriptions that are behind hold together, about; each at least.
@@ -43,6 +44,7 @@ class Changes:
     Attributes:
         farewell: ends them all.
         following: how many subscriptions there are, replaying or live, by collection.
+        joined: how many of them are told the same as others, by collection.
         delivered: changes handed out, by collection and where they came from.
 
     Args:
@@ -74,6 +76,7 @@ class Changes:
         self._scope = OPEN
         self.farewell = Farewell()
         self.following: Counter[str] = Counter()
+        self.joined: Counter[str] = Counter()
         self.delivered: Counter[tuple[str, DeliveredFrom]] = Counter()
 
     def within(self, scope: Scope) -> Changes:
@@ -82,8 +85,20 @@ class Changes:
         limited._scope = scope
         return limited
 
-    async def changes(self, entity: Entity, request: ChangeRequest) -> AsyncGenerator[Change]:
+    async def changes(
+        self,
+        entity: Entity,
+        request: ChangeRequest,
+        *,
+        join: Join | None = None,
+        counted: bool = True,
+    ) -> AsyncGenerator[Change]:
         """Every change that matches, in order, without gap or duplicate. Never ends.
+
+        Args:
+            join: is asked once the stream is caught up with, behind a token: whoever waits there
+                is told elsewhere what comes. They go on here behind the token that it returns.
+            counted: among those who follow.
 
         Raises:
             BadUserInput: more than one place to start from, or a cursor that nobody saved.
@@ -92,27 +107,35 @@ class Changes:
         """
         self._scope.read_rows(entity)
         name = entity.collection
-        self.following[name] += 1
+        self.following[name] += counted
         try:
-            async with aclosing(self.farewell.until(self._parts(entity, request))) as parts:
+            async with aclosing(self.farewell.until(self._parts(entity, request, join))) as parts:
                 async for source, changes in parts:
                     for change in changes:
                         self.farewell.check()
                         yield change
                         if change.kind != "CHECKPOINT":
-                            self.delivered[name, source] += 1
+                            self.delivered[name, source] += counted
         finally:
-            self.following[name] -= 1
+            self.following[name] -= counted
+
+    def told(self, entity: Entity) -> Callable[[int], None]:
+        """Counts changes that were handed out elsewhere, to those who joined others."""
+
+        def count(changes: int) -> None:
+            self.delivered[entity.collection, "live"] += changes
+
+        return count
 
     async def _parts(
-        self, entity: Entity, request: ChangeRequest
+        self, entity: Entity, request: ChangeRequest, join: Join | None
     ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
         """What was found at once, and where it comes from."""
         me = object()
         self._behind.add(me)
         page = max(_LEAST_PAGE, min(self._page, _READ_MOST // len(self._behind)))
         try:
-            async with aclosing(self._followed(entity, request, page)) as parts:
+            async with aclosing(self._followed(entity, request, page, join)) as parts:
                 async for part in parts:
                     if part[0] == "live":
                         self._behind.discard(me)
@@ -121,7 +144,7 @@ class Changes:
             self._behind.discard(me)
 
     async def _followed(
-        self, entity: Entity, request: ChangeRequest, page: int
+        self, entity: Entity, request: ChangeRequest, page: int, join: Join | None
     ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
         archive = self._archives[entity.collection]
         after = await self._starts.token(archive, request)
@@ -142,8 +165,27 @@ class Changes:
         )
         rows = self._scope.read_rows(entity)
         watch = Watch(entity, request, rows, self._completion(entity))
+        told = join is not None and request.since is None
+        if join is not None and told:
+            async with aclosing(replay.follow(after, key=request.id)) as parts:
+                async for part in parts:
+                    caught_up = isinstance(part, Quiet)
+                    yield "live" if caught_up else "replay", await watch.take(part)
+                    if isinstance(part, Quiet):
+                        after = part.token
+                        break
+            assert after is not None
+            self.joined[entity.collection] += 1
+            try:
+                after = await join(after)
+            finally:
+                self.joined[entity.collection] -= 1
         async with aclosing(replay.follow(after, key=request.id)) as parts:
             async for part in parts:
+                if told and isinstance(part, Quiet):
+                    # That it has caught up.
+                    told = False
+                    continue
                 source: DeliveredFrom = "live" if isinstance(part, Live | Quiet) else "replay"
                 yield source, await watch.take(part)
                 fresher = watch.fresher_token(self._quiet_s)

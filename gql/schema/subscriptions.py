@@ -4,8 +4,10 @@ type of its events."""
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -22,6 +24,7 @@ from gql.schema.interfaces import change_fields
 from gql.schema.nodes import stored_id
 from gql.selection import Nodes, Selections
 from gql.shapes import Shape
+from gql.sharing import SEAT, Told, shared_key
 from model.entities import Entity, Model
 from resolvers.changes import FieldChange, changed_fields, field_changes
 from resolvers.completion import Change
@@ -181,8 +184,7 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
         )
         context.scope.check_shown(shape.entity)
         # Not a generator itself: what cannot be asked is refused before there is a stream.
-        changes = context.live.changes(shape.entity, request)
-        return _followed(shape, followed(context, info.field_name, changes), context)
+        return _changes_of(shape, info, request)
 
     name = shape.name
     return Resolve(
@@ -222,6 +224,40 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
+async def _changes_of(
+    shape: Shape, info: ResolveInfo, request: ChangeRequest
+) -> AsyncGenerator[ChangeRecord]:
+    """On its own, until it is told the same as others."""
+    context, seat, entity = info.context, SEAT.get(), shape.entity
+    with ExitStack() as stack:
+        join = None
+        if seat is not None:
+            audience = stack.enter_context(
+                context.audiences.held(shared_key(info), context.live.told(entity))
+            )
+
+            async def join(position: str) -> str:
+                return await audience.join(seat, position, partial(_led, shape, context, request))
+
+        changes = context.live.changes(entity, request, join=join)
+        made = _followed(shape, followed(context, info.field_name, changes), context)
+        async with aclosing(made) as opened:
+            async for each in opened:
+                yield each
+
+
+async def _led(
+    shape: Shape, context: Context, request: ChangeRequest, position: str
+) -> AsyncGenerator[Told]:
+    """The responses that all of an audience are told."""
+    behind = replace(request, after=position, since=None, cursor=None, snapshot=False)
+    changes = context.live.changes(shape.entity, behind, counted=False)
+    async with aclosing(changes) as opened:
+        async for change in opened:
+            response = await context.executor.response_to(ChangeRecord(shape, change))
+            yield Told(change.token, response, change.kind != "CHECKPOINT")
+
+
 async def _followed(
     shape: Shape, changes: AsyncGenerator[Change], context: Context
 ) -> AsyncGenerator[ChangeRecord]:
@@ -237,7 +273,7 @@ async def _followed(
     except (SlowConsumer, Unauthenticated, Unavailable) as exc:
         # What a client that kept no token of its own resumes after.
         if last is not None:
-            exc.facts["resumeToken"] = last
+            exc.facts.setdefault("resumeToken", last)
         raise
 
 

@@ -301,7 +301,9 @@ class MemoryChanges:
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
-    async def changes(self, entity: Entity, request: ChangeRequest) -> AsyncGenerator[Change]:
+    async def changes(
+        self, entity: Entity, request: ChangeRequest, *, join: object = None
+    ) -> AsyncGenerator[Change]:
         self._memory.requests.append(request)
         for each in self._memory.changes:
             yield each

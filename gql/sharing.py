@@ -1,0 +1,223 @@
+"""Subscriptions that are told the same: executed once per event, written once, sent to all.
+
+Whoever has caught up with the stream may join the audience of his operation: same document, same
+variables, same caller's rights. From there on its events are executed by one for all of them, and
+what is sent is the same bytes for each, but for the id in front. Nobody waits for anybody: whoever
+does not take what he is sent goes on alone from there, at his own pace and within his own bounds.
+
+Guarantees: whoever joins behind a token is told everything behind it, in order, once; he leaves as
+he would leave a subscription of his own, by ending it, by his sign-in's end or the process's. The
+first of an operation is left alone: there is nothing to share.
+
+Source: docs/decisions/0028-shared-subscriptions.md
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from graphql import VariableNode, Visitor, visit
+
+from streams.errors import GatewayError, Unavailable
+
+if TYPE_CHECKING:
+    from gql.context import ResolveInfo
+
+__all__ = ["SEAT", "Audience", "Audiences", "Led", "Seat", "Told", "shared_key"]
+
+# Events that those who join may be behind the others.
+_RECENT = 500
+# Sockets that are written to before others have their turn.
+_TURN = 200
+
+
+class Seat(Protocol):
+    """Where one subscription is written to."""
+
+    def write(self, payload: bytes) -> bool:
+        """Send a response without waiting. False where too much is not yet taken."""
+        ...
+
+
+SEAT: ContextVar[Seat | None] = ContextVar("seat", default=None)
+"""Of the operation of this task; None where its transport has none."""
+
+
+class Told(NamedTuple):
+    """The response to one event. `counts`: it is of a change, and no checkpoint."""
+
+    token: str
+    payload: bytes
+    counts: bool
+
+
+Led = Callable[[str], AsyncGenerator[Told]]
+"""From behind a token on."""
+
+
+class Audience:
+    """Those of one operation. `held`: subscriptions of it, in the audience or on their own."""
+
+    def __init__(self, told: Callable[[int], None]) -> None:
+        """Args:
+        told: is given how many were told an event.
+        """
+        self.held = 0
+        self._told = told
+        self._members: dict[Seat, _Member] = {}
+        self._recent: deque[Told] = deque()
+        self._floor = ""
+        self._task: asyncio.Task[None] | None = None
+
+    async def join(self, seat: Seat, position: str, lead: Led) -> str:
+        """Be told everything behind a position, for as long as this is not cancelled. Returns the
+        token behind which to go on alone: at once where there is nobody to share with, or once the
+        seat does not take what it is told.
+
+        Raises:
+            Unavailable, other GatewayErrors: with the token to resume after.
+        """
+        if self.held < 2:
+            return position
+        if self._task is None:
+            self._floor = position
+            self._recent.clear()
+            self._task = asyncio.create_task(self._lead(lead(position)))
+        elif position < self._floor:
+            return position
+        member = _Member(seat, position)
+        for each in self._recent:
+            member.tell(each)
+        self._members[seat] = member
+        try:
+            return await member.ended
+        finally:
+            del self._members[seat]
+            if not self._members and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def _lead(self, events: AsyncGenerator[Told]) -> None:
+        me = asyncio.current_task()
+        try:
+            async with aclosing(events):
+                async for each in events:
+                    self._recent.append(each)
+                    if len(self._recent) > _RECENT:
+                        self._floor = self._recent.popleft().token
+                    await self._tell(each)
+        except GatewayError as exc:
+            self._end(exc)
+        except Exception:
+            self._end(Unavailable("the subscription was interrupted; subscribe again"))
+            raise
+        finally:
+            if self._task is me:
+                self._task = None
+
+    async def _tell(self, event: Told) -> None:
+        count = 0
+        for number, member in enumerate(list(self._members.values()), 1):
+            count += member.tell(event)
+            if number % _TURN == 0:
+                await asyncio.sleep(0)
+        if event.counts:
+            self._told(count)
+
+    def _end(self, error: GatewayError) -> None:
+        for member in self._members.values():
+            # One for each: it says where this one resumes.
+            member.end(type(error)(error.message, **error.facts))
+
+
+class _Member:
+    """`token`: of what it was told last."""
+
+    def __init__(self, seat: Seat, token: str) -> None:
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._seat = seat
+        self._token = token
+
+    def tell(self, event: Told) -> bool:
+        """Whether it was sent."""
+        if event.token <= self._token or self.ended.done():
+            return False
+        if not self._seat.write(event.payload):
+            self.ended.set_result(self._token)
+            return False
+        self._token = event.token
+        return True
+
+    def end(self, error: GatewayError) -> None:
+        if not self.ended.done():
+            error.facts["resumeToken"] = self._token
+            self.ended.set_exception(error)
+
+
+class Audiences:
+    """Those of one caller's rights, by operation."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, Audience] = {}
+
+    @contextmanager
+    def held(self, key: Hashable, told: Callable[[int], None]) -> Iterator[Audience]:
+        """The audience of an operation, while a subscription of it runs.
+
+        Args:
+            key: equal where everything that they are told is the same.
+        """
+        audience = self._by_key.get(key)
+        if audience is None:
+            audience = self._by_key[key] = Audience(told)
+        audience.held += 1
+        try:
+            yield audience
+        finally:
+            audience.held -= 1
+            if not audience.held:
+                del self._by_key[key]
+
+
+_BEGINNING = frozenset({"after", "since", "cursor", "snapshot"})
+"""The arguments of a subscription that say where it begins."""
+
+
+def shared_key(info: ResolveInfo) -> Hashable:
+    """Equal for subscriptions that are told the same from where they have caught up on, to the same
+    caller: those of one plan, with the same variables but for where they begin."""
+    plan = info.context.plan
+    assert plan is not None
+    if plan.starts is None:
+        plan.starts = _starts(info)
+    variables: Mapping[str, Any] = info.variable_values  # type: ignore[assignment]
+    rest = {name: each for name, each in variables.items() if name not in plan.starts}
+    # The plan itself, so that its identity is nobody else's for as long as this is a key.
+    return plan, repr(sorted(rest.items()))
+
+
+def _starts(info: ResolveInfo) -> frozenset[str]:
+    node = info.field_nodes[0]
+    named = [
+        each.value.name.value
+        for each in node.arguments or ()
+        if each.name.value in _BEGINNING and isinstance(each.value, VariableNode)
+    ]
+    used = _Used()
+    for each in (info.operation.selection_set, *info.fragments.values()):
+        visit(each, used)
+    return frozenset(name for name in named if used.counts[name] == named.count(name))
+
+
+class _Used(Visitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+
+    def enter_variable(self, node: VariableNode, *_: Any) -> None:
+        self.counts[node.name.value] += 1
