@@ -218,7 +218,7 @@ async def test_what_memory_knew_of_a_dropped_database_is_forgotten(
         gone.set()
         await unless_ended(task, scripted.progress.wait("things", token_at(7)))
     assert told(await scripted.versions()) == [("INSERT", 1, False)]
-    assert len(database["things.versions"].index_information()) == 6
+    assert len(database["things.versions"].index_information()) == 7
 
 
 async def test_a_database_dropped_while_nobody_recorded_is_gone_through_afterwards(
