@@ -182,7 +182,7 @@ async def test_a_dropped_database_takes_its_archive_with_it(
     await recording.versions()
     indexes = versions.index_information()
     assert any(each.get("unique") for each in indexes.values())
-    assert len(indexes) == 6
+    assert len(indexes) == 7
 
 
 async def test_what_memory_knew_of_a_dropped_database_is_forgotten(
