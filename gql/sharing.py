@@ -15,6 +15,7 @@ Source: docs/decisions/0028-shared-subscriptions.md
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -23,15 +24,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from graphql import VariableNode, Visitor, visit
 
-from streams.errors import GatewayError, Unavailable
+from streams.errors import GatewayError, SlowConsumer, Unavailable
 
 if TYPE_CHECKING:
     from gql.context import ResolveInfo
 
 __all__ = ["SEAT", "Audience", "Audiences", "Led", "Seat", "Told", "shared_key"]
 
-# Events that those who join may be behind the others.
+log = logging.getLogger(__name__)
+
+# Events, and bytes of their responses, that those who join may be behind the others.
 _RECENT = 500
+_RECENT_BYTES = 4 * 1024 * 1024
 # Sockets that are written to before others have their turn.
 _TURN = 200
 
@@ -71,6 +75,7 @@ class Audience:
         self._told = told
         self._members: dict[Seat, _Member] = {}
         self._recent: deque[Told] = deque()
+        self._recent_bytes = 0
         self._floor = ""
         self._task: asyncio.Task[None] | None = None
 
@@ -87,6 +92,7 @@ class Audience:
         if self._task is None:
             self._floor = position
             self._recent.clear()
+            self._recent_bytes = 0
             self._task = asyncio.create_task(self._lead(lead(position)))
         elif position < self._floor:
             return position
@@ -107,18 +113,29 @@ class Audience:
         try:
             async with aclosing(events):
                 async for each in events:
-                    self._recent.append(each)
-                    if len(self._recent) > _RECENT:
-                        self._floor = self._recent.popleft().token
+                    self._keep(each)
                     await self._tell(each)
+        except SlowConsumer:
+            # Not theirs: more comes than one can make responses of for all of them.
+            for member in self._members.values():
+                member.leave()
         except GatewayError as exc:
             self._end(exc)
         except Exception:
+            log.exception("an audience was left by its leader")
             self._end(Unavailable("the subscription was interrupted; subscribe again"))
-            raise
         finally:
             if self._task is me:
                 self._task = None
+
+    def _keep(self, event: Told) -> None:
+        """For those who join behind it."""
+        self._recent.append(event)
+        self._recent_bytes += len(event.payload)
+        while len(self._recent) > _RECENT or self._recent_bytes > _RECENT_BYTES:
+            oldest = self._recent.popleft()
+            self._floor = oldest.token
+            self._recent_bytes -= len(oldest.payload)
 
     async def _tell(self, event: Told) -> None:
         count = 0
@@ -148,10 +165,15 @@ class _Member:
         if event.token <= self._token or self.ended.done():
             return False
         if not self._seat.write(event.payload):
-            self.ended.set_result(self._token)
+            self.leave()
             return False
         self._token = event.token
         return True
+
+    def leave(self) -> None:
+        """It goes on alone."""
+        if not self.ended.done():
+            self.ended.set_result(self._token)
 
     def end(self, error: GatewayError) -> None:
         if not self.ended.done():

@@ -122,7 +122,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
 
     def _seat(self, operation: Operation[Context, None]) -> Seat | None:
         """None of one that is told what others are not."""
-        connection = self.websocket.ws.scope["extensions"].get(CONNECTION)  # type: ignore[attr-defined]
+        connection = self.websocket.ws.scope.get("extensions", {}).get(CONNECTION)  # type: ignore[attr-defined]
         if connection is None or (_extensions.get() or {}).get("cost"):
             return None
         return _Seat(self.operations, operation, connection)
