@@ -41,7 +41,9 @@ _TURN = 200
 
 
 class Seat(Protocol):
-    """Where one subscription is written to."""
+    """Where one subscription is written to. `token`: behind what it was told last."""
+
+    token: str
 
     def write(self, payload: bytes) -> bool:
         """Send a response without waiting. False where too much is not yet taken."""
@@ -85,7 +87,7 @@ class Audience:
         seat does not take what it is told.
 
         Raises:
-            Unavailable, other GatewayErrors: with the token to resume after.
+            Unavailable, other GatewayErrors: the stream has broken; resume behind `seat.token`.
         """
         if self.held < 2:
             return position
@@ -148,36 +150,33 @@ class Audience:
 
     def _end(self, error: GatewayError) -> None:
         for member in self._members.values():
-            # One for each: it says where this one resumes.
+            # One for each: what is added to it only concerns this one.
             member.end(type(error)(error.message, **error.facts))
 
 
 class _Member:
-    """`token`: of what it was told last."""
-
-    def __init__(self, seat: Seat, token: str) -> None:
+    def __init__(self, seat: Seat, position: str) -> None:
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._seat = seat
-        self._token = token
+        seat.token = position
 
     def tell(self, event: Told) -> bool:
         """Whether it was sent."""
-        if event.token <= self._token or self.ended.done():
+        if event.token <= self._seat.token or self.ended.done():
             return False
         if not self._seat.write(event.payload):
             self.leave()
             return False
-        self._token = event.token
+        self._seat.token = event.token
         return True
 
     def leave(self) -> None:
         """It goes on alone."""
         if not self.ended.done():
-            self.ended.set_result(self._token)
+            self.ended.set_result(self._seat.token)
 
     def end(self, error: GatewayError) -> None:
         if not self.ended.done():
-            error.facts["resumeToken"] = self._token
             self.ended.set_exception(error)
 
 

@@ -175,7 +175,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
 class _Seat:
     """Of an operation, for as long as its id is this one's."""
 
-    __slots__ = ("_connection", "_head", "_operation", "_operations")
+    __slots__ = ("_connection", "_head", "_operation", "_operations", "token")
 
     def __init__(
         self,
@@ -183,6 +183,7 @@ class _Seat:
         operation: Operation[Context, None],
         connection: WebSocketConnection,
     ) -> None:
+        self.token = ""
         self._operations = operations
         self._operation = operation
         self._connection = connection

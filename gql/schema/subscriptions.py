@@ -24,7 +24,7 @@ from gql.schema.interfaces import change_fields
 from gql.schema.nodes import stored_id
 from gql.selection import Nodes, Selections
 from gql.shapes import Shape
-from gql.sharing import SEAT, Told, shared_key
+from gql.sharing import SEAT, Seat, Told, shared_key
 from model.entities import Entity, Model
 from resolvers.changes import FieldChange, changed_fields, field_changes
 from resolvers.completion import Change
@@ -240,7 +240,7 @@ async def _changes_of(
                 return await audience.join(seat, position, partial(_led, shape, context, request))
 
         changes = context.live.changes(entity, request, join=join)
-        made = _followed(shape, followed(context, info.field_name, changes), context)
+        made = _followed(shape, followed(context, info.field_name, changes), context, seat)
         async with aclosing(made) as opened:
             async for each in opened:
                 yield each
@@ -259,7 +259,7 @@ async def _led(
 
 
 async def _followed(
-    shape: Shape, changes: AsyncGenerator[Change], context: Context
+    shape: Shape, changes: AsyncGenerator[Change], context: Context, seat: Seat | None
 ) -> AsyncGenerator[ChangeRecord]:
     last: str | None = None
     try:
@@ -273,7 +273,7 @@ async def _followed(
     except (SlowConsumer, Unauthenticated, Unavailable) as exc:
         # What a client that kept no token of its own resumes after.
         if last is not None:
-            exc.facts.setdefault("resumeToken", last)
+            exc.facts["resumeToken"] = last if seat is None else max(last, seat.token)
         raise
 
 

@@ -177,7 +177,7 @@ async def test_who_takes_nothing_is_closed_and_others_miss_nothing(
         with ExitStack() as stack:
             for _ in range(5):
                 stack.enter_context(rude_socket(gateway.address)).subscribe(CHANGES)
-            await eventually(lambda: told(gateway, "subscribers", "things") == 6)
+            await eventually(lambda: told(gateway, "subscriptions", "things") == 6)
             things.insert_many([{"_id": name, "name": "x" * 100_000} for name in names])
             seen = []
             while len(seen) < len(names):
@@ -187,7 +187,7 @@ async def test_who_takes_nothing_is_closed_and_others_miss_nothing(
             await eventually(
                 lambda: told(gateway, "sockets_dropped_total", "stalled") == stalled + 5
             )
-            assert told(gateway, "subscribers", "things") == 1
+            assert told(gateway, "subscriptions", "things") == 1
         await good.send({"id": "1", "type": "complete"})
         assert await good.data("{ resumeToken }")
     await eventually(lambda: told(gateway, "sockets") == 0)
