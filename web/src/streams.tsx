@@ -18,6 +18,12 @@ function lag(seconds: number | null): string {
   return seconds < 120 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds / 60)} min`;
 }
 
+// A recorder's collection stands beside it; the names of other listeners say more than that.
+function shown({ name, collection }: Stream): string {
+  const recorder = `recorder:${collection}`;
+  return name.startsWith(recorder) ? `recorder${name.slice(recorder.length)}` : name;
+}
+
 export function Streams() {
   const { data, error } = useAnswer<{ streams: Stream[] }>(STREAMS, {}, useClock(2000));
   return (
@@ -29,7 +35,7 @@ export function Streams() {
         {data?.streams.map((stream) => (
           <li key={`${stream.name} ${stream.collection}`} className={(stream.lagSeconds ?? 0) > 10 ? "late" : ""}>
             <div className="stream">
-              <strong>{stream.name.replace(`:${stream.collection}`, "")}</strong>
+              <strong title={stream.name}>{shown(stream)}</strong>
               <span className="quiet">{stream.collection}</span>
             </div>
             <div className="lag">{lag(stream.lagSeconds)}</div>
