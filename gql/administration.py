@@ -54,7 +54,7 @@ def admin_routes(
         return JSONResponse({"sessions": callers.sessions.shown()})
 
     async def disconnect(request: Request, principal: Principal) -> Response:
-        given = await read_json(request, most_bytes=body_bytes)
+        given = await read_json(request.receive, request.headers, most_bytes=body_bytes)
         name = given.get("principal") if isinstance(given, dict) else None
         if not isinstance(name, str):
             raise Refused(400, 'send {"principal": "<name>"}, as JSON')

@@ -10,9 +10,11 @@ where its connection was.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
+from types import TracebackType
 
 from strawberry.extensions import SchemaExtension
 from strawberry.types.graphql import OperationType
@@ -50,7 +52,7 @@ class Admission:
         self._most_executing = executing
         self._most_waiting = waiting
         self._most_per_principal = per_principal
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         self._places = asyncio.Semaphore(executing) if executing else None
         self._of: Counter[str] = Counter()
 
@@ -78,34 +80,25 @@ class Admission:
             if not self._of[principal]:
                 del self._of[principal]
 
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
+    def place(self) -> Place:
         """Hold it while executing.
 
         Raises:
             Unavailable: too many execute and wait already.
             TimeLimit: it was held for too long; what was under way is cancelled.
         """
-        scope = asyncio.timeout(self._limit_s)
-        try:
-            async with scope:
-                await self._enter()
-                self.executing += 1
-                try:
-                    yield
-                finally:
-                    self.executing -= 1
-                    if self._places is not None:
-                        self._places.release()
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise TimeLimit(
-                f"the operation took longer than {self._limit_s:g} s, which is the most; "
-                "what a mutation has written by then stays written"
-            ) from None
+        return Place(self)
 
-    async def _enter(self) -> None:
+    async def enter(self) -> None:
+        await self._wait()
+        self.executing += 1
+
+    def leave(self) -> None:
+        self.executing -= 1
+        if self._places is not None:
+            self._places.release()
+
+    async def _wait(self) -> None:
         if self._places is None:
             return
         if self._places.locked() and self.waiting >= self._most_waiting:
@@ -120,6 +113,43 @@ class Admission:
             await self._places.acquire()
         finally:
             self.waiting -= 1
+
+
+class Place:
+    """Of one operation that executes. Not a generator, which each operation would pay for."""
+
+    __slots__ = ("_admission", "_entered", "_time")
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._time = asyncio.timeout(admission.limit_s)
+        self._entered = False
+
+    async def __aenter__(self) -> None:
+        await self._time.__aenter__()
+        try:
+            await self._admission.enter()
+        except BaseException:
+            await self.__aexit__(*sys.exc_info())
+            raise
+        self._entered = True
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._entered:
+            self._admission.leave()
+        try:
+            await self._time.__aexit__(kind, exc, traceback)
+        except TimeoutError:
+            limit_s = self._admission.limit_s
+            raise TimeLimit(
+                f"the operation took longer than {limit_s:g} s, which is the most; "
+                "what a mutation has written by then stays written"
+            ) from None
 
 
 class Admitted(SchemaExtension):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -10,7 +11,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from gql.administration import admin_routes
 from gql.callers import Callers
@@ -71,6 +73,22 @@ def _shared(endpoint: ASGIApp, origins: Collection[str]) -> ASGIApp:
         allow_headers=("*",),
         expose_headers=("retry-after",),
     )
+
+
+class Application(Starlette):
+    """Starlette's, which hands on what is asked for most before it looks at anything else.
+
+    Args:
+        busy: by path; over HTTP. They answer whatever happens.
+    """
+
+    def __init__(self, busy: Mapping[str, ASGIApp], **options: Any) -> None:
+        super().__init__(**options)
+        self._busy = busy
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        busy = self._busy.get(scope["path"]) if scope["type"] == "http" else None
+        await (super().__call__ if busy is None else busy)(scope, receive, send)
 
 
 def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
@@ -135,8 +153,11 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
             {"ready": not missing, "notReady": missing}, status_code=503 if missing else 200
         )
 
+    hosts = allowed_hosts(settings.allowed_hosts, settings.host)
+    requests = _shared(endpoint, origins) if origins else endpoint
     routes: list[Route | Mount | WebSocketRoute] = [
-        Route("/graphql", _shared(endpoint, origins) if origins else endpoint),
+        # For those who come with a slash too many.
+        Route("/graphql", requests),
         WebSocketRoute("/graphql", endpoint),
         Route("/schema.graphql", for_those_who_may_ask(schema_graphql)),
         Route("/livez", livez),
@@ -145,9 +166,12 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         *admin_routes(callers, settings.admin_role, schema.failures, settings.body_bytes),
         *pages_routes(lambda: examples_of(gateway.model), for_those_who_may_ask),
     ]
-    hosts = allowed_hosts(settings.allowed_hosts, settings.host)
     checked = Middleware(AllowedHosts, names=hosts, failures=schema.failures)
-    app = Starlette(routes=routes, middleware=[checked])
+    app = Application(
+        {"/graphql": AllowedHosts(requests, names=hosts, failures=schema.failures)},
+        routes=routes,
+        middleware=[checked],
+    )
     app.state.operations = schema.operations
     app.state.connections = connections
     return app

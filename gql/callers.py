@@ -7,10 +7,8 @@ finds it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-
-from starlette.datastructures import Headers
 
 from gql.context import Context
 from gql.sessions import Sessions
@@ -52,17 +50,19 @@ class Callers:
     def signs_in(self) -> bool:
         return self._sign_in is not None
 
-    async def of_request(self, headers: Headers) -> Context:
+    async def of_request(self, headers: Mapping[str, str]) -> Context:
         """Raises:
         Unauthenticated, Unavailable: see `SignIn.principal`.
         """
         return self._context(await self.principal(Credentials.of_headers(headers)), headers)
 
-    def of_socket(self, headers: Headers) -> Context:
+    def of_socket(self, headers: Mapping[str, str]) -> Context:
         """Before it has been introduced: nothing is asked with it."""
         return self._context(ANONYMOUS, headers)
 
-    async def introduced(self, headers: Headers, payload: object) -> tuple[Principal, Context]:
+    async def introduced(
+        self, headers: Mapping[str, str], payload: object
+    ) -> tuple[Principal, Context]:
         """Who a socket is of, by what its client says, or has sent headers with.
 
         Raises:
@@ -101,7 +101,7 @@ class Callers:
     async def principal(self, credentials: Credentials) -> Principal:
         return ANONYMOUS if self._sign_in is None else await self._sign_in.principal(credentials)
 
-    def _context(self, principal: Principal, headers: Headers) -> Context:
+    def _context(self, principal: Principal, headers: Mapping[str, str]) -> Context:
         kept = self._kept.get(principal)
         if kept is not None:
             self._kept.move_to_end(principal)
@@ -114,4 +114,7 @@ class Callers:
         if self._author_header is not None:
             name = headers.get(self._author_header)
         key = headers.get("idempotency-key")
+        if key is None and name == kept.principal:
+            # Whoever executes takes a fresh one of it.
+            return kept
         return replace(kept, principal=name, idempotency_key=key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from graphql import GraphQLError, GraphQLResolveInfo
@@ -68,6 +68,9 @@ class Context:
         loads: what is read for this response.
         known: what was read ahead of the fields that refer to it, by type and fields, by `_id`.
         problems: errors of documents that were left out of a page, for the response to name.
+        trusting: what is read is taken to fit the model; whoever makes the response of it gives up
+            where it does not.
+        begun: what root fields have given before the executor came to them, or raised.
     """
 
     current: Current
@@ -93,6 +96,8 @@ class Context:
         init=False, repr=False
     )
     problems: list[GraphQLError] = field(init=False, repr=False)
+    trusting: bool = field(init=False, default=False)
+    begun: dict[str, Any] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.forget()
@@ -101,7 +106,13 @@ class Context:
     def fresh(self, plan: Plan) -> Context:
         """The same services with nothing read yet: for one operation, or one event of a
         subscription."""
-        return replace(self, plan=plan)
+        # As `replace` would, at a tenth of its price.
+        made = object.__new__(Context)
+        made.__dict__.update(
+            self.__dict__, plan=plan, trusting=False, begun=None, executor=None, problems=[]
+        )
+        made.forget()
+        return made
 
     def forget(self) -> None:
         """What was read is not so any more."""

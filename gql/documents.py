@@ -14,12 +14,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from graphql import DocumentNode, GraphQLError, OperationDefinitionNode, validate
+from graphql import DocumentNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, validate
+from graphql.execution.values import get_variable_values
 from strawberry.extensions import SchemaExtension
 from strawberry.schema.validation_rules.maybe_null import MaybeNullValidationRule
 from strawberry.schema.validation_rules.one_of import OneOfInputValidationRule
 from strawberry.types.graphql import OperationType
 
+from gql.arguments import Given
+from gql.direct import Coerce, coercion_of
+from gql.executor import unstorable_text
 from gql.limits import COUNTED, Limits, check_text, check_variables, check_weight
 from gql.overlaps import RULES
 from gql.plans import Plans
@@ -69,14 +73,35 @@ class Kept(Generic[T]):
         return len(self._kept)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KnownOperation:
-    """A query or mutation of a document that is known; `name` says which, where it is one of
-    several."""
+    """A query or mutation of a document that is known.
+
+    Attributes:
+        name: its own.
+        coerce: see `gql.direct`.
+        fits: it was found to be within the limits, whatever the variables.
+    """
 
     document: KnownDocument
     kind: OperationType
-    name: str | None
+    node: OperationDefinitionNode
+    coerce: Coerce
+    fits: bool = False
+
+    @property
+    def name(self) -> str | None:
+        return None if self.node.name is None else self.node.name.value
+
+    def given(self, schema: GraphQLSchema, variables: Mapping[str, Any]) -> Given | None:
+        """The variables, coerced; None where they cannot be."""
+        quick = self.coerce(variables)
+        if quick is not None:
+            return quick
+        if unstorable_text(variables) is not None:
+            return None
+        found = get_variable_values(schema, self.node.variable_definitions or (), dict(variables))
+        return None if isinstance(found, list) else found.coerced
 
 
 class KnownDocument:
@@ -95,13 +120,13 @@ class KnownDocument:
         every = [each for each in document.definitions if isinstance(each, OperationDefinitionNode)]
         for each in every:
             kind = OperationType(each.operation.value)
-            name = None if each.name is None else each.name.value
             if kind is OperationType.SUBSCRIPTION:
                 continue
-            if name is not None:
-                self.operations[name] = KnownOperation(self, kind, name)
+            known = KnownOperation(self, kind, each, coercion_of(each))
+            if known.name is not None:
+                self.operations[known.name] = known
             if len(every) == 1:
-                self.operations[None] = KnownOperation(self, kind, None)
+                self.operations[None] = known
 
 
 class Documents:

@@ -26,6 +26,7 @@ from strawberry.types.graphql import OperationType
 
 from gql.admission import Admission, Admitted
 from gql.context import Context
+from gql.direct import direct_of
 from gql.documents import Documents, KnownOperation
 from gql.executor import Executor
 from gql.failures import Failures
@@ -170,22 +171,13 @@ class Schema(strawberry.Schema):
     ) -> ExecutionResult:
         kind, began = known.kind.value, time.perf_counter()
         try:
-            document = known.document
-            weighed = self._documents.weighed(document, variables, self.scales)
-            check_weight(weighed, known.name, self._documents.limits, known=True)
+            self._check(known, variables)
             async with self.admission.place():
-                result = Executor.build(
-                    self._schema,
-                    document.document,
-                    None,
-                    replace(context, plans=document.plans),
-                    variables,
-                    known.name,
-                )
-                if not isinstance(result, list):
-                    result = result.execute_operation()
-                    if not isinstance(result, CoreResult):
-                        result = await result
+                if known.kind is OperationType.QUERY:
+                    context, data = await self._answer(known, variables or {}, context)
+                    if data is not None:
+                        return ExecutionResult(data=data, errors=None)
+                result = await self._execute(known, variables, context)
         except Exception as exc:
             errors = [GraphQLError(str(exc), original_error=exc)]
             self.finish_errors(errors, kind, context)
@@ -196,6 +188,52 @@ class Schema(strawberry.Schema):
         if found:
             self.finish_errors(found, kind, context)
         return ExecutionResult(data=data, errors=found)
+
+    def _check(self, known: KnownOperation, variables: dict[str, Any] | None) -> None:
+        """Raises:
+        LimitExceeded: beyond the limits.
+        """
+        documents = self._documents
+        if known.fits and known.coerce(variables or {}) is not None:
+            # As before, and so few plain variables are not too many.
+            return
+        weighed = documents.weighed(known.document, variables, self.scales)
+        check_weight(weighed, known.name, documents.limits, known=True)
+        known.fits = known.document.weighed is not None
+
+    async def _answer(
+        self, known: KnownOperation, variables: dict[str, Any], context: Context
+    ) -> tuple[Context, dict[str, Any] | None]:
+        """The data of a query that needs no executor; None where it does, with the context that it
+        goes on with."""
+        given = known.given(self._schema, variables)
+        plan = None if given is None else known.document.plans.of(known.name, given)
+        if given is None or plan is None or plan.direct is None:
+            return context, None
+        context = context.fresh(plan)
+        return context, await plan.direct.answer(context, given)
+
+    async def _execute(
+        self, known: KnownOperation, variables: dict[str, Any] | None, context: Context
+    ) -> CoreResult | list[GraphQLError]:
+        document = known.document
+        if context.begun is None:
+            context = replace(context, plans=document.plans)
+        else:
+            context.plans = document.plans
+        executor = Executor.build(
+            self._schema, document.document, None, context, variables, known.name
+        )
+        if isinstance(executor, list):
+            return executor
+        result: Any = executor.execute_operation()
+        if not isinstance(result, CoreResult):
+            result = await result
+        plan = executor.plan
+        if not plan.tried and not result.errors:
+            plan.tried, plan.direct = True, direct_of(executor)
+        finished: CoreResult = result
+        return finished
 
     async def _streamed(
         self, results: Any, context: Context | None

@@ -20,7 +20,7 @@ from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 from gql.context import Context
 from gql.plans import Plan, gathered, steps_of
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "unstorable_text"]
 
 
 class Executor(StrawberryGraphQLCoreExecutionContext):
@@ -40,7 +40,8 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
             self.plan = context.plans.of(name, self.variable_values.coerced)
         self._relevant_sub_fields = self.plan.sub_fields
         if context is not None:
-            self.context_value = context.fresh(self.plan)
+            # What was begun goes on with what was read for it.
+            self.context_value = context if context.begun is not None else context.fresh(self.plan)
             self.context_value.executor = self
 
     @classmethod
@@ -54,7 +55,7 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        refused = _unstorable_text(raw_variable_values or {})
+        refused = unstorable_text(raw_variable_values or {})
         if refused is not None:
             return [refused]
         return super().build(
@@ -125,7 +126,7 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         return super().build_response(data)
 
 
-def _unstorable_text(variables: Mapping[str, Any]) -> GraphQLError | None:
+def unstorable_text(variables: Mapping[str, Any]) -> GraphQLError | None:
     """JSON can write half of a surrogate pair, which is no text in UTF-8, hence none that MongoDB
     can hold.
 

@@ -29,6 +29,7 @@ from resolvers.current import Current
 from resolvers.history import History
 from resolvers.live import Changes
 from resolvers.moments import Moments
+from resolvers.numbers import Numbers
 from resolvers.own_writes import OwnWrites
 from resolvers.status import Status
 from streams import tokens
@@ -289,7 +290,7 @@ async def _assemble(
         checkpoints,
         leases,
     )
-    own_writes = OwnWrites(progress)
+    own_writes = OwnWrites(progress, Numbers(hub))
     log.info(
         "connected",
         extra={

@@ -203,8 +203,10 @@ _GIVE_UP = "return GIVEN_UP"
 
 def _usual(field: Field) -> tuple[str, str] | None:
     """A test, and how to show what passes it; None where values are to be looked at."""
-    if field.type is Scalar.ID or field.is_list:
-        return None if field.is_list else _USUAL_ID.get(field.stored_scalar or Scalar.ID)
+    if field.is_list:
+        return ("texts({0})", "{0}") if field.type is Scalar.STRING else None
+    if field.type is Scalar.ID:
+        return _USUAL_ID.get(field.stored_scalar or Scalar.ID)
     return _USUAL.get(field.type) if isinstance(field.type, Scalar) else None
 
 

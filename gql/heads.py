@@ -28,6 +28,8 @@ class RequestConnection(HttpToolsProtocol):
     response for a client that does not read for as long as TCP does."""
 
     _waiting: asyncio.TimerHandle | None = None
+    # A head is due, or under way.
+    _expecting = False
     _head_bytes = 0
 
     def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
@@ -54,14 +56,19 @@ class RequestConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._wait()
+        self._expecting = True
 
     def on_headers_complete(self) -> None:
-        self._wait_no_more()
+        self._expecting = False
+        if self._waiting is not None:
+            self._wait_no_more()
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
+        # Most heads come whole, and need no timer.
+        if self._expecting and self._waiting is None:
+            self._wait()
         if self._waiting is not None and not self.transport.is_closing():
             self._head_bytes += len(data)
             if self._head_bytes > _HEAD_BYTES:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from functools import lru_cache
 
 import click
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
@@ -52,6 +52,7 @@ def _is_loopback(address: str) -> bool:
         return address.lower() == "localhost"
 
 
+@lru_cache(maxsize=128)
 def _name(host: str) -> str:
     """Without its port; empty of what is none."""
     found = _HOST.fullmatch(host.strip().lower())
@@ -74,12 +75,14 @@ class AllowedHosts:
         if self._names is None or scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        asked = Headers(scope=scope).get("host", "")
-        if _name(asked) in self._names:
+        asked = next((value for name, value in scope["headers"] if name == b"host"), b"")
+        if _name(asked.decode("latin-1")) in self._names:
             await self._app(scope, receive, send)
             return
         refused = Refused(
-            421, f"nothing is served here under {asked[:_SHOWN]!r} (--allowed-hosts has the names)"
+            421,
+            f"nothing is served here under {asked.decode('latin-1')[:_SHOWN]!r} "
+            "(--allowed-hosts has the names)",
         )
         response = self._failures.response(refused)
         if scope["type"] == "websocket":

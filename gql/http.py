@@ -11,7 +11,7 @@ Source: the specification "GraphQL over HTTP". docs/decisions/0023
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
@@ -33,8 +33,8 @@ from gql.callers import Callers
 from gql.context import Context, Place
 from gql.event_streams import MULTIPART, SSE, Framing, StreamResponse, body_of, streamed
 from gql.execution import Schema
-from gql.failures import JSON, answer
-from gql.http_requests import GraphQLRequest, Refused, read_request
+from gql.failures import JSON, Executed, answer
+from gql.http_requests import GraphQLRequest, Refused, headers_of, read_request
 from gql.media_types import Accept, MediaType
 from gql.pages import graphiql_response
 from gql.sockets import LegacySocket, SocketMessages, TransportSocket
@@ -98,11 +98,11 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         if scope["type"] != "http":
             await super().__call__(scope, receive, send)
             return
-        request = Request(scope, receive)
-        takes = _takes(", ".join(request.headers.getlist("accept")))
+        headers = headers_of(scope)
+        takes = _takes(headers.get("accept", ""))
         response: ASGIApp
         try:
-            response = await self._response(request, takes)
+            response = await self._response(scope, receive, headers, takes)
         except ClientDisconnect:
             return
         except Exception as exc:
@@ -130,10 +130,13 @@ class GraphQLEndpoint(GraphQL[Context, None]):
     def decode_json(self, data: str | bytes) -> object:
         return orjson.loads(data)
 
-    async def _response(self, request: Request, takes: _Takes) -> ASGIApp:
-        if request.method not in _ALLOWED:
-            raise _not_allowed(f"requests are sent with GET or POST, got {request.method}")
-        if takes.page and request.method == "GET" and "query" not in request.query_params:
+    async def _response(
+        self, scope: Scope, receive: Receive, headers: Mapping[str, str], takes: _Takes
+    ) -> ASGIApp:
+        method = scope["method"]
+        if method not in _ALLOWED:
+            raise _not_allowed(f"requests are sent with GET or POST, got {method}")
+        if takes.page and method == "GET" and "query" not in Request(scope).query_params:
             return graphiql_response()
         if takes.json is None and takes.stream is None:
             raise Refused(
@@ -141,9 +144,9 @@ class GraphQLEndpoint(GraphQL[Context, None]):
                 "responses are of application/graphql-response+json, application/json, "
                 "text/event-stream, or multipart/mixed;subscriptionSpec=1.0",
             )
-        asked = await read_request(request, most_bytes=self._body_bytes)
-        context = await self.callers.of_request(request.headers)
-        result = await self._executed(asked, request.method, context)
+        asked = await read_request(scope, receive, headers, most_bytes=self._body_bytes)
+        context = await self.callers.of_request(headers)
+        result = await self._executed(asked, method, context)
         if result is not None and takes.json is not None:
             return _answered(result, takes.json)
         if takes.stream is None:
@@ -152,7 +155,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
                 "subscriptions run over WebSocket: connect to this address with the protocol "
                 f"{GRAPHQL_TRANSPORT_WS_PROTOCOL}; or take text/event-stream",
             )
-        place = Place(after=request.headers.get("last-event-id") or None)
+        place = Place(after=headers.get("last-event-id") or None)
         if result is None:
             results = await self.schema.stream(
                 asked.query,
@@ -224,12 +227,13 @@ async def _one(result: ExecutionResult) -> AsyncGenerator[ExecutionResult]:
     yield result
 
 
-def _answered(result: ExecutionResult, media_type: MediaType) -> Response:
+def _answered(result: ExecutionResult, media_type: MediaType) -> ASGIApp:
+    body = body_of(result)
+    if "data" in body:
+        return Executed(body, media_type)
     # In application/json, for which the specification wants 200, what is wrong with a document is
     # no matter of the status.
-    return answer(
-        body_of(result), media_type, otherwise=400 if media_type is _RESPONSE_JSON else 200
-    )
+    return answer(body, media_type, otherwise=400 if media_type is _RESPONSE_JSON else 200)
 
 
 def _not_allowed(message: str) -> Refused:

@@ -12,15 +12,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import parse_qsl
 
 import orjson
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from gql.media_types import parse_media_type
 
-__all__ = ["GraphQLRequest", "Refused", "read_json", "read_request"]
+__all__ = ["GraphQLRequest", "Refused", "headers_of", "read_json", "read_request"]
 
 # How long a body may be on its way.
 _BODY_MOST_S = 60.0
@@ -55,22 +58,45 @@ class GraphQLRequest:
     extensions: dict[str, Any] | None = None
 
 
-async def read_request(request: Request, *, most_bytes: int) -> GraphQLRequest:
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Those of a request, looked through once; what is sent several times is one list.
+
+    Source: RFC 9110, 5.2.
+    """
+    found: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+async def read_request(
+    scope: Scope, receive: Receive, headers: Mapping[str, str], *, most_bytes: int
+) -> GraphQLRequest:
     """Raises:
     Refused: 400, 408, 413 or 415.
+    ClientDisconnect: it never came as a whole.
     """
-    if request.method == "GET":
-        return _checked(_of_address(request.scope["query_string"]))
-    return _checked(await read_json(request, most_bytes=most_bytes))
+    if scope["method"] == "GET":
+        return _checked(_of_address(scope["query_string"]))
+    return _checked(await read_json(receive, headers, most_bytes=most_bytes))
 
 
-async def read_json(request: Request, *, most_bytes: int) -> Any:
+async def read_json(receive: Receive, headers: Mapping[str, str], *, most_bytes: int) -> Any:
     """The body of a request that no form could send.
 
     Raises:
         Refused: 400, 408, 413 or 415.
+        ClientDisconnect: it never came as a whole.
     """
-    content_type = request.headers.get("content-type", "")
+    _check_type(headers.get("content-type", ""), headers.get("content-encoding", ""))
+    given = headers.get("content-length", "")
+    return _json(await _body(receive, given, most_bytes), "the request")
+
+
+# A client sends the same with each request.
+@lru_cache(maxsize=128)
+def _check_type(content_type: str, encoding: str) -> None:
     found = parse_media_type(content_type)
     if found is None or found.name != "application/json":
         raise Refused(
@@ -81,35 +107,48 @@ async def read_json(request: Request, *, most_bytes: int) -> Any:
     charset = found.parameters.get("charset", "utf-8")
     if charset not in ("utf-8", "utf8"):
         raise Refused(415, f"the charset of a request is utf-8, got {charset[:100]!r}")
-    encoding = ", ".join(request.headers.getlist("content-encoding"))
     if encoding.strip().lower() not in ("", "identity"):
         raise Refused(
             415,
             f"a request is sent as it is, got content encoding {encoding[:100]!r}",
             headers={"accept-encoding": "identity"},
         )
-    return _json(await _body(request, most_bytes), "the request")
 
 
-async def _body(request: Request, most: int) -> bytes:
-    too_long = Refused(
-        413, f"a request has at most {most:,} bytes, and this has more (--body-bytes)"
-    )
-    given = request.headers.get("content-length", "")
+async def _body(receive: Receive, given: str, most: int) -> bytes:
+    """Args:
+    given: the length that was announced.
+    """
     if given.isdecimal() and (len(given) > 18 or int(given) > most):
-        raise too_long
-    body = bytearray()
+        raise _too_long(most)
+    cycle = getattr(receive, "__self__", None)
+    if isinstance(cycle, RequestResponseCycle) and not cycle.more_body:
+        # It is all there, as most are that are small: no timer for what is not waited for.
+        return await _received(receive, most)
     try:
         async with asyncio.timeout(_BODY_MOST_S):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > most:
-                    raise too_long
+            return await _received(receive, most)
     except TimeoutError:
         raise Refused(
             408, f"the request has not come within {_BODY_MOST_S:g} s; send it again"
         ) from None
-    return bytes(body)
+
+
+async def _received(receive: Receive, most: int) -> bytes:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk, more = message.get("body", b""), message.get("more_body", False)
+        body = body + chunk if body else chunk
+        if len(body) > most:
+            raise _too_long(most)
+    return body
+
+
+def _too_long(most: int) -> Refused:
+    return Refused(413, f"a request has at most {most:,} bytes, and this has more (--body-bytes)")
 
 
 def _of_address(raw: bytes) -> dict[str, Any]:

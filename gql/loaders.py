@@ -61,26 +61,33 @@ class Loaders:
         self._proposals = proposals
         # Before anything is read: a number may not be of a version newer than the content.
         self._seen = current.seen()
+        self._documents: dict[Hashable, asyncio.Future[Sequence[Document | None]]] = {}
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
         self._pools: dict[Hashable, Pool[Any, Any]] = {}
 
     async def document(self, entity: Entity, id_: Any, fields: Fields) -> Document | None:
         """A current document, or None."""
-
-        async def load(ids: list[Any]) -> Sequence[Document | None]:
-            return await self._current.by_ids(entity, ids, fields)
-
-        return await self._load(("document", entity.name, fields), id_, load, identity)
+        key = entity.name, fields, identity(id_)
+        reading = self._documents.get(key)
+        if reading is None:
+            reading = self._documents[key] = self._many(entity, [id_], fields)
+        # Several fields wait for one result: where execution gives up one of them, the others still
+        # want it.
+        return (await asyncio.shield(reading))[0]
 
     async def documents(
         self, entity: Entity, ids: Sequence[Any], fields: Fields
     ) -> Sequence[Document | None]:
         """Many current documents, or None, in the order asked."""
+        return await self._many(entity, ids, fields)
 
+    def _many(
+        self, entity: Entity, ids: Sequence[Any], fields: Fields
+    ) -> asyncio.Future[Sequence[Document | None]]:
         async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
             return await self._current.by_ids(entity, ids, fields)
 
-        return await self._pooled(("documents", entity.name, fields), ids, read)
+        return self._pooled(("documents", entity.name, fields), ids, read)
 
     async def numbers(self, entity: Entity, documents: Sequence[Document]) -> Sequence[int]:
         """The version numbers of current documents, read with their version field."""
@@ -88,7 +95,16 @@ class Loaders:
         async def read(documents: Sequence[Document]) -> Sequence[int]:
             return await self._current.numbers(entity, documents, self._seen[entity.collection])
 
-        return await self._pooled(("numbers", entity.name), documents, read)
+        known = self.known_numbers(entity, documents)
+        unknown = [each for each, number in zip(documents, known, strict=True) if number is None]
+        if not unknown:
+            return known  # type: ignore[return-value]
+        told = iter(await self._pooled(("numbers", entity.name), unknown, read))
+        return [next(told) if number is None else number for number in known]
+
+    def known_numbers(self, entity: Entity, documents: Sequence[Document]) -> Sequence[int | None]:
+        """Those that can be told without asking; None of the others."""
+        return self._current.known_numbers(entity, documents, self._seen[entity.collection])
 
     async def version_numbered(
         self, entity: Entity, id_: Any, number: int, fields: Fields | None
@@ -158,16 +174,16 @@ class Loaders:
         """
         return await self._load(("together", kind), id_, read, identity)
 
-    async def _pooled(
+    def _pooled(
         self,
         kind: Hashable,
         keys: Sequence[K],
         read: Callable[[Sequence[K]], Awaitable[Sequence[T]]],
-    ) -> Sequence[T]:
+    ) -> asyncio.Future[Sequence[T]]:
         pool = self._pools.get(kind)
         if pool is None:
             pool = self._pools[kind] = Pool(read)
-        return await pool.ask(keys)
+        return pool.ask(keys)
 
     async def _load(
         self,

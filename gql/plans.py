@@ -41,6 +41,7 @@ from gql.fields import Read, Resolve
 from gql.generated import GIVEN_UP, Make, made_of
 
 if TYPE_CHECKING:
+    from gql.direct import Direct
     from gql.executor import Executor
     from gql.selection import Selections
 
@@ -74,6 +75,8 @@ class Plan:
         steps: by the identity of fields collected, which are kept alive beside them.
         selections: what the operation selects.
         starts: variables that say where a subscription begins, and nothing else.
+        direct: the query without an executor; None where there is no such thing, or not yet.
+        tried: whether that was looked into.
     """
 
     sub_fields: dict[Any, Any] = field(default_factory=dict)
@@ -81,6 +84,8 @@ class Plan:
     root: dict[str, Details] | None = None
     selections: Selections | None = None
     starts: frozenset[str] | None = None
+    direct: Direct | None = None
+    tried: bool = False
 
 
 class Plans:
@@ -239,7 +244,11 @@ def _resolving(
         here = Path(path, name, parent_name)
         try:
             info = executor.build_resolve_info(definition, nodes, parent, here)
-            value = resolve(source, info, **(arguments(executor) if names else {}))
+            begun = executor.context_value.begun if path is None else None
+            if begun is not None and name in begun:
+                value = _gone_on(begun.pop(name))
+            else:
+                value = resolve(source, info, **(arguments(executor) if names else {}))
             if value.__class__ is CoroutineType or isinstance(value, Awaitable):
                 return awaited(executor, value, here)
             completed = complete(executor, value, here)
@@ -251,6 +260,14 @@ def _resolving(
         return completed
 
     return run
+
+
+async def _gone_on(begun: Any) -> Any:
+    """With what a root field has given, or raised, before."""
+    if isinstance(begun, Exception):
+        raise begun
+    checked = getattr(begun, "checked", None)
+    return begun if checked is None else await checked()
 
 
 async def _guarded(

@@ -16,7 +16,7 @@ from gql.records import CurrentDocument
 from gql.selection import Nodes
 from gql.shapes import Link, Shape
 from resolvers.errors import DocumentMisfit
-from resolvers.values import converter
+from resolvers.values import Convert, converter
 from streams.errors import GatewayError
 from streams.events import identity
 
@@ -36,7 +36,8 @@ async def prefetch(
     for name, places in context.selections(info).under(nodes, shape.name).items():
         link = shape.links.get(name)
         if name == "version":
-            reads.append(_number(info, documents, shape))
+            if not _numbered(info, documents, shape):
+                reads.append(_number(info, documents, shape))
         elif link is not None and _readable(info, shape, name):
             reads.append(_refer(info, documents, link, places))
     if len(reads) == 1:
@@ -48,6 +49,14 @@ async def prefetch(
 def _readable(info: ResolveInfo, shape: Shape, name: str) -> bool:
     member = shape.guarded.get(name)
     return member is None or info.context.scope.may_read(shape.type, member)
+
+
+def _numbered(info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape) -> bool:
+    """Whether all numbers are known."""
+    known = info.context.loads.known_numbers(shape.entity, [each.values for each in documents])
+    for document, number in zip(documents, known, strict=True):
+        document.number = number
+    return None not in known
 
 
 async def _number(info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape) -> None:
@@ -67,15 +76,20 @@ async def _refer(
     fields = context.selections(info).stored(nodes, target, target.name)
     known = context.known.setdefault((target.name, fields), {})
     wanted: dict[Any, Any] = {}
+    convert, stored = converter(link.by, nullable=True), link.by.stored
     for document in documents:
-        id_ = document.values.get(link.by.stored)
-        if id_ is None or identity(id_) in known or not _is_id(link, id_, document):
+        id_ = document.values.get(stored)
+        if id_ is None:
             continue
-        wanted[identity(id_)] = id_
+        name = identity(id_)
+        if name not in known and name not in wanted and _is_id(convert, id_, document):
+            wanted[name] = id_
     if not wanted:
         return
     try:
-        found = await context.loads.documents(target.entity, list(wanted.values()), fields)
+        # What is read for a response that is made directly is read in one place only.
+        read = context.current.by_ids if context.trusting else context.loads.documents
+        found = await read(target.entity, list(wanted.values()), fields)
     except GatewayError:
         return
     records = [None if each is None else CurrentDocument(target, each) for each in found]
@@ -83,9 +97,9 @@ async def _refer(
     known.update(zip(wanted, records, strict=True))
 
 
-def _is_id(link: Link, id_: Any, document: CurrentDocument) -> bool:
+def _is_id(convert: Convert, id_: Any, document: CurrentDocument) -> bool:
     try:
-        converter(link.by, nullable=True)(id_, document.place)
+        convert(id_, document.place)
     except DocumentMisfit:
         return False
     return True

@@ -21,14 +21,18 @@ class CurrentDocument:
     """A document as it is now, or as a change left it: then its version `number` is known, where it
     was asked for."""
 
-    __slots__ = ("number", "place", "shape", "values")
+    __slots__ = ("number", "shape", "values")
     moment: ClassVar[Timestamp | None] = None
 
     def __init__(self, shape: Shape, values: Document, number: int | None = None) -> None:
         self.shape = shape
         self.values = values
         self.number = number
-        self.place = Place(shape.entity.collection, values["_id"])
+
+    @property
+    def place(self) -> Place:
+        # Made where it is asked for: for what is unusual.
+        return Place(self.shape.entity.collection, self.values["_id"])
 
     @property
     def type_name(self) -> str:

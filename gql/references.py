@@ -3,6 +3,7 @@ from."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bson import Timestamp
@@ -48,18 +49,27 @@ def follow(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
     return _followed(link, source, info, id_, fields)
 
 
-def followed_already(link: Link, source: State, context: Context, nodes: Nodes) -> Any:
-    """The same without waiting, and without an error: GIVEN_UP, where it would take either."""
-    id_ = source.values.get(link.by.stored)
-    if id_ is None:
-        return GIVEN_UP if link.reference.required else None
-    selections = None if context.plan is None else context.plan.selections
-    if selections is None:
-        return GIVEN_UP
-    known = context.known.get(
-        (link.target.name, selections.stored(nodes, link.target, link.target.name))
-    )
-    return GIVEN_UP if known is None else known.get(identity(id_)) or GIVEN_UP
+def followed_already(link: Link, nodes: Nodes) -> Callable[[State, Context], Any]:
+    """The same without waiting, and without an error: GIVEN_UP, where it would take either. For one
+    plan, whose selections stay what they are."""
+    by, target = link.by.stored, link.target
+    missing = GIVEN_UP if link.reference.required else None
+    read: tuple[str, frozenset[str]] | None = None
+
+    def followed(source: State, context: Context) -> Any:
+        nonlocal read
+        id_ = source.values.get(by)
+        if id_ is None:
+            return missing
+        if read is None:
+            selections = None if context.plan is None else context.plan.selections
+            if selections is None:
+                return GIVEN_UP
+            read = target.name, selections.stored(nodes, target, target.name)
+        known = context.known.get(read)
+        return GIVEN_UP if known is None else known.get(identity(id_)) or GIVEN_UP
+
+    return followed
 
 
 async def _followed(

@@ -129,7 +129,7 @@ def _settle_garbage() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(700, 10, 1000)
+    gc.set_threshold(20_000, 20, 1000)
 
 
 def _allow_files(sockets: int) -> None:

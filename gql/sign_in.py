@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from starlette.datastructures import Headers
 
 from gql.api_keys import ApiKeys
 from gql.bearer import Bearer, BearerOptions
@@ -34,7 +33,7 @@ class Credentials:
     api_key: str | None = None
 
     @classmethod
-    def of_headers(cls, headers: Headers) -> Credentials:
+    def of_headers(cls, headers: Mapping[str, str]) -> Credentials:
         return cls(headers.get("authorization"), headers.get("x-api-key"))
 
     @classmethod

@@ -80,15 +80,19 @@ class Current:
         wanted = rows.widened(fields) or fields
         layout = self._layout(entity)
 
+        # A row rule compares dates, for which they have to say their zone.
+        naive = not rows.limits
+
         async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
             found = await layout.find(
                 {"_id": {"$in": list({identity(each): each for each in ids}.values())}},
                 projection=document_projection(wanted),
+                naive=naive,
             )
             by_id = {identity(each["_id"]): each for each in found}
             return [by_id.get(identity(each)) for each in ids]
 
-        found = await self.lookups.ask((entity.collection, wanted), ids, read)
+        found = await self.lookups.ask((entity.collection, wanted, naive), ids, read)
         # Judged here: whoever asks for the same fields shares the read, whatever he may see.
         return [each if rows.allow(each) else None for each in found]
 
@@ -125,6 +129,7 @@ class Current:
                 sort=window.keys,
                 limit=window.limit,
                 at=at,
+                naive=True,
             )
             if total:
                 counting = layout.count(query, at=at)
@@ -202,9 +207,16 @@ class Current:
             return [carried_number(each, entity.version) or 0 for each in documents]
 
         async def read(wanted: Sequence[tuple[Any, Timestamp]]) -> Sequence[int]:
+            archived = await self._own_writes.archived(entity.collection)
             asked = [{"key": key, "at": at} for key, at in wanted]
             records = await archive.newest(asked, limit=1, projection={"v": 1})
             numbers = {record["wanted"]: int(record["v"]) for record in records}
+            if not archive.layout.keeps:
+                learned = [
+                    (wanted[record["wanted"]][0], int(record["v"]), record["_id"])
+                    for record in records
+                ]
+                self._own_writes.numbers.learn(entity.collection, learned, archived)
             return [numbers.get(n, 0) for n in range(len(asked))]
 
         wanted = [(each["_id"], at) for each in documents]
@@ -212,6 +224,18 @@ class Current:
         return [
             max(carried_number(document, entity.version) or 0, number)
             for document, number in zip(documents, found, strict=True)
+        ]
+
+    def known_numbers(
+        self, entity: Entity, documents: Sequence[Document], seen: str
+    ) -> list[int | None]:
+        """What `numbers` would say of each, where it can be said without asking; else None."""
+        known = self._own_writes.numbers.of(
+            entity.collection, [each["_id"] for each in documents], seen
+        )
+        return [
+            None if number is None else max(carried_number(document, entity.version) or 0, number)
+            for document, number in zip(documents, known, strict=True)
         ]
 
     def _layout(self, entity: Entity) -> Layout:

@@ -45,6 +45,8 @@ def from_milliseconds(count: int) -> datetime | DatetimeMS:
 
 def date_text(date: datetime | DatetimeMS) -> str:
     """`2024-05-01T12:00:00.000Z`"""
+    if date.__class__ is datetime and date.tzinfo is None:
+        return date.isoformat(timespec="milliseconds") + "Z"
     if isinstance(date, DatetimeMS):
         return _far_text(int(date))
     if date.tzinfo is not None:

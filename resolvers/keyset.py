@@ -20,6 +20,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -89,18 +90,33 @@ class Keyset:
     keys: Keys
     uniform: bool = False
 
+    @property
+    def name(self) -> str | None:
+        """Of the only field that it is an order by; None where it takes more."""
+        path = self.keys[0][0]
+        return path if len(self.keys) == 1 and "." not in path else None
+
     def cursor(self, document: Mapping[str, Any], placed: Sequence[Any] | None = None) -> str:
         """The document's place.
 
         Args:
             placed: the server's sort key, which tells where a document with a list stands.
         """
+        return self.cursor_of(self.values(document, placed))
+
+    def values(
+        self, document: Mapping[str, Any], placed: Sequence[Any] | None = None
+    ) -> Sequence[Any]:
+        """What a cursor is made of."""
         values = [_value(document, path) for path, _ in self.keys]
         if placed is not None:
             values = [
                 _of_list(value, key) if isinstance(value, list) else value
                 for value, key in zip(values, placed, strict=True)
             ]
+        return values
+
+    def cursor_of(self, values: Sequence[Any]) -> str:
         body = bson.encode({str(n): value for n, value in enumerate(values)}, codec_options=DECODED)
         return base64.urlsafe_b64encode(self._digest() + body).decode().rstrip("=")
 
@@ -148,8 +164,13 @@ class Keyset:
         return values
 
     def _digest(self) -> bytes:
-        text = "\n".join([self.kind, *(f"{path} {direction}" for path, direction in self.keys)])
-        return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
+        return _digest(self.kind, self.keys)
+
+
+@lru_cache(maxsize=1024)
+def _digest(kind: str, keys: Keys) -> bytes:
+    text = "\n".join([kind, *(f"{path} {direction}" for path, direction in keys)])
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 def reversed_keys(keys: Keys) -> Keys:

@@ -9,6 +9,7 @@ from typing import Any
 
 from bson import Timestamp
 
+from resolvers.numbers import Numbers
 from streams import tokens
 from streams.events import identity
 from streams.progress import Progress
@@ -20,10 +21,12 @@ class OwnWrites:
     """Of all collections, the last write to each document.
 
     Args:
+        numbers: of which those of documents that are written to are forgotten.
         most: documents remembered per collection; of those forgotten only the latest write is.
     """
 
-    def __init__(self, progress: Progress, *, most: int = 10_000) -> None:
+    def __init__(self, progress: Progress, numbers: Numbers, *, most: int = 10_000) -> None:
+        self.numbers = numbers
         self._progress = progress
         self._most = most
         self._latest: dict[str, str] = {}
@@ -32,6 +35,7 @@ class OwnWrites:
 
     def note(self, collection: str, key: Any, at: Timestamp) -> None:
         """A write was acknowledged."""
+        self.numbers.forget(collection, key, at)
         token = tokens.moment(at)
         self._latest[collection] = max(token, self._latest.get(collection, ""))
         written = self._by_document.setdefault(collection, OrderedDict())
@@ -44,6 +48,10 @@ class OwnWrites:
     def seen(self, collection: str) -> str:
         """A place in the stream that no read of the collection, begun from now on, is behind."""
         return max(self._latest.get(collection, ""), self._progress.seen(collection))
+
+    async def archived(self, collection: str) -> str:
+        """So far the archive has come."""
+        return await self._progress.position(collection)
 
     async def recorded(self, collection: str, keys: Iterable[Any] | None = None) -> None:
         """Return once the archive has all of them: to these documents, or to any.

@@ -48,7 +48,7 @@ class Page(Generic[T]):
     """
 
     items: list[T]
-    cursors: list[str]
+    cursors: Sequence[str]
     has_next: bool = False
     has_previous: bool = False
     total: int | None = None
@@ -168,7 +168,7 @@ class Window:
         shown = list(rows[: self.size])
         if self.backwards:
             shown.reverse()
-        cursors = [self._keyset.cursor(row, row.pop(PLACED, None)) for row in shown]
+        cursors = Cursors(self._keyset, shown)
         request = self._request
         return Page(
             items=[make(row) for row in shown],
@@ -178,6 +178,34 @@ class Window:
             total=total,
             token=token,
         )
+
+
+class Cursors(Sequence[str]):
+    """Of rows, each made where it is looked at: most requests look at none, or at the last."""
+
+    __slots__ = ("_keyset", "_values")
+
+    def __init__(self, keyset: Keyset, rows: Sequence[Document]) -> None:
+        self._keyset = keyset
+        self._values: list[Sequence[Any]]
+        name = keyset.name
+        if name is None:
+            self._values = [keyset.values(row, row.pop(PLACED, None)) for row in rows]
+        else:
+            self._values = [(row.get(name),) for row in rows]
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self._keyset.cursor_of(each) for each in self._values[place]]
+        return self._keyset.cursor_of(self._values[place])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

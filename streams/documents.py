@@ -24,6 +24,8 @@ DECODED: CodecOptions[Document] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     unicode_decode_error_handler="replace",
 )
+# For what is only shown: dates, which are UTC, without saying so.
+SHOWN: CodecOptions[Document] = DECODED.with_options(tz_aware=False)
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(
     document_class=RawBSONDocument,
     tz_aware=True,

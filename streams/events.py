@@ -16,7 +16,7 @@ from math import isnan
 from typing import Any
 
 import bson
-from bson import Binary, DBRef, Decimal128, Timestamp
+from bson import Binary, DBRef, Decimal128, ObjectId, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
@@ -138,12 +138,18 @@ def _plain(raw: bytes) -> Document:
     return bson.decode(raw, DECODED)
 
 
+# What nearly all ids are, and their own identity.
+_PLAIN = frozenset({str, int, ObjectId})
+
+
 def identity(key: Any) -> Any:
     """A hashable stand-in for an `_id`, equal where MongoDB's unique index calls two ids equal.
 
     Python calls True and 1 equal, MongoDB does not; MongoDB calls 1, 1.0 and Decimal128("1") equal,
     and NaN equal to itself.
     """
+    if key.__class__ in _PLAIN:
+        return key
     if isinstance(key, bool):
         return "bool", key
     if isinstance(key, Mapping):

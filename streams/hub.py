@@ -124,6 +124,8 @@ class Hub:
 
     Attributes:
         moved_at: when the stream was last heard of, on `time.monotonic`.
+        observers: called with each event, and the collection that it befalls, before anybody is
+            handed it; with None where the stream of a collection begins anew.
     """
 
     def __init__(
@@ -140,6 +142,7 @@ class Hub:
         self._slow_consumers: Counter[str] = Counter()
         self._published: Counter[str] = Counter()
         self._moved: asyncio.Event = asyncio.Event()
+        self.observers: list[Callable[[str, ChangeEvent | None], None]] = []
         self.restart(position)
 
     def restart(self, position: str) -> None:
@@ -154,6 +157,9 @@ class Hub:
             for name in self._collections
         }
         self._move(position)
+        for observe in self.observers:
+            for name in self._collections:
+                observe(name, None)
         for each in self._subscribers(self._collections):
             # One for each: who raises it adds what only concerns that subscriber.
             each.end(
@@ -190,6 +196,8 @@ class Hub:
         self._move(batch.position)
 
     def _hand_out(self, collection: str, event: ChangeEvent) -> None:
+        for observe in self.observers:
+            observe(collection, event)
         self._rings[collection].append(event)
         self._published[collection] += 1
         receivers = list(self._whole[collection])

@@ -23,6 +23,7 @@ from bson.raw_bson import RawBSONDocument
 from streams.client import MongoOptions, open_client
 from streams.documents import DECODED, RAW, REPLY, Document
 from streams.errors import Unsuitable
+from streams.finder import Finder
 from streams.refusals import STANDALONE, translated
 from streams.rounds import rounds
 from streams.sessions import Sessions
@@ -49,6 +50,11 @@ class Mongo:
         self._raw = client.get_database(name, codec_options=RAW)
         self._replies = client.get_database(name, codec_options=REPLY)
         self._sessions = Sessions(client)
+        # Motor is PyMongo in threads, which can be had without it.
+        delegate = getattr(client, "delegate", None)
+        self._finder = Finder(delegate, name) if delegate is not None else None
+        # Made anew by each look at a driver's database, with all its options.
+        self._collections: dict[tuple[str, bool], Any] = {}
 
     @classmethod
     @asynccontextmanager
@@ -66,6 +72,8 @@ class Mongo:
         try:
             yield mongo
         finally:
+            if mongo._finder is not None:
+                mongo._finder.close()
             # It says goodbye to the server, which may be gone.
             with pymongo.timeout(_PARTING_S), suppress(pymongo.errors.PyMongoError):
                 await mongo._sessions.close()
@@ -81,11 +89,16 @@ class Mongo:
         limit: int = 0,
         at: Timestamp | None = None,
         raw: bool = False,
+        naive: bool = False,
     ) -> list[Any]:
         """All matching documents; with `at`, as they were at that cluster time (a few minutes back
-        at most)."""
+        at most).
+
+        Args:
+            naive: they are only shown: dates may lack their time zone, which is UTC.
+        """
         with translated():
-            if at is not None:
+            if at is not None or (naive and self._finder is not None):
                 given = {"projection": projection, "sort": dict(sort), "limit": limit}
                 command = {
                     "find": collection,
@@ -94,8 +107,13 @@ class Mongo:
                     "batchSize": _BATCH,
                     **{name: value for name, value in given.items() if value},
                 }
-                return await self._at(command, at, raw=raw)
-            cursor = (self._raw if raw else self._database)[collection].find(
+                if at is not None:
+                    return await self._at(command, at, raw=raw)
+                assert self._finder is not None
+                found = await self._finder.first_batch({**command, "maxTimeMS": self._limit_ms})
+                if found is not None:
+                    return found
+            cursor = self._collection(collection, raw).find(
                 query,
                 projection,
                 sort=list(sort) or None,
@@ -128,8 +146,10 @@ class Mongo:
                     "cursor": {"batchSize": _BATCH},
                 }
                 return await self._at(command, at, raw=raw)
-            database = self._raw if raw else self._database
-            target = database if collection is None else database[collection]
+            if collection is None:
+                target = self._raw if raw else self._database
+            else:
+                target = self._collection(collection, raw)
             extra = {} if hint is None else {"hint": hint}
             # Motor hands out the cursor at once, PyMongo after a round trip.
             cursor = await _awaited(
@@ -358,6 +378,12 @@ class Mongo:
         ):
             async for each in opened:
                 yield each
+
+    def _collection(self, name: str, raw: bool) -> Any:
+        found = self._collections.get((name, raw))
+        if found is None:
+            found = self._collections[name, raw] = (self._raw if raw else self._database)[name]
+        return found
 
     @property
     def _limit_ms(self) -> int:

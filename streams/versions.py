@@ -135,7 +135,10 @@ def carried_number(document: Mapping[str, Any] | None, version_field: str | None
     write them."""
     if document is None or version_field is None:
         return None
-    number = _number(document.get(version_field))
+    value = document.get(version_field)
+    if value.__class__ is int and 0 < value <= _HIGHEST:
+        return value
+    number = _number(value)
     return number if number is not None and 0 < number <= _HIGHEST else None
 
 

@@ -3,7 +3,7 @@ into."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal
@@ -94,40 +94,78 @@ def edge_name(type_name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Edge:
     node: Any
-    cursor: str
+    cursors: Sequence[str]
+    index: int
+
+    @property
+    def cursor(self) -> str:
+        return self.cursors[self.index]
 
 
 class PageRecord:
-    """A page as the API shows it; its ends are those of what was read, shown or left out."""
+    """A page as the API shows it; its ends are those of what was read, shown or left out.
 
-    __slots__ = (
-        "edges",
-        "end_cursor",
-        "has_next",
-        "has_previous",
-        "resume_token",
-        "start_cursor",
-        "total",
-    )
+    Args:
+        items: the page's, as records. fits: which of them are shown; None: all.
+    """
 
-    def __init__(self, edges: list[Edge], page: Page[Any], resume_token: str | None = None) -> None:
-        self.edges = edges
-        self.has_next = page.has_next
-        self.has_previous = page.has_previous
-        self.start_cursor = page.cursors[0] if page.cursors else None
-        self.end_cursor = page.cursors[-1] if page.cursors else None
-        self.total = page.total
+    __slots__ = ("_fits", "_items", "_page", "checked", "resume_token")
+
+    def __init__(
+        self,
+        items: Sequence[Any],
+        fits: Sequence[bool] | None,
+        page: Page[Any],
+        resume_token: str | None = None,
+        checked: Callable[[], Awaitable[PageRecord]] | None = None,
+    ) -> None:
+        self._items = items
+        self._fits = fits
+        self._page = page
         self.resume_token = resume_token
+        self.checked = checked
 
     @property
-    def nodes(self) -> list[Any]:
-        return [each.node for each in self.edges]
+    def edges(self) -> list[Edge]:
+        cursors = self._page.cursors
+        return [
+            Edge(item, cursors, index)
+            for index, item in enumerate(self._items)
+            if self._fits is None or self._fits[index]
+        ]
+
+    @property
+    def nodes(self) -> Sequence[Any]:
+        if self._fits is None:
+            return self._items
+        return [item for item, fit in zip(self._items, self._fits, strict=True) if fit]
+
+    @property
+    def has_next(self) -> bool:
+        return self._page.has_next
+
+    @property
+    def has_previous(self) -> bool:
+        return self._page.has_previous
+
+    @property
+    def start_cursor(self) -> str | None:
+        return self._page.cursors[0] if self._page.cursors else None
+
+    @property
+    def end_cursor(self) -> str | None:
+        return self._page.cursors[-1] if self._page.cursors else None
+
+    @property
+    def total(self) -> int | None:
+        return self._page.total
 
 
 async def current_page(
     info: ResolveInfo, shape: Shape, page: Page[Document], nodes: Nodes
 ) -> PageRecord:
-    """Without the documents that cannot be shown: see `gql.fitness`.
+    """Without the documents that cannot be shown: see `gql.fitness`; where the response is made
+    directly, which gives up at such a one, it is not looked for any before.
 
     Args:
         nodes: where the fields of the documents are selected.
@@ -135,13 +173,15 @@ async def current_page(
     context = info.context
     documents = [CurrentDocument(shape, each) for each in page.items]
     await prefetch(info, documents, shape, nodes)
-    fits = await fitting(info, documents, shape, nodes)
-    edges = [
-        Edge(document, cursor)
-        for document, cursor, fit in zip(documents, page.cursors, fits, strict=True)
-        if fit
-    ]
-    return PageRecord(edges, page, None if page.token is None else context.token_out(page.token))
+    token = None if page.token is None else context.token_out(page.token)
+
+    async def checked() -> PageRecord:
+        fits = await fitting(info, documents, shape, nodes)
+        return PageRecord(documents, fits, page, token)
+
+    if context.trusting:
+        return PageRecord(documents, None, page, token, checked)
+    return await checked()
 
 
 def version_page(
@@ -159,12 +199,7 @@ def version_page(
     """
     versions = [VersionRecord(shape, each, moment) for each in page.items]
     fits = showable(info, versions, shape, nodes)
-    edges = [
-        Edge(version, cursor)
-        for version, cursor, fit in zip(versions, page.cursors, fits, strict=True)
-        if fit
-    ]
-    return PageRecord(edges, page)
+    return PageRecord(versions, fits, page)
 
 
 def define_connections(types: Types, shape: Shape) -> None:

@@ -74,7 +74,7 @@ def _fields(shape: Shape, *, past: bool, type_of: Callable[[Shape], str]) -> lis
                     _written(field, inner, past=past),
                     field_description(shape, field),
                     _reader(field, embedded, past=past),
-                    None if field.is_list or embedded else field,
+                    None if embedded else field,
                 )
             )
         made += [_reference(link, type_of(link.target), past) for link in links.get(field.name, ())]
@@ -121,8 +121,7 @@ def _reference(link: Link, inner: str, past: bool) -> Resolve:
         return follow(link, source, info, info.field_nodes)
 
     def ready(executor: Any, details: Any) -> Callable[[State, Context], Any]:
-        nodes = [each.node for each in details]
-        return lambda source, context: followed_already(link, source, context, nodes)
+        return followed_already(link, [each.node for each in details])
 
     as_of = " As it was at the same moment." if past else ""
     says = reference.description or f"The {link.target.name} that `{link.by.name}` names."

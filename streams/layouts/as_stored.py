@@ -25,9 +25,17 @@ class AsStored(Layout):
         limit: int = 0,
         at: Timestamp | None = None,
         raw: bool = False,
+        naive: bool = False,
     ) -> list[Any]:
         return await self.mongo.find(
-            self.collection, query, projection=projection, sort=sort, limit=limit, at=at, raw=raw
+            self.collection,
+            query,
+            projection=projection,
+            sort=sort,
+            limit=limit,
+            at=at,
+            raw=raw,
+            naive=naive,
         )
 
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:

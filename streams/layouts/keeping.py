@@ -93,6 +93,7 @@ class Keeping(Layout):
         limit: int = 0,
         at: Timestamp | None = None,
         raw: bool = False,
+        naive: bool = False,
     ) -> list[Any]:
         shown = dict(projection or {})
         stages = self.ordered(query, sort, limit)

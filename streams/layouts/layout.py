@@ -72,6 +72,7 @@ class Layout(ABC):
         limit: int = 0,
         at: Timestamp | None = None,
         raw: bool = False,
+        naive: bool = False,
     ) -> list[Any]:
         """The current documents that match, as `Mongo.find`."""
 

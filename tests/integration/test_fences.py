@@ -17,11 +17,13 @@ from pymongo.database import Database
 from model.reading import read_model
 from resolvers.errors import BadUserInput
 from resolvers.fences import Applied, Fences
+from resolvers.numbers import Numbers
 from resolvers.outcomes import AlreadyExists, Author, StaleWrite
 from resolvers.own_writes import OwnWrites
 from resolvers.repeats import Repeats
 from resolvers.standing import Standing
 from resolvers.writes import Writes
+from streams.hub import Hub
 from streams.mongo import Mongo
 from tests.integration.conftest import Commands
 from tests.support.streams import Recording, by_document
@@ -53,7 +55,10 @@ class Readings:
         self.recording = Recording(mongo, READING.collection)
         progress = self.recording.progress
         archives = {READING.collection: self.recording.archive}
-        own_writes, repeats = OwnWrites(progress), Repeats(mongo)
+        own_writes, repeats = (
+            OwnWrites(progress, Numbers(Hub([READING.collection], position=""))),
+            Repeats(mongo),
+        )
         standing = Standing(mongo, archives, progress)
         writes = Writes(mongo, MODEL, archives, progress, own_writes, standing, repeats)
         self.fences = Fences(mongo, writes, own_writes, repeats)

@@ -33,7 +33,7 @@ def at(second: int, count: int = 1) -> Timestamp:
 
 def nothing_written() -> OwnWrites:
     """Of a process that has written nothing: no read has to wait."""
-    return OwnWrites(None)  # type: ignore[arg-type]
+    return OwnWrites(None, None)  # type: ignore[arg-type]
 
 
 class Scribe:

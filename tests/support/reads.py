@@ -43,7 +43,10 @@ def at(second: int) -> Timestamp:
 
 @dataclass
 class Memory:
-    """All documents and versions; `calls` are the reads: name, entity, how many, which fields."""
+    """All documents and versions; `calls` are the reads: name, entity, how many, which fields.
+
+    `knowing`: numbers of versions are known without asking.
+    """
 
     documents: dict[str, list[Document]] = field(default_factory=dict)
     versions: dict[str, list[Version]] = field(default_factory=dict)
@@ -51,6 +54,7 @@ class Memory:
     requests: list[ChangeRequest] = field(default_factory=list)
     calls: list[tuple[str, str, int, frozenset[str] | None]] = field(default_factory=list)
     failure: Exception | None = None
+    knowing: bool = False
     editing: MemoryEditing = field(default_factory=MemoryEditing)
 
     def write(self, collection: str, document: Document | None, *, id_: Any = None) -> Version:
@@ -156,8 +160,16 @@ class MemoryCurrent:
     def seen(self) -> dict[str, str]:
         return defaultdict(str)
 
+    def known_numbers(
+        self, entity: Entity, documents: Sequence[Document], seen: str
+    ) -> list[int | None]:
+        return self._numbers(entity, documents) if self._memory.knowing else [None] * len(documents)
+
     async def numbers(self, entity: Entity, documents: Sequence[Document], seen: str) -> list[int]:
         self._memory.called("numbers", entity, len(documents), None)
+        return self._numbers(entity, documents)
+
+    def _numbers(self, entity: Entity, documents: Sequence[Document]) -> list[Any]:
         versions = self._memory.versions.get(entity.collection, ())
         last = {identity(each.document): each.number for each in versions}
         return [last.get(identity(each["_id"]), 0) for each in documents]

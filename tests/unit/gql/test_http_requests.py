@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 
 import gql.http_requests
-from gql.http_requests import GraphQLRequest, Refused, read_request
+from gql.http_requests import GraphQLRequest, Refused, headers_of, read_request
 
 BODY = b'{"query": "{ a }", "operationName": ""}'
 
@@ -35,11 +35,16 @@ def request(pieces: Sequence[bytes], *, ends: bool = True, **headers: str) -> Re
     return Request(scope, receive)
 
 
+async def read(asked: Request, most_bytes: int) -> GraphQLRequest:
+    headers = headers_of(asked.scope)
+    return await read_request(asked.scope, asked._receive, headers, most_bytes=most_bytes)
+
+
 @pytest.mark.parametrize("size", [1, 7, len(BODY)])
 async def test_a_body_is_put_together(size: int) -> None:
     """However it was cut; one of exactly the limit is not too long."""
     pieces = [BODY[n : n + size] for n in range(0, len(BODY), size)]
-    found = await read_request(request(pieces), most_bytes=len(BODY))
+    found = await read(request(pieces), len(BODY))
     assert found == GraphQLRequest(query="{ a }")
 
 
@@ -48,7 +53,7 @@ async def test_the_byte_beyond_the_limit_is_the_last_that_is_read(ends: bool) ->
     """Nobody waits for the end of a body that is too long by then."""
     refused = request([BODY, b" " * 10, b" " * 10_000], ends=ends)
     with pytest.raises(Refused, match="at most 40 bytes") as caught:
-        await read_request(refused, most_bytes=40)
+        await read(refused, 40)
     assert caught.value.status == 413
     assert await anext(refused.stream()) == b" " * 10_000
 
@@ -58,14 +63,14 @@ async def test_a_length_beyond_the_limit_is_believed(length: str) -> None:
     """Nothing of the body is read then."""
     announced = request([], ends=False, content_length=length)
     with pytest.raises(Refused) as caught:
-        await read_request(announced, most_bytes=40)
+        await read(announced, 40)
     assert caught.value.status == 413
 
 
 async def test_a_length_that_is_not_true_helps_nobody() -> None:
     """What comes is counted."""
     with pytest.raises(Refused) as caught:
-        await read_request(request([BODY], content_length="1"), most_bytes=10)
+        await read(request([BODY], content_length="1"), 10)
     assert caught.value.status == 413
 
 
@@ -75,7 +80,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(
     """408: it may be sent again."""
     monkeypatch.setattr(gql.http_requests, "_BODY_MOST_S", 0.05)
     with pytest.raises(Refused, match=r"0\.05 s") as caught:
-        await read_request(request([b"{"], ends=False), most_bytes=100)
+        await read(request([b"{"], ends=False), 100)
     assert caught.value.status == 408
 
 
@@ -88,4 +93,4 @@ async def test_a_client_that_is_gone_is_none_to_refuse() -> None:
     gone = request([])
     gone._receive = receive
     with pytest.raises(ClientDisconnect):
-        await read_request(gone, most_bytes=100)
+        await read(gone, 100)

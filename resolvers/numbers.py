@@ -1,0 +1,105 @@
+"""Version numbers that this process knows without asking the archive: of documents that it has
+asked about, and that have not changed since.
+
+Guarantees: what is known of a document is forgotten when this process sees that it has changed, or
+has changed it itself, and is learned again only from an archive that has come so far. So a number
+that is known is the one that the archive would have told as of this process's place in the stream;
+who has read the document before that version was made is not told it.
+
+One event loop's property: no locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bson import Timestamp
+
+from streams import tokens
+from streams.events import ChangeEvent, identity
+from streams.hub import Hub
+
+__all__ = ["Numbers"]
+
+
+class Numbers:
+    """Args:
+    hub: whose collections they are of.
+    most: documents known per collection; about 200 bytes each.
+    """
+
+    def __init__(self, hub: Hub, *, most: int = 100_000) -> None:
+        self._hub = hub
+        self._most = most
+        self._of: dict[str, _Known] = {}
+        hub.observers.append(self._changed)
+
+    def of(self, collection: str, keys: Sequence[Any], seen: str) -> list[int | None]:
+        """The numbers of documents' last versions.
+
+        Args:
+            seen: a place that the documents were read behind.
+        """
+        known = self._of.get(collection)
+        if known is None:
+            return [None] * len(keys)
+        get = known.numbers.get
+        found = [get(identity(key)) for key in keys]
+        return [None if each is None or each[1] > seen else each[0] for each in found]
+
+    def learn(self, collection: str, found: Iterable[tuple[Any, int, str]], archived: str) -> None:
+        """What the archive said: `_id`, number and token of last versions.
+
+        Args:
+            archived: so far it had come before it was asked.
+        """
+        known = self._of.get(collection)
+        if known is None:
+            known = self._of[collection] = _Known(self._hub.position)
+        for key, number, token in found:
+            name = identity(key)
+            if archived >= known.changed.get(name, known.floor):
+                known.numbers[name] = number, token
+        while len(known.numbers) > self._most:
+            del known.numbers[next(iter(known.numbers))]
+
+    def forget(self, collection: str, key: Any, at: Timestamp) -> None:
+        """This process has written to a document."""
+        known = self._of.get(collection)
+        if known is not None:
+            known.change(identity(key), tokens.moment(at), self._most)
+
+    def _changed(self, collection: str, event: ChangeEvent | None) -> None:
+        known = self._of.get(collection)
+        if known is None:
+            return
+        if event is not None and event.is_write:
+            known.change(identity(event.key), event.token, self._most)
+        else:
+            # Dropped, renamed, or the stream begins anew: whatever was known may be otherwise now.
+            self._of[collection] = _Known(self._hub.position if event is None else event.token)
+
+
+class _Known:
+    """Of one collection.
+
+    Attributes:
+        changed: where documents that have changed were changed last, the latest last.
+        floor: where those were changed at the latest that are not in it.
+    """
+
+    __slots__ = ("changed", "floor", "numbers")
+
+    def __init__(self, floor: str) -> None:
+        self.numbers: dict[Any, tuple[int, str]] = {}
+        self.changed: dict[Any, str] = {}
+        self.floor = floor
+
+    def change(self, name: Any, token: str, most: int) -> None:
+        self.numbers.pop(name, None)
+        token = max(token, self.changed.pop(name, ""))
+        self.changed[name] = token
+        if len(self.changed) > most:
+            oldest = next(iter(self.changed))
+            self.floor = max(self.floor, self.changed.pop(oldest))
