@@ -51,8 +51,7 @@ class Mongo:
         self._replies = client.get_database(name, codec_options=REPLY)
         self._sessions = Sessions(client)
         # Motor is PyMongo in threads, which can be had without it.
-        delegate = getattr(client, "delegate", None)
-        self._finder = Finder(delegate, name) if delegate is not None else None
+        self._finder = Finder(client.delegate, name) if options.driver == "motor" else None
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[tuple[str, bool], Any] = {}
 

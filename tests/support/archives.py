@@ -11,11 +11,13 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity, Storage
+from resolvers.numbers import Numbers
 from resolvers.own_writes import OwnWrites
 from streams import tokens
 from streams.archive import Archive, Until
 from streams.documents import DECODED, RAW, Document
 from streams.events import identity
+from streams.hub import Hub
 from streams.mongo import Mongo
 from streams.storage import as_patch
 from streams.versions import Last, make_version
@@ -33,7 +35,14 @@ def at(second: int, count: int = 1) -> Timestamp:
 
 def nothing_written() -> OwnWrites:
     """Of a process that has written nothing: no read has to wait."""
-    return OwnWrites(None, None)  # type: ignore[arg-type]
+    return OwnWrites(_Unknown(), Numbers(Hub([], position="")))  # type: ignore[arg-type]
+
+
+class _Unknown:
+    """The progress of archives of which nobody knows how far they have come."""
+
+    async def position(self, collection: str) -> str:
+        return ""
 
 
 class Scribe:
