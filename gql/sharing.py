@@ -20,7 +20,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from graphql import VariableNode, Visitor, visit
 
@@ -45,7 +45,7 @@ class Seat(Protocol):
 
     token: str
 
-    def write(self, payload: bytes) -> bool:
+    def write(self, told: Told) -> bool:
         """Send a response without waiting. False where too much is not yet taken."""
         ...
 
@@ -54,12 +54,21 @@ SEAT: ContextVar[Seat | None] = ContextVar("seat", default=None)
 """Of the operation of this task; None where its transport has none."""
 
 
-class Told(NamedTuple):
-    """The response to one event. `counts`: it is of a change, and no checkpoint."""
+class Told:
+    """The response to one event.
 
-    token: str
-    payload: bytes
-    counts: bool
+    Attributes:
+        counts: it is of a change, and no checkpoint.
+        frames: what seats of one kind make of it, by kind: the first makes it for all of them.
+    """
+
+    __slots__ = ("counts", "frames", "payload", "token")
+
+    def __init__(self, token: str, payload: bytes, *, counts: bool) -> None:
+        self.token = token
+        self.payload = payload
+        self.counts = counts
+        self.frames: dict[Hashable, Any] = {}
 
 
 Led = Callable[[str], AsyncGenerator[Told]]
@@ -75,11 +84,13 @@ class Audience:
         """
         self.held = 0
         self._told = told
-        self._members: dict[Seat, _Member] = {}
+        self._members: dict[Seat, asyncio.Future[str]] = {}
         self._recent: deque[Told] = deque()
         self._recent_bytes = 0
         self._floor = ""
         self._task: asyncio.Task[None] | None = None
+        # How many have; nobody need be looked up while it stays the same.
+        self._left = 0
 
     async def join(self, seat: Seat, position: str, lead: Led) -> str:
         """Be told everything behind a position, for as long as this is not cancelled. Returns the
@@ -98,14 +109,17 @@ class Audience:
             self._task = asyncio.create_task(self._lead(lead(position)))
         elif position < self._floor:
             return position
-        member = _Member(seat, position)
+        seat.token = position
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._members[seat] = ended
         for each in self._recent:
-            member.tell(each)
-        self._members[seat] = member
+            if not self._tell_one(seat, each):
+                break
         try:
-            return await member.ended
+            return await ended
         finally:
-            del self._members[seat]
+            if self._members.pop(seat, None) is not None:
+                self._left += 1
             if not self._members and self._task is not None:
                 self._task.cancel()
                 self._task = None
@@ -119,8 +133,8 @@ class Audience:
                     await self._tell(each)
         except SlowConsumer:
             # Not theirs: more comes than one can make responses of for all of them.
-            for member in self._members.values():
-                member.leave()
+            for seat in list(self._members):
+                self._leave(seat)
         except GatewayError as exc:
             self._end(exc)
         except Exception:
@@ -140,44 +154,46 @@ class Audience:
             self._recent_bytes -= len(oldest.payload)
 
     async def _tell(self, event: Told) -> None:
-        count = 0
-        for number, member in enumerate(list(self._members.values()), 1):
-            count += member.tell(event)
-            if number % _TURN == 0:
+        """To all. Of thousands: what is done for one seat more than has to be is felt."""
+        members, token, count, left = self._members, event.token, 0, self._left
+        seats = list(members)
+        for first in range(0, len(seats), _TURN):
+            if first:
                 await asyncio.sleep(0)
+            for seat in seats[first : first + _TURN]:
+                # Who stands behind it already is not told, nor who has left meanwhile.
+                if seat.token < token and (left == self._left or seat in members):
+                    if seat.write(event):
+                        seat.token = token
+                        count += 1
+                    else:
+                        self._leave(seat)
         if event.counts:
             self._told(count)
 
-    def _end(self, error: GatewayError) -> None:
-        for member in self._members.values():
-            # One for each: what is added to it only concerns this one.
-            member.end(type(error)(error.message, **error.facts))
-
-
-class _Member:
-    def __init__(self, seat: Seat, position: str) -> None:
-        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._seat = seat
-        seat.token = position
-
-    def tell(self, event: Told) -> bool:
-        """Whether it was sent."""
-        if event.token <= self._seat.token or self.ended.done():
-            return False
-        if not self._seat.write(event.payload):
-            self.leave()
-            return False
-        self._seat.token = event.token
+    def _tell_one(self, seat: Seat, event: Told) -> bool:
+        """False where it has left."""
+        if seat.token < event.token:
+            if not seat.write(event):
+                self._leave(seat)
+                return False
+            seat.token = event.token
         return True
 
-    def leave(self) -> None:
+    def _leave(self, seat: Seat) -> None:
         """It goes on alone."""
-        if not self.ended.done():
-            self.ended.set_result(self._seat.token)
+        self._left += 1
+        ended = self._members.pop(seat)
+        if not ended.done():
+            ended.set_result(seat.token)
 
-    def end(self, error: GatewayError) -> None:
-        if not self.ended.done():
-            self.ended.set_exception(error)
+    def _end(self, error: GatewayError) -> None:
+        for ended in self._members.values():
+            if not ended.done():
+                # One for each: what is added to it only concerns this one.
+                ended.set_exception(type(error)(error.message, **error.facts))
+        # Not told by whoever leads next, before they have heard of it.
+        self._members.clear()
 
 
 class Audiences:

@@ -39,12 +39,12 @@ from strawberry.subscriptions.protocols.graphql_ws.types import (
 )
 from strawberry.subscriptions.protocols.graphql_ws.types import OperationMessage, StartMessage
 
-from gql.connections import CONNECTION, WebSocketConnection
+from gql.connections import OUTLET, Outlet, text_head
 from gql.context import Context
 from gql.failures import Failures
 from gql.introduction import Introduction
 from gql.operations import Operations
-from gql.sharing import SEAT, Seat
+from gql.sharing import SEAT, Told
 from resolvers.errors import LimitExceeded
 
 __all__ = ["LegacySocket", "SocketMessages", "TransportSocket"]
@@ -108,6 +108,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
         super().__init__(*args, **kwargs)
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
         self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
+        self._seats: dict[str, _Seat] = {}
         self.schema = _Executing(self.schema)  # type: ignore[assignment]
         self._introduction = Introduction(self)
 
@@ -116,16 +117,22 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
             await super().handle()
 
     async def run_operation(self, operation: Operation[Context, None]) -> None:
-        SEAT.set(self._seat(operation))
+        seat = _seat(self, operation.id, b"next")
+        SEAT.set(seat)
+        if seat is not None:
+            self._seats[operation.id] = seat
         with self._operations.on_socket():
             await super().run_operation(operation)
 
-    def _seat(self, operation: Operation[Context, None]) -> Seat | None:
-        """None of one that is told what others are not."""
-        connection = self.websocket.ws.scope.get("extensions", {}).get(CONNECTION)  # type: ignore[attr-defined]
-        if connection is None or (_extensions.get() or {}).get("cost"):
-            return None
-        return _Seat(self.operations, operation, connection)
+    async def cleanup_operation(self, operation_id: str) -> None:
+        seat = self._seats.pop(operation_id, None)
+        if seat is not None:
+            seat.close()
+        await super().cleanup_operation(operation_id)
+
+    def forget_id(self, id: str) -> None:
+        self._seats.pop(id, None)
+        super().forget_id(id)
 
     async def handle_message(self, message: Message) -> None:
         problem = _problem(message, _TRANSPORT)
@@ -173,26 +180,38 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
 
 
 class _Seat:
-    """Of an operation, for as long as its id is this one's."""
+    """Of an operation on a socket."""
 
-    __slots__ = ("_connection", "_head", "_operation", "_operations", "token")
+    __slots__ = ("_head", "_outlet", "token")
 
-    def __init__(
-        self,
-        operations: Mapping[str, Operation[Context, None]],
-        operation: Operation[Context, None],
-        connection: WebSocketConnection,
-    ) -> None:
+    def __init__(self, id_: str, kind: bytes, outlet: Outlet) -> None:
         self.token = ""
-        self._operations = operations
-        self._operation = operation
-        self._connection = connection
-        self._head = b'{"id":%b,"type":"next","payload":' % orjson.dumps(operation.id)
+        self._head = b'{"id":%b,"type":"%b","payload":' % (orjson.dumps(id_), kind)
+        self._outlet = outlet
 
-    def write(self, payload: bytes) -> bool:
-        if self._operations.get(self._operation.id) is not self._operation:
-            return True
-        return self._connection.write_text(self._head, payload, b"}")
+    def write(self, told: Told) -> bool:
+        head = self._head
+        size = len(head)
+        # Ids are nearly always of one length, and then so are the messages.
+        frame_head = told.frames.get(size)
+        if frame_head is None:
+            frame_head = told.frames[size] = text_head(size + len(told.payload) + 1)
+        return self._outlet.write(b"".join((frame_head, head, told.payload, b"}")))
+
+    def close(self) -> None:
+        """Write nothing more: from here on its id may be another one's."""
+        self._outlet = _NOWHERE
+
+
+_NOWHERE = Outlet(lambda _: True)
+
+
+def _seat(handler: Any, id_: str, kind: bytes) -> _Seat | None:
+    """None of one that is told what others are not."""
+    outlet = handler.websocket.ws.scope.get("extensions", {}).get(OUTLET)
+    if outlet is None or (_extensions.get() or {}).get("cost"):
+        return None
+    return _Seat(id_, kind, outlet)
 
 
 class LegacySocket(BaseGraphQLWSHandler[Context, None]):
@@ -224,6 +243,7 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
             await self.websocket.close(_NOT_INTRODUCED, "Connection initialisation timeout")
 
     async def handle_async_results(self, *args: Any, **kwargs: Any) -> None:
+        SEAT.set(_seat(self, args[0], b"data"))
         # Nobody looks at what its task has raised.
         with self._operations.on_socket(), suppress(WebSocketDisconnected):
             await super().handle_async_results(*args, **kwargs)

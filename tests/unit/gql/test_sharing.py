@@ -26,10 +26,10 @@ class Chair:
         self.heard: list[bytes] = []
         self.most = most
 
-    def write(self, payload: bytes) -> bool:
+    def write(self, told: Told) -> bool:
         if len(self.heard) >= self.most:
             return False
-        self.heard.append(payload)
+        self.heard.append(told.payload)
         return True
 
 
