@@ -15,6 +15,7 @@ from bson import Timestamp
 from model.entities import Entity
 from resolvers.completion import Change, Completion
 from resolvers.farewell import Farewell
+from resolvers.interests import interest_of
 from resolvers.queries import to_query
 from resolvers.scopes import OPEN, Scope
 from resolvers.starts import ChangeRequest, Starts
@@ -25,6 +26,7 @@ from streams.documents import Document
 from streams.horizons import Horizons
 from streams.hub import Hub
 from streams.mongo import Mongo
+from streams.numbers import Numbers
 from streams.progress import Progress
 from streams.replay import Live, Quiet, Replay
 
@@ -165,9 +167,10 @@ class Changes:
         )
         rows = self._scope.read_rows(entity)
         watch = Watch(entity, request, rows, self._completion(entity))
+        interest = interest_of(request, rows)
         told = join is not None and request.since is None
         if join is not None and told:
-            async with aclosing(replay.follow(after, key=request.id)) as parts:
+            async with aclosing(replay.follow(after, interest=interest)) as parts:
                 async for part in parts:
                     caught_up = isinstance(part, Quiet)
                     yield "live" if caught_up else "replay", await watch.take(part)
@@ -180,7 +183,7 @@ class Changes:
                 after = await join(after)
             finally:
                 self.joined[entity.collection] -= 1
-        async with aclosing(replay.follow(after, key=request.id)) as parts:
+        async with aclosing(replay.follow(after, interest=interest)) as parts:
             async for part in parts:
                 if told and isinstance(part, Quiet):
                     # That it has caught up.
@@ -197,8 +200,11 @@ class Changes:
         found = self._completions.get(entity.collection)
         if found is None:
             archive = self._archives[entity.collection]
+            numbers = None
+            if not archive.layout.keeps:
+                numbers = Numbers(archive, self._hub, self._progress, version_field=entity.version)
             found = self._completions[entity.collection] = Completion(
-                entity, archive, self._progress, self._horizons
+                entity, archive, self._progress, self._horizons, numbers
             )
         return found
 
