@@ -58,14 +58,16 @@ class Told:
     """The response to one event.
 
     Attributes:
+        shown: the token as the API shows it.
         counts: it is of a change, and no checkpoint.
         frames: what seats of one kind make of it, by kind: the first makes it for all of them.
     """
 
-    __slots__ = ("counts", "frames", "payload", "token")
+    __slots__ = ("counts", "frames", "payload", "shown", "token")
 
-    def __init__(self, token: str, payload: bytes, *, counts: bool) -> None:
+    def __init__(self, token: str, payload: bytes, *, shown: str, counts: bool) -> None:
         self.token = token
+        self.shown = shown
         self.payload = payload
         self.counts = counts
         self.frames: dict[Hashable, Any] = {}

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any
 
-import orjson
 from graphql import GraphQLError
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 from strawberry.asgi import ASGIWebSocketAdapter
@@ -39,12 +38,12 @@ from strawberry.subscriptions.protocols.graphql_ws.types import (
 )
 from strawberry.subscriptions.protocols.graphql_ws.types import OperationMessage, StartMessage
 
-from gql.connections import OUTLET, Outlet, text_head
 from gql.context import Context
 from gql.failures import Failures
 from gql.introduction import Introduction
 from gql.operations import Operations
-from gql.sharing import SEAT, Told
+from gql.seats import SocketSeat
+from gql.sharing import SEAT
 from resolvers.errors import LimitExceeded
 
 __all__ = ["LegacySocket", "SocketMessages", "TransportSocket"]
@@ -108,7 +107,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
         super().__init__(*args, **kwargs)
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
         self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
-        self._seats: dict[str, _Seat] = {}
+        self._seats: dict[str, SocketSeat] = {}
         self.schema = _Executing(self.schema)  # type: ignore[assignment]
         self._introduction = Introduction(self)
 
@@ -117,7 +116,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
             await super().handle()
 
     async def run_operation(self, operation: Operation[Context, None]) -> None:
-        seat = _seat(self, operation.id, b"next")
+        seat = SocketSeat.of(self.websocket.ws.scope, operation.id, b"next", _extensions.get())  # type: ignore[attr-defined]
         SEAT.set(seat)
         if seat is not None:
             self._seats[operation.id] = seat
@@ -179,41 +178,6 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
         return None
 
 
-class _Seat:
-    """Of an operation on a socket."""
-
-    __slots__ = ("_head", "_outlet", "token")
-
-    def __init__(self, id_: str, kind: bytes, outlet: Outlet) -> None:
-        self.token = ""
-        self._head = b'{"id":%b,"type":"%b","payload":' % (orjson.dumps(id_), kind)
-        self._outlet = outlet
-
-    def write(self, told: Told) -> bool:
-        head = self._head
-        size = len(head)
-        # Ids are nearly always of one length, and then so are the messages.
-        frame_head = told.frames.get(size)
-        if frame_head is None:
-            frame_head = told.frames[size] = text_head(size + len(told.payload) + 1)
-        return self._outlet.write(b"".join((frame_head, head, told.payload, b"}")))
-
-    def close(self) -> None:
-        """Write nothing more: from here on its id may be another one's."""
-        self._outlet = _NOWHERE
-
-
-_NOWHERE = Outlet(lambda _: True)
-
-
-def _seat(handler: Any, id_: str, kind: bytes) -> _Seat | None:
-    """None of one that is told what others are not."""
-    outlet = handler.websocket.ws.scope.get("extensions", {}).get(OUTLET)
-    if outlet is None or (_extensions.get() or {}).get("cost"):
-        return None
-    return _Seat(id_, kind, outlet)
-
-
 class LegacySocket(BaseGraphQLWSHandler[Context, None]):
     """`graphql-ws`, the protocol of subscriptions-transport-ws.
 
@@ -243,7 +207,8 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
             await self.websocket.close(_NOT_INTRODUCED, "Connection initialisation timeout")
 
     async def handle_async_results(self, *args: Any, **kwargs: Any) -> None:
-        SEAT.set(_seat(self, args[0], b"data"))
+        scope = self.websocket.ws.scope  # type: ignore[attr-defined]
+        SEAT.set(SocketSeat.of(scope, args[0], b"data", _extensions.get()))
         # Nobody looks at what its task has raised.
         with self._operations.on_socket(), suppress(WebSocketDisconnected):
             await super().handle_async_results(*args, **kwargs)

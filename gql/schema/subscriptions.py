@@ -255,7 +255,8 @@ async def _led(
     async with aclosing(changes) as opened:
         async for change in opened:
             response = await context.executor.response_to(ChangeRecord(shape, change))
-            yield Told(change.token, response, counts=change.kind != "CHECKPOINT")
+            shown = context.token_out(change.token)
+            yield Told(change.token, response, shown=shown, counts=change.kind != "CHECKPOINT")
 
 
 async def _followed(

@@ -4,16 +4,22 @@ whenever it came and from wherever."""
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from urllib.parse import urlencode
 from uuid import uuid4
 
+import httpx2 as httpx
 from pymongo.collection import Collection
 
+from tests.support.event_streams import open_stream
 from tests.support.eventually import eventually
 from tests.support.gateway import RunningGateway
 from tests.support.metrics import scraped
-from tests.support.sockets import Socket, open_socket
+from tests.support.sockets import LEGACY, TRANSPORT, Socket, open_socket
 
 Things = Collection[dict[str, Any]]
 
@@ -31,7 +37,8 @@ async def changes(socket: Socket, count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while len(found) < count:
         message = await socket.receive()
-        assert (message["id"], message["type"]) == ("s", "next"), message
+        kind = "data" if socket.protocol == LEGACY else "next"
+        assert (message["id"], message["type"]) == ("s", kind), message
         change = message["payload"]["data"]["thingChanges"]
         if change["kind"] == "CHANGE":
             found.append(change)
@@ -114,6 +121,130 @@ async def test_who_takes_nothing_goes_on_alone_and_misses_nothing(
         ill.connection.transport.resume_reading()
         assert [_number(await ill.receive()) for _ in range(count)] == numbers
         assert numbers == list(range(count))
+
+
+async def test_every_transport_is_told_by_the_same_execution(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """Sockets of both protocols, events and parts: the same changes in the same order, an event's
+    id its token; who comes back by `Last-Event-ID` goes on behind it."""
+    name = uuid4().hex
+    ids = [f"{name}-{number:03}" for number in range(30)]
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        sockets = [
+            await enter(open_socket(gateway.address, protocol))
+            for protocol in (TRANSPORT, LEGACY, LEGACY)
+        ]
+        for each in sockets:
+            await started(each, name)
+        streams = [
+            await enter(open_stream(gateway.address, CHANGES, name=name)),
+            await enter(open_stream(gateway.address, CHANGES, name=name)),
+        ]
+        parts = await enter(open_parts(gateway.address, CHANGES, name=name))
+        await shared(gateway, 5)
+        things.insert_many([{"_id": each, "name": name} for each in ids])
+        told = [await changes(each, len(ids)) for each in sockets]
+        events = [[await each.change() for _ in ids] for each in streams]
+        told.append([change for change in [await anext(parts) for _ in range(31)] if change])
+        assert [each["documentId"] for each in told[0]] == ids
+        assert told[0] == told[1] == told[2] == told[3]
+        for each in events:
+            assert [change.pop("id") for change in each] == [c["resumeToken"] for c in told[0]]
+            assert each == told[0]
+        token = told[0][9]["resumeToken"]
+        again = await enter(open_stream(gateway.address, CHANGES, name=name, last=token))
+        assert [(await again.change())["documentId"] for _ in ids[10:]] == ids[10:]
+        await shared(gateway, 6)
+        # Where one operation of the older protocol ends, the others go on.
+        await sockets[1].send({"id": "s", "type": "stop"})
+        while (await sockets[1].receive())["type"] != "complete":
+            pass
+        await shared(gateway, 5)
+        things.update_one({"_id": ids[0]}, {"$set": {"more": 1}})
+        assert [(await changes(each, 1))[0]["documentId"] for each in (sockets[0], sockets[2])] == [
+            ids[0],
+            ids[0],
+        ]
+        assert (await again.change())["documentId"] == ids[0]
+    await shared(gateway, 0)
+
+
+async def test_a_stream_that_is_not_read_goes_on_alone_and_misses_nothing(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """With the pressure back that a response of its own has."""
+    name = uuid4().hex
+    count, text = 60, "x" * 100_000
+    members = "revstream_subscriptions_shared", "things"
+
+    def write() -> None:
+        for number in range(count):
+            things.replace_one({"_id": name}, {"name": f"{number}{text}"}, upsert=True)
+
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        alone = await enter(open_socket(gateway.address))
+        await alone.start("s", LONG, id=name)
+        await alone.receive()
+        well = await enter(open_stream(gateway.address, LONG, id=name))
+        reader = await enter(unread(gateway.address, LONG, id=name))
+        await shared(gateway, 2)
+        writing = asyncio.create_task(asyncio.to_thread(write))
+        for number in range(count):
+            assert (await well.change())["thing"]["name"] == f"{number}{text}"
+        await writing
+        await eventually(lambda: scraped(gateway.address)[members] < 2)
+        found: list[int] = []
+        while len(found) < count:
+            line = await reader.readline()
+            if line.startswith(b"data: {") and b'"CHANGE"' in line:
+                change = json.loads(line[6:])["data"]["thingChanges"]
+                found.append(int(change["thing"]["name"].rstrip("x")))
+        assert found == list(range(count))
+
+
+@asynccontextmanager
+async def open_parts(
+    address: str, query: str, **variables: Any
+) -> AsyncIterator[AsyncIterator[dict[str, Any] | None]]:
+    """Changes as Apollo Client takes them; None for what is none."""
+    headers = {"accept": "multipart/mixed;boundary=graphql;subscriptionSpec=1.0,application/json"}
+    asked = {"query": query, "variables": variables}
+
+    async def found(response: httpx.Response) -> AsyncIterator[dict[str, Any] | None]:
+        async for line in response.aiter_lines():
+            if line.startswith("{"):
+                payload = json.loads(line).get("payload")
+                change = payload and payload["data"]["thingChanges"]
+                yield change if change and change["kind"] == "CHANGE" else None
+
+    async with (
+        httpx.AsyncClient(timeout=60) as client,
+        client.stream("POST", f"{address}/graphql", headers=headers, json=asked) as response,
+    ):
+        yield found(response)
+
+
+@asynccontextmanager
+async def unread(address: str, query: str, **variables: Any) -> AsyncIterator[asyncio.StreamReader]:
+    """An event stream of which no more is taken off the socket than is asked for."""
+    host, port = address.removeprefix("http://").split(":")
+    plain = socket.socket()
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    plain.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(plain, (host, int(port)))
+    reader, writer = await asyncio.open_connection(sock=plain, limit=256 * 1024)
+    asked = urlencode({"query": query, "variables": json.dumps(variables)})
+    writer.write(
+        f"GET /graphql?{asked} HTTP/1.1\r\nhost: {host}:{port}\r\n"
+        "accept: text/event-stream\r\n\r\n".encode()
+    )
+    try:
+        yield reader
+    finally:
+        writer.transport.abort()
 
 
 LONG = "subscription($id: ID) { thingChanges(id: $id) { kind thing { name } } }"

@@ -60,7 +60,7 @@ class Stage:
 
     def say(self, *tokens: str) -> None:
         for each in tokens:
-            self.events.put_nowait(Told(each, each.encode(), counts=True))
+            self.events.put_nowait(Told(each, each.encode(), shown=f"{each}.x", counts=True))
 
     async def sit(self, chair: Chair, position: str) -> asyncio.Task[str]:
         task = asyncio.create_task(self.audience.join(chair, position, self.lead))
