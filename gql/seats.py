@@ -9,7 +9,7 @@ Source: docs/decisions/0028-shared-subscriptions.md; RFC 9112, 7.1 "Chunked Tran
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -47,13 +47,19 @@ class SocketSeat:
         return None if outlet is None else cls(id_, kind, outlet)
 
     def write(self, told: Told) -> bool:
+        return self._outlet.write(self._frame(told))
+
+    def write_all(self, told: Sequence[Told]) -> bool:
+        return self._outlet.write(b"".join(map(self._frame, told)))
+
+    def _frame(self, told: Told) -> bytes:
         head = self._head
         size = len(head)
         # Ids are nearly always of one length, and then so are the messages.
         frame_head = told.frames.get(size)
         if frame_head is None:
             frame_head = told.frames[size] = text_head(size + len(told.payload) + 1)
-        return self._outlet.write(b"".join((frame_head, head, told.payload, b"}")))
+        return b"".join((frame_head, head, told.payload, b"}"))
 
     def close(self) -> None:
         """Write nothing more: from here on its id may be another one's."""
@@ -79,11 +85,17 @@ class StreamSeat:
         return None if outlet is None else cls(framing, outlet)
 
     def write(self, told: Told) -> bool:
-        frame = told.frames.get(self._framing)
+        return self._outlet.write(self._frame(told))
+
+    def write_all(self, told: Sequence[Told]) -> bool:
+        return self._outlet.write(b"".join(map(self._frame, told)))
+
+    def _frame(self, told: Told) -> bytes:
+        frame: bytes | None = told.frames.get(self._framing)
         if frame is None:
             body = self._framing.result(told.payload, told.shown)
             frame = told.frames[self._framing] = b"%x\r\n%b\r\n" % (len(body), body)
-        return self._outlet.write(frame)
+        return frame
 
 
 def _outlet(scope: Mapping[str, Any], extensions: Mapping[str, Any] | None) -> Outlet | None:

@@ -151,7 +151,7 @@ class Hub:
         """Begin anew at a position that does not join the last one: whoever is attached must
         resume."""
         self._rings = {
-            name: Ring(
+            name: Ring[ChangeEvent](
                 position,
                 capacity_events=self._options.ring_events,
                 capacity_bytes=self._options.ring_bytes,
@@ -169,7 +169,7 @@ class Hub:
             )
             self._detach(each)
 
-    def ring(self, collection: str) -> Ring:
+    def ring(self, collection: str) -> Ring[ChangeEvent]:
         return self._rings[collection]
 
     def attach(self, collection: str, interest: Interest = EVERYTHING) -> Subscriber:
