@@ -26,6 +26,7 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 
 from gql.stalling import Stall
+from gql.turns import Turns
 from streams.errors import Unavailable
 
 __all__ = ["OUTLET", "UNTAKEN_BYTES", "Connections", "Outlet", "WebSocketConnection", "text_head"]
@@ -36,6 +37,8 @@ _RETRY_AFTER_S = 5
 _TRY_AGAIN_LATER = 1013
 # That may wait to be handled: a client that comes back starts a hundred operations at once.
 _MESSAGES_MOST = 400
+# That are handled before anything else is looked at; a subscription takes half a millisecond.
+_MESSAGES_A_TURN = 8
 # About what a message that waits to be handled takes beside its text.
 _MESSAGE_BYTES = 500
 
@@ -92,6 +95,7 @@ class Connections:
         failed: what is answered to those who are refused.
 
     Attributes:
+        turns: of the messages that are handled.
         refused: handshakes that were answered with 503.
         stalled: responses over HTTP that ended because their clients took nothing of them.
         dropped: sockets that were closed, by reason: `stalled`, `memory` or `flood`.
@@ -107,6 +111,7 @@ class Connections:
     ) -> None:
         self.stalled_s = stalled_s
         self.failed = failed
+        self.turns = Turns(_MESSAGES_A_TURN)
         self.refused = 0
         self.stalled = 0
         self.dropped: Counter[str] = Counter(stalled=0, memory=0, flood=0)
@@ -179,10 +184,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._measure()
 
     async def receive(self) -> ASGIReceiveEvent:
-        if not self.queue.empty():
-            # Whoever sends a thousand messages at once lets the others have their turn in between.
-            await asyncio.sleep(0)
         message = await super().receive()
+        # Whether one sends a thousand messages at once or a thousand come back: others have their
+        # turn in between.
+        await self._connections.turns.next(beginning=message["type"] == "websocket.connect")
         if not self.writable.is_set():
             self._pause_reading()
         self._measure()

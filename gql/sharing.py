@@ -21,6 +21,7 @@ from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from gql.turns import Breath
 from streams.errors import GatewayError, SlowConsumer, Unavailable
 from streams.ring import Ring
 
@@ -169,13 +170,14 @@ class Audience:
         if position >= floor or recent.dropped:
             return
         earlier: list[Told] = []
+        breath = Breath()
         try:
             async with aclosing(lead.behind(position)) as events:
                 async for each in events:
                     if each.token > floor or not each.counts:
                         break
                     earlier.append(each)
-                    await asyncio.sleep(0)
+                    await breath.take()
         except GatewayError:
             # Whoever wanted it goes on alone, and is told.
             return
@@ -206,19 +208,19 @@ class Audience:
         self._told(count)
 
     async def _lead(self, lead: Lead, position: str) -> None:
-        me = asyncio.current_task()
+        me, breath = asyncio.current_task(), Breath()
         try:
             async with aclosing(lead.behind(position)) as events:
                 async for each in events:
                     if each.counts:
                         self._recent.append(each)
                     self._position = max(self._position, each.token)
-                    if self._awaiting is not None:
-                        # What stands in the ring already comes without a wait in between.
-                        await asyncio.sleep(0)
-                        if not each.counts:
-                            await self._greet(each, lead)
-                    await self._tell(each)
+                    if self._awaiting is None:
+                        await self._tell(each)
+                    elif not each.counts:
+                        await self._greet(lead)
+                    else:
+                        await breath.take()
         except SlowConsumer:
             # Not theirs: more comes than one can make responses of for all of them.
             for seat in list(self._members):
@@ -232,15 +234,21 @@ class Audience:
             if self._task is me:
                 self._task = None
 
-    async def _greet(self, reached: Told, lead: Lead) -> None:
-        """The leader has caught up with the stream, and so have those who came meanwhile."""
+    async def _greet(self, lead: Lead) -> None:
+        """The leader has caught up with the stream: so do all who came meanwhile."""
         awaiting, self._awaiting = self._awaiting or set(), None
-        for seat in awaiting:
-            # Those who stand before it are told it with all others.
-            if seat.token >= reached.token:
-                made = await self._greeting_at(seat.token, lead)
-                if seat in self._members:
-                    self._catch_up(seat, (), made)
+        breath = Breath()
+        for seat in list(self._members):
+            greeting = None
+            if seat in awaiting or seat.token < self._position:
+                greeting = await self._greeting_at(seat.token, lead)
+            missed = self._recent.after(seat.token)
+            if seat in self._members:
+                if missed is None:
+                    self._leave(seat)
+                else:
+                    self._catch_up(seat, missed, greeting)
+            await breath.take()
 
     async def _tell(self, event: Told) -> None:
         """To all. Of thousands: what is done for one seat more than has to be is felt."""

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from uuid import uuid4
 
 import httpx2 as httpx
+from pymongo import MongoClient
 from pymongo.collection import Collection
 
 from tests.support.event_streams import open_stream
@@ -203,6 +204,59 @@ async def test_a_stream_that_is_not_read_goes_on_alone_and_misses_nothing(
                 change = json.loads(line[6:])["data"]["thingChanges"]
                 found.append(int(change["thing"]["name"].rstrip("x")))
         assert found == list(range(count))
+
+
+async def test_a_storm_of_tokens_in_the_ring_costs_mongodb_nothing(
+    gateway: RunningGateway, things: Things, client: MongoClient[dict[str, Any]]
+) -> None:
+    """Many who come back at once, each with a token of its own: not one command, and each is told
+    what it has missed, with a checkpoint once it has been."""
+    name = uuid4().hex
+    ids = [f"{name}-{number:03}" for number in range(120)]
+    database = client[things.database.name]
+
+    def told(messages: list[dict[str, Any]]) -> list[str]:
+        assert messages[-1]["kind"] == "CHECKPOINT"
+        return [each["documentId"] for each in messages[:-1]]
+
+    async with AsyncExitStack() as stack:
+        stayed = await stack.enter_async_context(open_socket(gateway.address))
+        await started(stayed, name)
+        things.insert_many([{"_id": each, "name": name} for each in ids])
+        tokens = [each["resumeToken"] for each in await changes(stayed, len(ids))]
+        sockets = [
+            await stack.enter_async_context(open_socket(gateway.address)) for _ in range(200)
+        ]
+        # All that is under way of what was written has ended: its versions are in the archive.
+        await eventually(lambda: database["things.versions"].count_documents({"doc": ids[-1]}) == 1)
+        await asyncio.sleep(1)
+        database.command("profile", 2)
+        try:
+            order = [(number * 37) % len(ids) for number in range(len(sockets))]
+            for each, place in zip(sockets, order, strict=True):
+                await each.start("s", CHANGES, name=name, after=tokens[place])
+            for each, place in zip(sockets, order, strict=True):
+                assert told(await until_checkpoint(each)) == ids[place + 1 :]
+            # That is seen, and so would others be.
+            things.find_one({"_id": f"seen-{name}"})
+        finally:
+            database.command("profile", 0)
+        asked = [
+            each
+            for each in database["system.profile"].find({"ns": {"$regex": r"\.things"}})
+            # Those who follow the stream wait for what comes.
+            if "getMore" not in each["command"]
+        ]
+        database.drop_collection("system.profile")
+        assert [each["command"].get("filter") for each in asked] == [{"_id": f"seen-{name}"}]
+
+
+async def until_checkpoint(socket: Socket) -> list[dict[str, Any]]:
+    """What its only subscription is told up to there."""
+    found: list[dict[str, Any]] = []
+    while not found or found[-1]["kind"] != "CHECKPOINT":
+        found.append((await socket.receive())["payload"]["data"]["thingChanges"])
+    return found
 
 
 @asynccontextmanager

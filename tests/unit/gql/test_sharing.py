@@ -63,6 +63,7 @@ class Stage:
     async def behind(self, position: str) -> AsyncGenerator[Told]:
         self.led.append(position)
         try:
+            yield await self.checkpoint(position)
             while True:
                 each = await self.events.get()
                 if isinstance(each, Exception):
