@@ -17,7 +17,8 @@ _BREATH_S = 0.004
 
 class Turns:
     """Lets a few go on in each turn of the loop, in the order in which they came: those who have
-    begun before those who are about to, so that nobody is begun with and then kept waiting.
+    begun before those who are about to, but for one, so that nobody is begun with and then kept
+    waiting.
 
     Args:
         most: in one turn.
@@ -49,14 +50,21 @@ class Turns:
 
     def _turn(self) -> None:
         self._left = self._most
-        while self._left and len(self):
-            first = (self._waiting or self._beginning).popleft()
-            if not first.done():
-                first.set_result(None)
-                self._left -= 1
+        # One at least: those who have begun may not keep all others out.
+        self._grant(self._beginning, 1)
+        self._grant(self._waiting, self._left)
+        self._grant(self._beginning, self._left)
         self._turning = self._left < self._most
         if self._turning:
             asyncio.get_running_loop().call_soon(self._turn)
+
+    def _grant(self, waiting: deque[asyncio.Future[None]], most: int) -> None:
+        while most and waiting:
+            first = waiting.popleft()
+            if not first.done():
+                first.set_result(None)
+                self._left -= 1
+                most -= 1
 
 
 class Breath:
