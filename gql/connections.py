@@ -26,9 +26,10 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 
 from gql.stalling import Stall
+from gql.turns import Turns
 from streams.errors import Unavailable
 
-__all__ = ["CONNECTION", "Connections", "WebSocketConnection"]
+__all__ = ["OUTLET", "UNTAKEN_BYTES", "Connections", "Outlet", "WebSocketConnection", "text_head"]
 
 # How long a client may take to answer that its socket is closed, or to read why.
 _PARTING_S = 5.0
@@ -36,14 +37,52 @@ _RETRY_AFTER_S = 5
 _TRY_AGAIN_LATER = 1013
 # That may wait to be handled: a client that comes back starts a hundred operations at once.
 _MESSAGES_MOST = 400
+# That are handled before anything else is looked at; a subscription takes half a millisecond.
+_MESSAGES_A_TURN = 8
 # About what a message that waits to be handled takes beside its text.
 _MESSAGE_BYTES = 500
 
 
-# What may wait to be taken of what was written without waiting.
-_UNTAKEN_BYTES = 256 * 1024
-CONNECTION = "revstream.connection"
-"""Among the extensions of a socket's scope: its `WebSocketConnection`."""
+UNTAKEN_BYTES = 256 * 1024
+"""What may wait to be taken of what was written without waiting."""
+OUTLET = "revstream.outlet"
+"""Among the extensions of a scope: the `Outlet` of its connection."""
+
+
+class Outlet:
+    """Where frames that are ready are written to without waiting. One small object, since those of
+    thousands of connections are looked at for each event.
+
+    Attributes:
+        flows: it is open, and its buffer is not full.
+        transport: once it flows.
+        unless_full: writes where it does not flow.
+    """
+
+    __slots__ = ("flows", "transport", "unless_full")
+
+    transport: asyncio.Transport
+
+    def __init__(self, unless_full: Callable[[bytes], bool]) -> None:
+        self.flows = False
+        self.unless_full = unless_full
+
+    def write(self, frame: bytes) -> bool:
+        """To one that is closed, nothing. False where too much of what was sent is not taken."""
+        if not self.flows:
+            return self.unless_full(frame)
+        self.transport.write(frame)
+        return True
+
+
+def text_head(size: int) -> bytes:
+    """Of a frame that is a whole text message of so many bytes: RFC 6455, 5.2. Not masked; the
+    length in 7, 16 or 64 bits."""
+    if size < 126:
+        return bytes((0x81, size))
+    if size < 2**16:
+        return b"\x81\x7e" + size.to_bytes(2, "big")
+    return b"\x81\x7f" + size.to_bytes(8, "big")
 
 
 class Connections:
@@ -56,6 +95,7 @@ class Connections:
         failed: what is answered to those who are refused.
 
     Attributes:
+        turns: of the messages that are handled.
         refused: handshakes that were answered with 503.
         stalled: responses over HTTP that ended because their clients took nothing of them.
         dropped: sockets that were closed, by reason: `stalled`, `memory` or `flood`.
@@ -71,6 +111,7 @@ class Connections:
     ) -> None:
         self.stalled_s = stalled_s
         self.failed = failed
+        self.turns = Turns(_MESSAGES_A_TURN)
         self.refused = 0
         self.stalled = 0
         self.dropped: Counter[str] = Counter(stalled=0, memory=0, flood=0)
@@ -121,6 +162,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._parting: asyncio.TimerHandle | None = None
         # Received since there was last nothing to handle.
         self._received_bytes = 0
+        self.outlet = Outlet(self.write_unless_full)
 
     def handle_connect(self, event: Request) -> None:
         self._admitted = self._connections.admit(self)
@@ -128,7 +170,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             super().handle_connect(event)
             # For those who write to it without waiting.
             extensions: Any = self.scope["extensions"]
-            extensions[CONNECTION] = self
+            extensions[OUTLET] = self.outlet
         else:
             self._refuse()
 
@@ -142,10 +184,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._measure()
 
     async def receive(self) -> ASGIReceiveEvent:
-        if not self.queue.empty():
-            # Whoever sends a thousand messages at once lets the others have their turn in between.
-            await asyncio.sleep(0)
         message = await super().receive()
+        # Whether one sends a thousand messages at once or a thousand come back: others have their
+        # turn in between.
+        await self._connections.turns.next(beginning=message["type"] == "websocket.connect")
         if not self.writable.is_set():
             self._pause_reading()
         self._measure()
@@ -159,31 +201,31 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             # By the protocol itself, of which the application does not know yet.
             raise ClientDisconnected
         await super().send(message)
-        if message["type"] == "websocket.close":
+        if message["type"] == "websocket.accept":
+            self.outlet.transport = self.transport
+            self.outlet.flows = self._open
+        elif message["type"] == "websocket.close":
             self._part()
         self._measure()
 
-    def write_text(self, *parts: bytes) -> bool:
-        """Send a text message that is ready, without waiting; to one that is closed, nothing.
-        False where too much of what was sent is not taken yet."""
-        if self.close_sent or self.transport.is_closing() or self.conn.state is not State.OPEN:
+    @property
+    def _open(self) -> bool:
+        return not (
+            self.close_sent or self.transport.is_closing() or self.conn.state is not State.OPEN
+        )
+
+    def write_unless_full(self, frame: bytes) -> bool:
+        """As `Outlet.write`."""
+        if not self._open:
             return True
-        if self.transport.get_write_buffer_size() > _UNTAKEN_BYTES:
+        if self.transport.get_write_buffer_size() > UNTAKEN_BYTES:
             return False
-        size = sum(map(len, parts))
-        # RFC 6455, 5.2: a whole message, of text; its length in 7, 16 or 64 bits; not masked.
-        if size < 126:
-            head = bytes((0x81, size))
-        elif size < 2**16:
-            head = b"\x81\x7e" + size.to_bytes(2, "big")
-        else:
-            head = b"\x81\x7f" + size.to_bytes(8, "big")
-        self.transport.write(b"".join((head, *parts)))
-        if not self.writable.is_set():
-            self._measure()
+        self.transport.write(frame)
+        self._measure()
         return True
 
     def pause_writing(self) -> None:
+        self.outlet.flows = False
         super().pause_writing()
         # Pings are answered without asking for room.
         self._pause_reading()
@@ -191,6 +233,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self.outlet.flows = self.handshake_complete and self._open
         self._stall.end()
         if self.read_paused and self.queue.empty() and not self.transport.is_closing():
             self.read_paused = False
@@ -198,6 +241,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._measure()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.outlet.flows = False
         self._stall.end()
         if self._parting is not None:
             self._parting.cancel()
@@ -216,6 +260,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def handle_parser_exception(self) -> None:
         """As uvicorn does, which then closes the connection under a client that still writes: it
         would not get to read why."""
+        self.outlet.flows = False
         if self.close_sent:
             return
         closed = self.conn.close_sent
@@ -241,7 +286,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def drop(self, reason: str) -> None:
         """Close it, with a reason where the client listens, and free what it holds at once."""
-        self._admitted = False
+        self._admitted = self.outlet.flows = False
         listens = self.handshake_complete and not self.transport.is_closing()
         if not listens or self.transport.get_write_buffer_size():
             self.transport.abort()
@@ -283,6 +328,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def _part(self) -> None:
         """It is closed: do not wait for ever until its client has taken the rest."""
+        self.outlet.flows = False
         if self._parting is None:
             self._parting = self.loop.call_later(_PARTING_S, self.transport.abort)
 

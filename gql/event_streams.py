@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Hashable, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from strawberry.types.execution import PreExecutionError
 
 from gql.context import Place
 from gql.media_types import MediaType
+from gql.sharing import Seat
 
 __all__ = ["MULTIPART", "SSE", "Framing", "StreamResponse", "body_of", "streamed"]
 
@@ -37,7 +38,7 @@ _PASSING = frozenset({"ARCHIVE_BEHIND", "SLOW_CONSUMER", "TIMEOUT", "UNAVAILABLE
 _RETRY_MS = (500, 2500)
 
 
-class Framing(Protocol):
+class Framing(Hashable, Protocol):
     """How results become bytes."""
 
     @property
@@ -51,7 +52,7 @@ class Framing(Protocol):
 
     def opening(self) -> bytes: ...
 
-    def result(self, body: Mapping[str, Any], token: str | None) -> bytes: ...
+    def result(self, body: bytes, token: str | None) -> bytes: ...
 
     def interrupted(self, body: Mapping[str, Any], *, begun: bool) -> bytes:
         """The end of a stream that can be resumed; `begun`: something was sent before."""
@@ -67,9 +68,9 @@ class _ServerSentEvents:
     def opening(self) -> bytes:
         return b"retry: %d\n:\n\n" % random.randint(*_RETRY_MS)
 
-    def result(self, body: Mapping[str, Any], token: str | None) -> bytes:
+    def result(self, body: bytes, token: str | None) -> bytes:
         id_ = b"" if token is None else b"id: %b\n" % token.encode()
-        return b"%bevent: next\ndata: %b\n\n" % (id_, orjson.dumps(body))
+        return b"%bevent: next\ndata: %b\n\n" % (id_, body)
 
     def interrupted(self, body: Mapping[str, Any], *, begun: bool) -> bytes:
         error = body["errors"][0]
@@ -77,7 +78,7 @@ class _ServerSentEvents:
             # No fault of the client's: it connects again by itself, and its user need not know.
             # What a person reads who looks at the stream must stay in its line.
             return b": UNAVAILABLE %b\n\n" % " ".join(error["message"].split()).encode()
-        return self.result(body, None)
+        return self.result(orjson.dumps(body), None)
 
 
 class _Multipart:
@@ -95,8 +96,8 @@ class _Multipart:
     def heartbeat(self) -> bytes:
         return self._part(b"{}")
 
-    def result(self, body: Mapping[str, Any], token: str | None) -> bytes:
-        return self._part(orjson.dumps({"payload": body}))
+    def result(self, body: bytes, token: str | None) -> bytes:
+        return self._part(b'{"payload":%b}' % body)
 
     def interrupted(self, body: Mapping[str, Any], *, begun: bool) -> bytes:
         failed = orjson.dumps({"payload": None, "errors": body["errors"]})
@@ -126,9 +127,14 @@ def body_of(result: ExecutionResult) -> dict[str, Any]:
 
 
 async def streamed(
-    results: AsyncGenerator[ExecutionResult], framing: Framing, place: Place, heartbeat_s: float
+    results: AsyncGenerator[ExecutionResult],
+    framing: Framing,
+    place: Place,
+    heartbeat_s: float,
+    *,
+    seat: Seat | None = None,
 ) -> AsyncGenerator[bytes]:
-    """The chunks of a response.
+    """The chunks of a response, but for those that are written to a seat meanwhile.
 
     Args:
         place: where the subscription stands whose results these are.
@@ -143,11 +149,12 @@ async def streamed(
             body = body_of(result)
             if result.data is None and result.errors:
                 if (result.errors[0].extensions or {}).get("code") in _PASSING:
-                    yield framing.interrupted(body, begun=begun)
+                    told = seat is not None and bool(seat.token)
+                    yield framing.interrupted(body, begun=begun or told)
                     return
-                yield framing.result(body, None)
+                yield framing.result(orjson.dumps(body), None)
             else:
-                yield framing.result(body, place.token)
+                yield framing.result(orjson.dumps(body), place.token)
             begun = True
     yield framing.complete
 

@@ -27,9 +27,9 @@ from gql.settings import Settings
 from model.entities import Model, Storage
 from resolvers.current import Current
 from resolvers.history import History
+from resolvers.last_numbers import LastNumbers
 from resolvers.live import Changes
 from resolvers.moments import Moments
-from resolvers.numbers import Numbers
 from resolvers.own_writes import OwnWrites
 from resolvers.status import Status
 from streams import tokens
@@ -290,7 +290,7 @@ async def _assemble(
         checkpoints,
         leases,
     )
-    own_writes = OwnWrites(progress, Numbers(hub))
+    own_writes = OwnWrites(progress, LastNumbers(hub))
     log.info(
         "connected",
         extra={

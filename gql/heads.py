@@ -13,7 +13,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gql.connections import Connections
+from gql.connections import OUTLET, Connections, Outlet
 from gql.stalling import Stall
 
 __all__ = ["RequestConnection"]
@@ -36,22 +36,29 @@ class RequestConnection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._connections = connections
         self._stall = Stall(connections.stalled_s, self._count_stalled)
+        # Its buffer is full where it does not flow, or it is gone.
+        self._outlet = Outlet(lambda _: self.transport.is_closing())
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._outlet.transport = transport
+        self._outlet.flows = True
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._outlet.flows = False
         self._wait_no_more()
         self._stall.end()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
+        self._outlet.flows = False
         super().pause_writing()
         self._stall.watch(self.transport)
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._outlet.flows = not self.transport.is_closing()
         self._stall.end()
 
     def on_message_begin(self) -> None:
@@ -62,6 +69,8 @@ class RequestConnection(HttpToolsProtocol):
         self._expecting = False
         if self._waiting is not None:
             self._wait_no_more()
+        extensions: Any = {OUTLET: self._outlet}
+        self.scope["extensions"] = extensions
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:

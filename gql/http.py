@@ -37,6 +37,8 @@ from gql.failures import JSON, Executed, answer
 from gql.http_requests import GraphQLRequest, Refused, headers_of, read_request
 from gql.media_types import Accept, MediaType
 from gql.pages import graphiql_response
+from gql.seats import StreamSeat
+from gql.sharing import SEAT
 from gql.sockets import LegacySocket, SocketMessages, TransportSocket
 from streams.storms import Storm
 
@@ -156,7 +158,10 @@ class GraphQLEndpoint(GraphQL[Context, None]):
                 f"{GRAPHQL_TRANSPORT_WS_PROTOCOL}; or take text/event-stream",
             )
         place = Place(after=headers.get("last-event-id") or None)
+        seat = None
         if result is None:
+            seat = StreamSeat.of(scope, takes.stream, asked.extensions)
+            SEAT.set(seat)
             results = await self.schema.stream(
                 asked.query,
                 variable_values=asked.variables,
@@ -166,7 +171,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             )
         else:
             results = _one(result)
-        chunks = streamed(results, takes.stream, place, self._heartbeat_s)
+        chunks = streamed(results, takes.stream, place, self._heartbeat_s, seat=seat)
         return StreamResponse(chunks, takes.stream.media_type)
 
     async def _executed(

@@ -16,26 +16,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from graphql import VariableNode, Visitor, visit
-
+from gql.turns import Breath
 from streams.errors import GatewayError, SlowConsumer, Unavailable
+from streams.ring import Ring
 
-if TYPE_CHECKING:
-    from gql.context import ResolveInfo
-
-__all__ = ["SEAT", "Audience", "Audiences", "Led", "Seat", "Told", "shared_key"]
+__all__ = ["SEAT", "Audience", "Audiences", "Lead", "Seat", "Told"]
 
 log = logging.getLogger(__name__)
 
 # Events, and bytes of their responses, that those who join may be behind the others.
-_RECENT = 500
+_RECENT = 10_000
 _RECENT_BYTES = 4 * 1024 * 1024
+# Of what they are told of it at once.
+_PORTION_BYTES = 32 * 1024
 # Sockets that are written to before others have their turn.
 _TURN = 200
 
@@ -45,8 +43,12 @@ class Seat(Protocol):
 
     token: str
 
-    def write(self, payload: bytes) -> bool:
+    def write(self, told: Told) -> bool:
         """Send a response without waiting. False where too much is not yet taken."""
+        ...
+
+    def write_all(self, told: Sequence[Told]) -> bool:
+        """Several at once, or none of them."""
         ...
 
 
@@ -54,16 +56,39 @@ SEAT: ContextVar[Seat | None] = ContextVar("seat", default=None)
 """Of the operation of this task; None where its transport has none."""
 
 
-class Told(NamedTuple):
-    """The response to one event. `counts`: it is of a change, and no checkpoint."""
+class Told:
+    """The response to one event.
 
-    token: str
-    payload: bytes
-    counts: bool
+    Attributes:
+        shown: the token as the API shows it.
+        counts: it is of a change, and no checkpoint.
+        frames: what seats of one kind make of it, by kind: the first makes it for all of them.
+    """
+
+    __slots__ = ("counts", "frames", "payload", "shown", "token")
+
+    def __init__(self, token: str, payload: bytes, *, shown: str, counts: bool) -> None:
+        self.token = token
+        self.shown = shown
+        self.payload = payload
+        self.counts = counts
+        self.frames: dict[Hashable, Any] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory, framed for streams as well."""
+        return 2 * len(self.payload) + 500
 
 
-Led = Callable[[str], AsyncGenerator[Told]]
-"""From behind a token on."""
+class Lead(Protocol):
+    """What makes the responses of one operation, for all who are told them."""
+
+    def behind(self, position: str) -> AsyncGenerator[Told]:
+        """Of all events behind a token; never ends. What stands in the stream already comes first,
+        then a checkpoint."""
+        ...
+
+    async def checkpoint(self, token: str) -> Told: ...
 
 
 class Audience:
@@ -75,52 +100,131 @@ class Audience:
         """
         self.held = 0
         self._told = told
-        self._members: dict[Seat, _Member] = {}
-        self._recent: deque[Told] = deque()
-        self._recent_bytes = 0
-        self._floor = ""
+        self._members: dict[Seat, asyncio.Future[str]] = {}
+        self._recent = _ring("")
+        self._position = ""
         self._task: asyncio.Task[None] | None = None
+        # Those whom the leader, who has yet to catch up, owes a checkpoint; None from then on.
+        self._awaiting: set[Seat] | None = None
+        self._greeting: Told | None = None
+        self._reaching_back = asyncio.Lock()
+        # How many have; nobody need be looked up while it stays the same.
+        self._left = 0
 
-    async def join(self, seat: Seat, position: str, lead: Led) -> str:
+    async def join(self, seat: Seat, position: str, lead: Lead, *, caught_up: bool) -> str | None:
         """Be told everything behind a position, for as long as this is not cancelled. Returns the
-        token behind which to go on alone: at once where there is nobody to share with, or once the
-        seat does not take what it is told.
+        token behind which to go on alone, once the seat does not take what it is told; at once, and
+        None, where there is nobody to share with, or the position lies too far back.
+
+        Args:
+            caught_up: it has come to the end of the stream by itself. Else it is told with a
+                checkpoint once it has.
 
         Raises:
             Unavailable, other GatewayErrors: the stream has broken; resume behind `seat.token`.
         """
         if self.held < 2:
-            return position
+            return None
+        if self._task is not None and position < self._recent.floor:
+            if caught_up:
+                return None
+            async with self._reaching_back:
+                # Whoever was first may have done it for all.
+                await self._reach_back(position, lead)
+        greeting = None
+        if not caught_up and self._task is not None and self._awaiting is None:
+            greeting = await self._greeting_at(position, lead)
+        # From here on without waiting: nothing is told in between.
         if self._task is None:
-            self._floor = position
-            self._recent.clear()
-            self._recent_bytes = 0
-            self._task = asyncio.create_task(self._lead(lead(position)))
-        elif position < self._floor:
-            return position
-        member = _Member(seat, position)
-        for each in self._recent:
-            member.tell(each)
-        self._members[seat] = member
+            self._begin(position, lead)
+        missed = self._recent.after(position)
+        if missed is None:
+            return None
+        ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._members[seat] = ended
+        seat.token = position
+        self._catch_up(seat, missed, greeting)
+        if not caught_up and self._awaiting is not None:
+            self._awaiting.add(seat)
         try:
-            return await member.ended
+            return await ended
         finally:
-            del self._members[seat]
+            if self._members.pop(seat, None) is not None:
+                self._left += 1
+            if self._awaiting is not None:
+                self._awaiting.discard(seat)
             if not self._members and self._task is not None:
                 self._task.cancel()
                 self._task = None
 
-    async def _lead(self, events: AsyncGenerator[Told]) -> None:
-        me = asyncio.current_task()
+    def _begin(self, position: str, lead: Lead) -> None:
+        self._position = position
+        self._recent = _ring(position)
+        self._awaiting = set()
+        self._task = asyncio.create_task(self._lead(lead, position))
+
+    async def _reach_back(self, position: str, lead: Lead) -> None:
+        """Make what was told behind a position, before anybody was here, as far as it can be
+        kept."""
+        recent, floor = self._recent, self._recent.floor
+        if position >= floor or recent.dropped:
+            return
+        earlier: list[Told] = []
+        breath = Breath()
         try:
-            async with aclosing(events):
+            async with aclosing(lead.behind(position)) as events:
                 async for each in events:
-                    self._keep(each)
-                    await self._tell(each)
+                    if each.token > floor or not each.counts:
+                        break
+                    earlier.append(each)
+                    await breath.take()
+        except GatewayError:
+            # Whoever wanted it goes on alone, and is told.
+            return
+        if self._recent is recent and recent.floor == floor:
+            self._recent = _ring(position)
+            for each in (*earlier, *(recent.after(floor) or ())):
+                self._recent.append(each)
+
+    async def _greeting_at(self, position: str, lead: Lead) -> Told:
+        """Where the audience stands, or the one who comes if that is further."""
+        while True:
+            token = max(position, self._position)
+            made = self._greeting
+            if made is None or made.token != token:
+                made = await lead.checkpoint(token)
+            if token == max(position, self._position):
+                self._greeting = made
+                return made
+
+    def _catch_up(self, seat: Seat, missed: Sequence[Told], greeting: Told | None) -> None:
+        count = 0
+        for portion in _portions(missed if greeting is None else [*missed, greeting]):
+            if not seat.write_all(portion):
+                self._leave(seat)
+                break
+            seat.token = max(seat.token, portion[-1].token)
+            count += sum(each.counts for each in portion)
+        self._told(count)
+
+    async def _lead(self, lead: Lead, position: str) -> None:
+        me, breath = asyncio.current_task(), Breath()
+        try:
+            async with aclosing(lead.behind(position)) as events:
+                async for each in events:
+                    if each.counts:
+                        self._recent.append(each)
+                    self._position = max(self._position, each.token)
+                    if self._awaiting is None:
+                        await self._tell(each)
+                    elif not each.counts:
+                        await self._greet(lead)
+                    else:
+                        await breath.take()
         except SlowConsumer:
             # Not theirs: more comes than one can make responses of for all of them.
-            for member in self._members.values():
-                member.leave()
+            for seat in list(self._members):
+                self._leave(seat)
         except GatewayError as exc:
             self._end(exc)
         except Exception:
@@ -130,54 +234,54 @@ class Audience:
             if self._task is me:
                 self._task = None
 
-    def _keep(self, event: Told) -> None:
-        """For those who join behind it."""
-        self._recent.append(event)
-        self._recent_bytes += len(event.payload)
-        while len(self._recent) > _RECENT or self._recent_bytes > _RECENT_BYTES:
-            oldest = self._recent.popleft()
-            self._floor = oldest.token
-            self._recent_bytes -= len(oldest.payload)
+    async def _greet(self, lead: Lead) -> None:
+        """The leader has caught up with the stream: so do all who came meanwhile."""
+        awaiting, self._awaiting = self._awaiting or set(), None
+        breath = Breath()
+        for seat in list(self._members):
+            greeting = None
+            if seat in awaiting or seat.token < self._position:
+                greeting = await self._greeting_at(seat.token, lead)
+            missed = self._recent.after(seat.token)
+            if seat in self._members:
+                if missed is None:
+                    self._leave(seat)
+                else:
+                    self._catch_up(seat, missed, greeting)
+            await breath.take()
 
     async def _tell(self, event: Told) -> None:
-        count = 0
-        for number, member in enumerate(list(self._members.values()), 1):
-            count += member.tell(event)
-            if number % _TURN == 0:
+        """To all. Of thousands: what is done for one seat more than has to be is felt."""
+        members, token, count, left = self._members, event.token, 0, self._left
+        seats = list(members)
+        for first in range(0, len(seats), _TURN):
+            if first:
                 await asyncio.sleep(0)
+            for seat in seats[first : first + _TURN]:
+                # Who stands behind it already is not told, nor who has left meanwhile.
+                if seat.token < token and (left == self._left or seat in members):
+                    if seat.write(event):
+                        seat.token = token
+                        count += 1
+                    else:
+                        self._leave(seat)
         if event.counts:
             self._told(count)
 
-    def _end(self, error: GatewayError) -> None:
-        for member in self._members.values():
-            # One for each: what is added to it only concerns this one.
-            member.end(type(error)(error.message, **error.facts))
-
-
-class _Member:
-    def __init__(self, seat: Seat, position: str) -> None:
-        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._seat = seat
-        seat.token = position
-
-    def tell(self, event: Told) -> bool:
-        """Whether it was sent."""
-        if event.token <= self._seat.token or self.ended.done():
-            return False
-        if not self._seat.write(event.payload):
-            self.leave()
-            return False
-        self._seat.token = event.token
-        return True
-
-    def leave(self) -> None:
+    def _leave(self, seat: Seat) -> None:
         """It goes on alone."""
-        if not self.ended.done():
-            self.ended.set_result(self._seat.token)
+        self._left += 1
+        ended = self._members.pop(seat)
+        if not ended.done():
+            ended.set_result(seat.token)
 
-    def end(self, error: GatewayError) -> None:
-        if not self.ended.done():
-            self.ended.set_exception(error)
+    def _end(self, error: GatewayError) -> None:
+        for ended in self._members.values():
+            if not ended.done():
+                # One for each: what is added to it only concerns this one.
+                ended.set_exception(type(error)(error.message, **error.facts))
+        # Not told by whoever leads next, before they have heard of it.
+        self._members.clear()
 
 
 class Audiences:
@@ -205,40 +309,17 @@ class Audiences:
                 del self._by_key[key]
 
 
-_BEGINNING = frozenset({"after", "since", "cursor", "snapshot"})
-"""The arguments of a subscription that say where it begins."""
+def _ring(floor: str) -> Ring[Told]:
+    return Ring(floor, capacity_events=_RECENT, capacity_bytes=_RECENT_BYTES)
 
 
-def shared_key(info: ResolveInfo) -> Hashable:
-    """Equal for subscriptions that are told the same from where they have caught up on, to the same
-    caller: those of one plan, with the same variables but for where they begin."""
-    plan = info.context.plan
-    assert plan is not None
-    if plan.starts is None:
-        plan.starts = _starts(info)
-    variables: Mapping[str, Any] = info.variable_values  # type: ignore[assignment]
-    rest = {name: each for name, each in variables.items() if name not in plan.starts}
-    # The plan itself, so that its identity is nobody else's for as long as this is a key.
-    return plan, repr(sorted(rest.items()))
-
-
-def _starts(info: ResolveInfo) -> frozenset[str]:
-    node = info.field_nodes[0]
-    named = [
-        each.value.name.value
-        for each in node.arguments or ()
-        if each.name.value in _BEGINNING and isinstance(each.value, VariableNode)
-    ]
-    used = _Used()
-    for each in (info.operation.selection_set, *info.fragments.values()):
-        visit(each, used)
-    return frozenset(name for name in named if used.counts[name] == named.count(name))
-
-
-class _Used(Visitor):
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: Counter[str] = Counter()
-
-    def enter_variable(self, node: VariableNode, *_: Any) -> None:
-        self.counts[node.name.value] += 1
+def _portions(events: Sequence[Told]) -> Iterator[Sequence[Told]]:
+    """As much as is written at once."""
+    first = size = 0
+    for number, each in enumerate(events):
+        if size > _PORTION_BYTES:
+            yield events[first:number]
+            first, size = number, 0
+        size += each.size_bytes
+    if first < len(events):
+        yield events[first:]

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any
 
-import orjson
 from graphql import GraphQLError
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 from strawberry.asgi import ASGIWebSocketAdapter
@@ -39,12 +38,12 @@ from strawberry.subscriptions.protocols.graphql_ws.types import (
 )
 from strawberry.subscriptions.protocols.graphql_ws.types import OperationMessage, StartMessage
 
-from gql.connections import CONNECTION, WebSocketConnection
 from gql.context import Context
 from gql.failures import Failures
 from gql.introduction import Introduction
 from gql.operations import Operations
-from gql.sharing import SEAT, Seat
+from gql.seats import SocketSeat
+from gql.sharing import SEAT
 from resolvers.errors import LimitExceeded
 
 __all__ = ["LegacySocket", "SocketMessages", "TransportSocket"]
@@ -108,6 +107,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
         super().__init__(*args, **kwargs)
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
         self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
+        self._seats: dict[str, SocketSeat] = {}
         self.schema = _Executing(self.schema)  # type: ignore[assignment]
         self._introduction = Introduction(self)
 
@@ -116,16 +116,22 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
             await super().handle()
 
     async def run_operation(self, operation: Operation[Context, None]) -> None:
-        SEAT.set(self._seat(operation))
+        seat = SocketSeat.of(self.websocket.ws.scope, operation.id, b"next", _extensions.get())  # type: ignore[attr-defined]
+        SEAT.set(seat)
+        if seat is not None:
+            self._seats[operation.id] = seat
         with self._operations.on_socket():
             await super().run_operation(operation)
 
-    def _seat(self, operation: Operation[Context, None]) -> Seat | None:
-        """None of one that is told what others are not."""
-        connection = self.websocket.ws.scope.get("extensions", {}).get(CONNECTION)  # type: ignore[attr-defined]
-        if connection is None or (_extensions.get() or {}).get("cost"):
-            return None
-        return _Seat(self.operations, operation, connection)
+    async def cleanup_operation(self, operation_id: str) -> None:
+        seat = self._seats.pop(operation_id, None)
+        if seat is not None:
+            seat.close()
+        await super().cleanup_operation(operation_id)
+
+    def forget_id(self, id: str) -> None:
+        self._seats.pop(id, None)
+        super().forget_id(id)
 
     async def handle_message(self, message: Message) -> None:
         problem = _problem(message, _TRANSPORT)
@@ -172,29 +178,6 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
         return None
 
 
-class _Seat:
-    """Of an operation, for as long as its id is this one's."""
-
-    __slots__ = ("_connection", "_head", "_operation", "_operations", "token")
-
-    def __init__(
-        self,
-        operations: Mapping[str, Operation[Context, None]],
-        operation: Operation[Context, None],
-        connection: WebSocketConnection,
-    ) -> None:
-        self.token = ""
-        self._operations = operations
-        self._operation = operation
-        self._connection = connection
-        self._head = b'{"id":%b,"type":"next","payload":' % orjson.dumps(operation.id)
-
-    def write(self, payload: bytes) -> bool:
-        if self._operations.get(self._operation.id) is not self._operation:
-            return True
-        return self._connection.write_text(self._head, payload, b"}")
-
-
 class LegacySocket(BaseGraphQLWSHandler[Context, None]):
     """`graphql-ws`, the protocol of subscriptions-transport-ws.
 
@@ -224,6 +207,8 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
             await self.websocket.close(_NOT_INTRODUCED, "Connection initialisation timeout")
 
     async def handle_async_results(self, *args: Any, **kwargs: Any) -> None:
+        scope = self.websocket.ws.scope  # type: ignore[attr-defined]
+        SEAT.set(SocketSeat.of(scope, args[0], b"data", _extensions.get()))
         # Nobody looks at what its task has raised.
         with self._operations.on_socket(), suppress(WebSocketDisconnected):
             await super().handle_async_results(*args, **kwargs)

@@ -1,8 +1,9 @@
 """From what the stream and the archive bring to what a subscriber is told.
 
 The live stream carries the images before and after where the server keeps them. Version numbers are
-the archive's, never a guess (a writer may not have counted): where they are asked for, or an image
-is missing, one lookup by token completes a whole batch, waiting for the recorder within a bound.
+the archive's, never a guess (a writer may not have counted): where one is asked for and not known
+ahead (`streams.numbers`), or an image is missing, one lookup by token completes a whole batch,
+waiting for the recorder within a bound.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from streams.documents import Document
 from streams.errors import GatewayError
 from streams.events import ChangeEvent
 from streams.horizons import Horizons
+from streams.numbers import Numbered, Numbers
 from streams.progress import Progress
 from streams.versions import CHANGE_FIELD, archived_operation, attribution
 
@@ -83,9 +85,18 @@ class Completion:
     """Of one entity's changes, for all its subscribers: what one has looked up, the others get."""
 
     def __init__(
-        self, entity: Entity, archive: Archive, progress: Progress, horizons: Horizons
+        self,
+        entity: Entity,
+        archive: Archive,
+        progress: Progress,
+        horizons: Horizons,
+        numbers: Numbers | None = None,
     ) -> None:
+        """Args:
+        numbers: of versions that the archive may not have yet.
+        """
         self._entity = entity
+        self._numbers = numbers
         self._archive = archive
         self._progress = progress
         self._horizons = horizons
@@ -100,9 +111,21 @@ class Completion:
         self, events: Sequence[ChangeEvent], needs: Needs, *, replayed: bool
     ) -> list[Change]:
         """Change events as changes, in their order; a dropped collection deletes each document."""
-        incomplete = [each for each in events if not each.is_write or _incomplete(each, needs)]
+        numbers: Mapping[str, Numbered] = {}
+        if needs.version and self._numbers is not None:
+            # Without an image of what was, it may not be what it seems.
+            sure = [e for e in events if e.before is not None or e.operation == "insert"]
+            numbers = await self._numbers.of(sure)
+        incomplete = [
+            each
+            for each in events
+            if not each.is_write or _incomplete(each, needs, numbers.get(each.token))
+        ]
         if not incomplete:
-            return [self._of_event(each, None, None, replayed) for each in events]
+            return [
+                self._of_event(each, None, None, replayed, numbers.get(each.token))
+                for each in events
+            ]
         await self._progress.wait(self._archive.collection, incomplete[-1].token)
         writes = [each for each in incomplete if each.is_write]
         full = any(_lacks_image(each, needs) for each in writes)
@@ -118,7 +141,8 @@ class Completion:
             if event.is_write:
                 record = records.get(event.token)
                 earlier = None if record is None else before.get(record["prev"])
-                made.append(self._of_event(event, record, earlier, replayed))
+                number = numbers.get(event.token)
+                made.append(self._of_event(event, record, earlier, replayed, number))
             else:
                 made += await self._of_drop(event, needs)
         return made
@@ -170,7 +194,9 @@ class Completion:
         record: Document | None,
         before: Document | None,
         replayed: bool,
+        numbered: Numbered | None,
     ) -> Change:
+        number, previous = numbered or (None, None)
         document = event.document
         if document is None and record is not None:
             document = record.get("full")
@@ -191,8 +217,8 @@ class Completion:
             token=event.token,
             operation=operation,
             document_id=event.key,
-            version=None if record is None else record["v"],
-            previous_version=None if before is None else before["v"],
+            version=number if record is None else record["v"],
+            previous_version=previous if before is None else before["v"],
             at=event.wall,
             by=by,
             why=why,
@@ -251,10 +277,10 @@ def _any(needs: Needs) -> bool:
     return needs.version or needs.before
 
 
-def _incomplete(event: ChangeEvent, needs: Needs) -> bool:
+def _incomplete(event: ChangeEvent, needs: Needs, numbered: Numbered | None) -> bool:
     # Of a document that is gone only the archive knows who deleted it.
     anonymous = needs.author and event.operation == "delete" and event.in_transaction
-    return needs.version or anonymous or _lacks_image(event, needs)
+    return (needs.version and numbered is None) or anonymous or _lacks_image(event, needs)
 
 
 def _lacks_image(event: ChangeEvent, needs: Needs) -> bool:

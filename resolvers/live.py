@@ -15,6 +15,7 @@ from bson import Timestamp
 from model.entities import Entity
 from resolvers.completion import Change, Completion
 from resolvers.farewell import Farewell
+from resolvers.interests import interest_of
 from resolvers.queries import to_query
 from resolvers.scopes import OPEN, Scope
 from resolvers.starts import ChangeRequest, Starts
@@ -25,12 +26,13 @@ from streams.documents import Document
 from streams.horizons import Horizons
 from streams.hub import Hub
 from streams.mongo import Mongo
+from streams.numbers import Numbers
 from streams.progress import Progress
 from streams.replay import Live, Quiet, Replay
 
 __all__ = ["Changes"]
 
-Join = Callable[[str], Awaitable[str]]
+Join = Callable[[str, bool], Awaitable[str | None]]
 DeliveredFrom = Literal["snapshot", "replay", "live"]
 
 # Documents or versions that all subscriptions that are behind hold together, about; each at least.
@@ -96,8 +98,10 @@ class Changes:
         """Every change that matches, in order, without gap or duplicate. Never ends.
 
         Args:
-            join: is asked once the stream is caught up with, behind a token: whoever waits there
-                is told elsewhere what comes. They go on here behind the token that it returns.
+            join: is asked at the beginning, where that lies within the ring, and once the stream is
+                caught up with, which it is told as well: whoever waits there is told elsewhere what
+                comes behind a token. They go on here behind the one that it returns, or, if that is
+                None, where they were.
             counted: among those who follow.
 
         Raises:
@@ -165,25 +169,28 @@ class Changes:
         )
         rows = self._scope.read_rows(entity)
         watch = Watch(entity, request, rows, self._completion(entity))
-        told = join is not None and request.since is None
-        if join is not None and told:
-            async with aclosing(replay.follow(after, key=request.id)) as parts:
-                async for part in parts:
-                    caught_up = isinstance(part, Quiet)
-                    yield "live" if caught_up else "replay", await watch.take(part)
-                    if isinstance(part, Quiet):
-                        after = part.token
-                        break
-            assert after is not None
-            self.joined[entity.collection] += 1
-            try:
-                after = await join(after)
-            finally:
-                self.joined[entity.collection] -= 1
-        async with aclosing(replay.follow(after, key=request.id)) as parts:
+        interest = interest_of(request, rows)
+        told = False
+        if join is not None and request.since is None:
+            # Those who were told there skip the token that they have come to.
+            told, left = True, None
+            here = self._hub.position if after is None else after
+            if here >= self._hub.ring(entity.collection).floor:
+                yield "live", []
+                left = await self._joined(entity, join, here, caught_up=False)
+            if left is None:
+                async with aclosing(replay.follow(after, interest=interest)) as parts:
+                    async for part in parts:
+                        caught_up = isinstance(part, Quiet)
+                        yield "live" if caught_up else "replay", await watch.take(part)
+                        if isinstance(part, Quiet):
+                            here = part.token
+                            break
+                left = await self._joined(entity, join, here, caught_up=True)
+            after = here if left is None else left
+        async with aclosing(replay.follow(after, interest=interest)) as parts:
             async for part in parts:
                 if told and isinstance(part, Quiet):
-                    # That it has caught up.
                     told = False
                     continue
                 source: DeliveredFrom = "live" if isinstance(part, Live | Quiet) else "replay"
@@ -192,13 +199,25 @@ class Changes:
                 if fresher is not None:
                     yield source, [Change(entity=entity, kind="CHECKPOINT", token=fresher)]
 
+    async def _joined(
+        self, entity: Entity, join: Join, position: str, *, caught_up: bool
+    ) -> str | None:
+        self.joined[entity.collection] += 1
+        try:
+            return await join(position, caught_up)
+        finally:
+            self.joined[entity.collection] -= 1
+
     def _completion(self, entity: Entity) -> Completion:
         """One per entity, so that subscribers share what they look up."""
         found = self._completions.get(entity.collection)
         if found is None:
             archive = self._archives[entity.collection]
+            numbers = None
+            if not archive.layout.keeps:
+                numbers = Numbers(archive, self._hub, self._progress, version_field=entity.version)
             found = self._completions[entity.collection] = Completion(
-                entity, archive, self._progress, self._horizons
+                entity, archive, self._progress, self._horizons, numbers
             )
         return found
 

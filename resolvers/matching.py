@@ -42,7 +42,7 @@ from resolvers.dates import milliseconds
 from resolvers.queries import regular_expression
 from resolvers.values import REFUSED, uuid_text
 
-__all__ = ["Predicate", "compile_predicate"]
+__all__ = ["Predicate", "compile_predicate", "kind_of", "reached"]
 
 Predicate = Callable[[Mapping[str, Any]], bool]
 Test = Callable[[Any], bool]
@@ -115,19 +115,19 @@ def _at(path: str, test: Test, *, missing: bool = False) -> Predicate:
     if "." not in path:
         return lambda document: passes(document.get(path, MISSING))
     parts = path.split(".")
-    return lambda document: any(passes(value) for value in _reached(document, parts))
+    return lambda document: any(passes(value) for value in reached(document, parts))
 
 
 def _of_list(path: str, test: Callable[[list[Any]], bool]) -> Predicate:
     """Whether a list at the path, taken as a whole, passes."""
     parts = path.split(".")
     return lambda document: any(
-        test(value) for value in _reached(document, parts) if value.__class__ is list
+        test(value) for value in reached(document, parts) if value.__class__ is list
     )
 
 
-def _reached(document: Mapping[str, Any], parts: Sequence[str]) -> Iterator[Any]:
-    """What lies at the end of the path: one value or MISSING, but any number through a list."""
+def reached(document: Mapping[str, Any], parts: Sequence[str]) -> Iterator[Any]:
+    """What lies at the end of a path: one value or MISSING, but any number through a list."""
     value: Any = document
     for index, part in enumerate(parts):
         within = _document(value)
@@ -139,7 +139,7 @@ def _reached(document: Mapping[str, Any], parts: Sequence[str]) -> Iterator[Any]
         if rest and value.__class__ is list:
             for item in value:
                 if _document(item) is not None:
-                    yield from _reached(item, rest)
+                    yield from reached(item, rest)
             return
     yield value
 
@@ -171,10 +171,15 @@ def _some(predicate: Predicate) -> Callable[[list[Any]], bool]:
 
 def _equal_to(values: Sequence[Any]) -> Test:
     """Whether a value equals one of `values`, which are of one kind."""
-    kind = KINDS[values[0].__class__]
+    kind = kind_of(values)
     # NAN is in it by identity, which is enough: there is one. None never is.
     wanted = frozenset(kind(each) for each in values)
     return lambda value: kind(value) in wanted
+
+
+def kind_of(values: Sequence[Any]) -> Callable[[Any], Any]:
+    """What makes values comparable with these, which are of one kind; None of those of others."""
+    return KINDS[values[0].__class__]
 
 
 def _ordered(comparison: Comparison, bound: Any) -> Test:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bson import Timestamp
 
-from resolvers.numbers import Numbers
+from resolvers.last_numbers import LastNumbers
 from streams import tokens
 from streams.events import identity
 from streams.progress import Progress
@@ -25,7 +25,7 @@ class OwnWrites:
         most: documents remembered per collection; of those forgotten only the latest write is.
     """
 
-    def __init__(self, progress: Progress, numbers: Numbers, *, most: int = 10_000) -> None:
+    def __init__(self, progress: Progress, numbers: LastNumbers, *, most: int = 10_000) -> None:
         self.numbers = numbers
         self._progress = progress
         self._most = most

@@ -1,8 +1,8 @@
 """The fan-out point: what one change stream brings goes to every subscriber of this process.
 
-Guarantees: `publish` never waits, and costs what its receivers cost: a subscriber of one document
-is found by hash. A subscriber whose backlog is full is ended with SLOW_CONSUMER and forgotten; it
-resumes from its last token and lost nothing.
+Guarantees: `publish` never waits, and costs what its receivers cost: a subscriber of one document,
+or of those with certain values, is found by hash. A subscriber whose backlog is full is ended with
+SLOW_CONSUMER and forgotten; it resumes from its last token and lost nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from streams.errors import GatewayError, SlowConsumer, TimeLimit, Unavailable
-from streams.events import Batch, ChangeEvent, identity
+from streams.events import Batch, ChangeEvent
 from streams.layouts.layout import Layout
 from streams.ring import Ring
+from streams.routing import EVERYTHING, Interest, Routing
 from streams.source import Source
 
 __all__ = ["PORTION", "Hub", "HubOptions", "Subscriber", "follow"]
@@ -52,10 +52,14 @@ class Subscriber:
     """One receiver's bounded backlog. Made by `Hub.attach`, ended by `close`."""
 
     def __init__(
-        self, collection: str, key: Any, options: HubOptions, close: Callable[[], None]
+        self,
+        collection: str,
+        interest: Interest,
+        options: HubOptions,
+        close: Callable[[], None],
     ) -> None:
         self.collection = collection
-        self.key = key
+        self.interest = interest
         self.close = close
         self._options = options
         self._backlog: deque[ChangeEvent] = deque()
@@ -124,8 +128,6 @@ class Hub:
 
     Attributes:
         moved_at: when the stream was last heard of, on `time.monotonic`.
-        observers: called with each event, and the collection that it befalls, before anybody is
-            handed it; with None where the stream of a collection begins anew.
     """
 
     def __init__(
@@ -137,19 +139,19 @@ class Hub:
     ) -> None:
         self._options = options or HubOptions()
         self._collections = tuple(collections)
-        self._whole: dict[str, set[Subscriber]] = {name: set() for name in collections}
-        self._by_key: dict[str, dict[Any, set[Subscriber]]] = {name: {} for name in collections}
+        self._routing = {name: Routing[Subscriber]() for name in collections}
+        self._companions: dict[str, list[tuple[Callable[[ChangeEvent], None], Callable[[], None]]]]
+        self._companions = {name: [] for name in collections}
         self._slow_consumers: Counter[str] = Counter()
         self._published: Counter[str] = Counter()
         self._moved: asyncio.Event = asyncio.Event()
-        self.observers: list[Callable[[str, ChangeEvent | None], None]] = []
         self.restart(position)
 
     def restart(self, position: str) -> None:
         """Begin anew at a position that does not join the last one: whoever is attached must
         resume."""
         self._rings = {
-            name: Ring(
+            name: Ring[ChangeEvent](
                 position,
                 capacity_events=self._options.ring_events,
                 capacity_bytes=self._options.ring_bytes,
@@ -157,9 +159,9 @@ class Hub:
             for name in self._collections
         }
         self._move(position)
-        for observe in self.observers:
-            for name in self._collections:
-                observe(name, None)
+        for companions in self._companions.values():
+            for _, interrupted in companions:
+                interrupted()
         for each in self._subscribers(self._collections):
             # One for each: who raises it adds what only concerns that subscriber.
             each.end(
@@ -167,23 +169,23 @@ class Hub:
             )
             self._detach(each)
 
-    def ring(self, collection: str) -> Ring:
+    def ring(self, collection: str) -> Ring[ChangeEvent]:
         return self._rings[collection]
 
-    def attach(self, collection: str, key: Any = None) -> Subscriber:
-        """From now on, every event of a collection, or of one document where `key` is given."""
-        if key is None:
-            group = self._whole[collection]
-        else:
-            group = self._by_key[collection].setdefault(identity(key), set())
+    def attach(self, collection: str, interest: Interest = EVERYTHING) -> Subscriber:
+        """From now on, every event of a collection that concerns an interest."""
         subscriber = Subscriber(
-            collection,
-            key,
-            self._options,
-            lambda: self._detach(subscriber),
+            collection, interest, self._options, lambda: self._detach(subscriber)
         )
-        group.add(subscriber)
+        self._routing[collection].add(subscriber)
         return subscriber
+
+    def accompany(
+        self, collection: str, take: Callable[[ChangeEvent], None], interrupted: Callable[[], None]
+    ) -> None:
+        """For as long as this hub lives: be given each event before its receivers are, and told
+        where events are missing in between."""
+        self._companions[collection].append((take, interrupted))
 
     def publish(self, batch: Batch) -> None:
         """Hand a batch to all it concerns. An ordinary function: it cannot be slowed by a
@@ -196,17 +198,11 @@ class Hub:
         self._move(batch.position)
 
     def _hand_out(self, collection: str, event: ChangeEvent) -> None:
-        for observe in self.observers:
-            observe(collection, event)
         self._rings[collection].append(event)
+        for take, _ in self._companions[collection]:
+            take(event)
         self._published[collection] += 1
-        receivers = list(self._whole[collection])
-        if event.is_write:
-            receivers += self._by_key[collection].get(identity(event.key), ())
-        else:
-            for group in self._by_key[collection].values():
-                receivers += group
-        for each in receivers:
+        for each in self._routing[collection].of(event):
             if not each.offer(event):
                 self._slow_consumers[collection] += 1
                 self._detach(each)
@@ -238,22 +234,10 @@ class Hub:
         }
 
     def _subscribers(self, collections: Iterable[str]) -> list[Subscriber]:
-        found: list[Subscriber] = []
-        for name in collections:
-            found += self._whole[name]
-            for group in self._by_key[name].values():
-                found += group
-        return found
+        return [each for name in collections for each in self._routing[name]]
 
     def _detach(self, subscriber: Subscriber) -> None:
-        self._whole[subscriber.collection].discard(subscriber)
-        if subscriber.key is not None:
-            groups = self._by_key[subscriber.collection]
-            group = groups.get(identity(subscriber.key))
-            if group is not None:
-                group.discard(subscriber)
-                if not group:
-                    del groups[identity(subscriber.key)]
+        self._routing[subscriber.collection].discard(subscriber)
 
 
 async def follow(source: Source, hub: Hub, layouts: Mapping[str, Layout] | None = None) -> None:

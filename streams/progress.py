@@ -46,6 +46,7 @@ class Progress:
         # Up to here, each partition is; those whose recorders run here say so themselves.
         self._reached: dict[str, dict[Partition, str]] = {}
         self._here: dict[str, dict[Partition, str]] = {}
+        self._tenures: dict[str, object] = {}
         self._moved: dict[str, asyncio.Event] = {}
         self._asking: dict[str, asyncio.Future[dict[Partition, Checkpoint]]] = {}
 
@@ -54,13 +55,28 @@ class Progress:
         here = self._here.setdefault(partition.collection, {})
         here[partition] = max(token, here.get(partition, ""))
         if self._all_here(partition.collection):
+            self._tenures.setdefault(partition.collection, object())
             self._learn(partition.collection, min(here.values()))
             self._wake(partition.collection)
 
     def leave(self, partition: Partition) -> None:
         """The recorder in this process has stopped: from now on another one's checkpoint tells."""
+        self.interrupt(partition)
         self._here.get(partition.collection, {}).pop(partition, None)
         self._wake(partition.collection)
+
+    def interrupt(self, partition: Partition) -> None:
+        """The recorder in this process has not seen all that happened."""
+        self._tenures.pop(partition.collection, None)
+
+    def tenure(self, collection: str) -> object | None:
+        """The same one for as long as the recorders in this process have recorded all of a
+        collection, and missed nothing. None: they do not."""
+        return self._tenures.get(collection)
+
+    def known(self, collection: str) -> str:
+        """Everything of this collection up to here is known to be archived; asks nobody."""
+        return self._known.get(collection, "")
 
     async def position(self, collection: str) -> str:
         """Everything of this collection at or before this token is archived; "" where nothing was.

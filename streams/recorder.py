@@ -377,6 +377,7 @@ class Recorder:
     async def _begin_anew(self, lost: HistoryLost) -> None:
         """The oplog no longer reaches back: read the present again and record what differs, marked
         as a gap."""
+        self._progress.interrupt(self.partition)
         now = await self._mongo.operation_time()
         log.error(
             "history lost: reading the present again",

@@ -19,10 +19,11 @@ from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import HistoryLost
-from streams.events import ChangeEvent, identity
+from streams.events import ChangeEvent
 from streams.horizons import Horizons
 from streams.hub import PORTION, Hub, Subscriber
 from streams.progress import Progress
+from streams.routing import EVERYTHING, Interest
 
 __all__ = ["Caught", "Live", "Part", "Quiet", "Replay", "Replayed"]
 
@@ -88,11 +89,13 @@ class Replay:
         self._page = page
         self._quiet_s = quiet_s
 
-    async def follow(self, after: str | None, *, key: Any = None) -> AsyncGenerator[Part]:
+    async def follow(
+        self, after: str | None, *, interest: Interest = EVERYTHING
+    ) -> AsyncGenerator[Part]:
         """Everything after a token, then everything that comes; never ends. None: from now on.
 
         Args:
-            key: only this document's `_id`.
+            interest: in what of it. Records are left out by their document only.
 
         Raises:
             HistoryLost: the token is older than the archive and the ring, or retention has dropped
@@ -104,7 +107,7 @@ class Replay:
         if archived:
             await self._check_reach(position)
         start, owed = position, ""
-        match = None if key is None else {"doc": key}
+        match = None if interest.key is None else {"doc": interest.key}
         while True:
             if (drop := tokens.divided(position)) is not None:
                 async for records in self._rest_of(drop, position, match):
@@ -115,7 +118,7 @@ class Replay:
             # No await from here to `attach`: the ring and the live stream join without a seam.
             caught = self._hub.ring(self._archive.collection).after(position)
             if caught is not None and position >= owed:
-                subscriber = self._hub.attach(self._archive.collection, key)
+                subscriber = self._hub.attach(self._archive.collection, interest)
                 reached = self._hub.position
                 break
             upto = await self._progress.position(self._archive.collection)
@@ -132,9 +135,7 @@ class Replay:
                 yield Replayed(records)
             position = records[-1]["_id"] if len(records) == self._page else upto
         try:
-            if key is not None:
-                wanted = identity(key)
-                caught = [e for e in caught if not e.is_write or identity(e.key) == wanted]
+            caught = [each for each in caught if interest.meets(each)]
             for first in range(0, len(caught), PORTION):
                 yield Caught(caught[first : first + PORTION])
             yield Quiet(max(position, reached))

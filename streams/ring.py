@@ -1,31 +1,43 @@
-"""The last events of one collection in memory, in stream order, bounded by number and bytes."""
+"""The last events of one collection in memory, or what was made of them, in stream order, bounded
+by number and bytes."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-
-from streams.events import ChangeEvent
+from typing import Generic, Protocol, TypeVar
 
 __all__ = ["Ring"]
 
 
-class Ring:
-    """`floor`: the token after which nothing is missing. Appending is O(1), finding a token O(log
-    n)."""
+class Placed(Protocol):
+    @property
+    def token(self) -> str: ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+T = TypeVar("T", bound=Placed)
+
+
+class Ring(Generic[T]):
+    """`floor`: the token after which nothing is missing. `dropped`: whether any had to leave.
+    Appending is O(1), finding a token O(log n)."""
 
     def __init__(self, floor: str, *, capacity_events: int, capacity_bytes: int) -> None:
         self.floor = floor
+        self.dropped = False
         self.size_bytes = 0
         self._capacity_events = capacity_events
         self._capacity_bytes = capacity_bytes
         self._tokens: list[str] = []
-        self._events: list[ChangeEvent | None] = []
+        self._events: list[T | None] = []
         self._start = 0
 
     def __len__(self) -> int:
         return len(self._events) - self._start
 
-    def append(self, event: ChangeEvent) -> None:
+    def append(self, event: T) -> None:
         """Add an event that stands after all others; the oldest leave while a bound is passed."""
         self._tokens.append(event.token)
         self._events.append(event)
@@ -37,6 +49,7 @@ class Ring:
             assert oldest is not None
             self.size_bytes -= oldest.size_bytes
             self.floor = oldest.token
+            self.dropped = True
             # Not popped one by one: deleting a list's head moves all the rest. But freed at once.
             self._events[self._start] = None
             self._start += 1
@@ -45,12 +58,12 @@ class Ring:
             del self._events[: self._start]
             self._start = 0
 
-    def waiting(self, token: str) -> tuple[int, ChangeEvent | None]:
+    def waiting(self, token: str) -> tuple[int, T | None]:
         """How many events it holds after a token, and the oldest of them. O(log n)."""
         first = bisect_right(self._tokens, token, lo=self._start)
         return len(self._events) - first, self._events[first] if first < len(self._events) else None
 
-    def after(self, token: str) -> list[ChangeEvent] | None:
+    def after(self, token: str) -> list[T] | None:
         """The events after a token, oldest first; None where the ring does not reach back to it."""
         if token < self.floor:
             return None

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -18,13 +17,14 @@ from strawberry.types.field import StrawberryField
 from gql.context import Context, ResolveInfo
 from gql.fields import Argument, Read, Resolve
 from gql.following import followed
+from gql.likeness import shared_key
 from gql.records import CurrentDocument, SnapshotDocument
 from gql.schema.building import Types
 from gql.schema.interfaces import change_fields
 from gql.schema.nodes import stored_id
 from gql.selection import Nodes, Selections
 from gql.shapes import Shape
-from gql.sharing import SEAT, Seat, Told, shared_key
+from gql.sharing import SEAT, Seat, Told
 from model.entities import Entity, Model
 from resolvers.changes import FieldChange, changed_fields, field_changes
 from resolvers.completion import Change
@@ -235,9 +235,15 @@ async def _changes_of(
             audience = stack.enter_context(
                 context.audiences.held(shared_key(info), context.live.told(entity))
             )
+            lead = _Lead(shape, context, request)
+            selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
+            alike = "replayed" not in selected
 
-            async def join(position: str) -> str:
-                return await audience.join(seat, position, partial(_led, shape, context, request))
+            async def join(position: str, caught_up: bool) -> str | None:
+                # What is live to some is not to those who catch up, and they may be shown that.
+                if not (caught_up or alike):
+                    return None
+                return await audience.join(seat, position, lead, caught_up=caught_up)
 
         changes = context.live.changes(entity, request, join=join)
         made = _followed(shape, followed(context, info.field_name, changes), context, seat)
@@ -246,16 +252,29 @@ async def _changes_of(
                 yield each
 
 
-async def _led(
-    shape: Shape, context: Context, request: ChangeRequest, position: str
-) -> AsyncGenerator[Told]:
+class _Lead:
     """The responses that all of an audience are told."""
-    behind = replace(request, after=position, since=None, cursor=None, snapshot=False)
-    changes = context.live.changes(shape.entity, behind, counted=False)
-    async with aclosing(changes) as opened:
-        async for change in opened:
-            response = await context.executor.response_to(ChangeRecord(shape, change))
-            yield Told(change.token, response, change.kind != "CHECKPOINT")
+
+    def __init__(self, shape: Shape, context: Context, request: ChangeRequest) -> None:
+        self._shape = shape
+        self._context = context
+        self._request = request
+
+    async def behind(self, position: str) -> AsyncGenerator[Told]:
+        request = replace(self._request, after=position, since=None, cursor=None, snapshot=False)
+        changes = self._context.live.changes(self._shape.entity, request, counted=False)
+        async with aclosing(changes) as opened:
+            async for change in opened:
+                yield await self._told(change)
+
+    async def checkpoint(self, token: str) -> Told:
+        return await self._told(Change(entity=self._shape.entity, kind="CHECKPOINT", token=token))
+
+    async def _told(self, change: Change) -> Told:
+        context = self._context
+        response = await context.executor.response_to(ChangeRecord(self._shape, change))
+        shown = context.token_out(change.token)
+        return Told(change.token, response, shown=shown, counts=change.kind != "CHECKPOINT")
 
 
 async def _followed(
@@ -272,8 +291,9 @@ async def _followed(
                 yield ChangeRecord(shape, change)
     except (SlowConsumer, Unauthenticated, Unavailable) as exc:
         # What a client that kept no token of its own resumes after.
-        if last is not None:
-            exc.facts["resumeToken"] = last if seat is None else max(last, seat.token)
+        last = max(last or "", "" if seat is None else seat.token)
+        if last:
+            exc.facts["resumeToken"] = last
         raise
 
 

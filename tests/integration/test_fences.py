@@ -17,7 +17,7 @@ from pymongo.database import Database
 from model.reading import read_model
 from resolvers.errors import BadUserInput
 from resolvers.fences import Applied, Fences
-from resolvers.numbers import Numbers
+from resolvers.last_numbers import LastNumbers
 from resolvers.outcomes import AlreadyExists, Author, StaleWrite
 from resolvers.own_writes import OwnWrites
 from resolvers.repeats import Repeats
@@ -56,7 +56,7 @@ class Readings:
         progress = self.recording.progress
         archives = {READING.collection: self.recording.archive}
         own_writes, repeats = (
-            OwnWrites(progress, Numbers(Hub([READING.collection], position=""))),
+            OwnWrites(progress, LastNumbers(Hub([READING.collection], position=""))),
             Repeats(mongo),
         )
         standing = Standing(mongo, archives, progress)

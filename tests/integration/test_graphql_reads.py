@@ -15,9 +15,9 @@ from gql.schema import build_schema
 from model.reading import read_model
 from resolvers.current import Current
 from resolvers.history import History
+from resolvers.last_numbers import LastNumbers
 from resolvers.live import Changes
 from resolvers.moments import Moments
-from resolvers.numbers import Numbers
 from resolvers.own_writes import OwnWrites
 from resolvers.scopes import OPEN
 from resolvers.status import Status
@@ -70,7 +70,7 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
     progress = Progress(checkpoints, hub, limit_s=0.2)
     for name in archives:
         progress.advance(Partition(name), tokens.time_prefix(Timestamp(2**32 - 1, 0)))
-    own_writes = OwnWrites(progress, Numbers(hub))
+    own_writes = OwnWrites(progress, LastNumbers(hub))
     return Context(
         scope=OPEN,
         current=Current(mongo, archives, own_writes),

@@ -4,16 +4,23 @@ whenever it came and from wherever."""
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from urllib.parse import urlencode
 from uuid import uuid4
 
+import httpx2 as httpx
+from pymongo import MongoClient
 from pymongo.collection import Collection
 
+from tests.support.event_streams import open_stream
 from tests.support.eventually import eventually
 from tests.support.gateway import RunningGateway
 from tests.support.metrics import scraped
-from tests.support.sockets import Socket, open_socket
+from tests.support.sockets import LEGACY, TRANSPORT, Socket, open_socket
 
 Things = Collection[dict[str, Any]]
 
@@ -31,7 +38,8 @@ async def changes(socket: Socket, count: int) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while len(found) < count:
         message = await socket.receive()
-        assert (message["id"], message["type"]) == ("s", "next"), message
+        kind = "data" if socket.protocol == LEGACY else "next"
+        assert (message["id"], message["type"]) == ("s", kind), message
         change = message["payload"]["data"]["thingChanges"]
         if change["kind"] == "CHANGE":
             found.append(change)
@@ -114,6 +122,183 @@ async def test_who_takes_nothing_goes_on_alone_and_misses_nothing(
         ill.connection.transport.resume_reading()
         assert [_number(await ill.receive()) for _ in range(count)] == numbers
         assert numbers == list(range(count))
+
+
+async def test_every_transport_is_told_by_the_same_execution(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """Sockets of both protocols, events and parts: the same changes in the same order, an event's
+    id its token; who comes back by `Last-Event-ID` goes on behind it."""
+    name = uuid4().hex
+    ids = [f"{name}-{number:03}" for number in range(30)]
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        sockets = [
+            await enter(open_socket(gateway.address, protocol))
+            for protocol in (TRANSPORT, LEGACY, LEGACY)
+        ]
+        for each in sockets:
+            await started(each, name)
+        streams = [
+            await enter(open_stream(gateway.address, CHANGES, name=name)),
+            await enter(open_stream(gateway.address, CHANGES, name=name)),
+        ]
+        parts = await enter(open_parts(gateway.address, CHANGES, name=name))
+        await shared(gateway, 5)
+        things.insert_many([{"_id": each, "name": name} for each in ids])
+        told = [await changes(each, len(ids)) for each in sockets]
+        events = [[await each.change() for _ in ids] for each in streams]
+        told.append([change for change in [await anext(parts) for _ in range(31)] if change])
+        assert [each["documentId"] for each in told[0]] == ids
+        assert told[0] == told[1] == told[2] == told[3]
+        for each in events:
+            assert [change.pop("id") for change in each] == [c["resumeToken"] for c in told[0]]
+            assert each == told[0]
+        token = told[0][9]["resumeToken"]
+        again = await enter(open_stream(gateway.address, CHANGES, name=name, last=token))
+        assert [(await again.change())["documentId"] for _ in ids[10:]] == ids[10:]
+        await shared(gateway, 6)
+        # Where one operation of the older protocol ends, the others go on.
+        await sockets[1].send({"id": "s", "type": "stop"})
+        while (await sockets[1].receive())["type"] != "complete":
+            pass
+        await shared(gateway, 5)
+        things.update_one({"_id": ids[0]}, {"$set": {"more": 1}})
+        assert [(await changes(each, 1))[0]["documentId"] for each in (sockets[0], sockets[2])] == [
+            ids[0],
+            ids[0],
+        ]
+        assert (await again.change())["documentId"] == ids[0]
+    await shared(gateway, 0)
+
+
+async def test_a_stream_that_is_not_read_goes_on_alone_and_misses_nothing(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """With the pressure back that a response of its own has."""
+    name = uuid4().hex
+    count, text = 60, "x" * 100_000
+    members = "revstream_subscriptions_shared", "things"
+
+    def write() -> None:
+        for number in range(count):
+            things.replace_one({"_id": name}, {"name": f"{number}{text}"}, upsert=True)
+
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        alone = await enter(open_socket(gateway.address))
+        await alone.start("s", LONG, id=name)
+        await alone.receive()
+        well = await enter(open_stream(gateway.address, LONG, id=name))
+        reader = await enter(unread(gateway.address, LONG, id=name))
+        await shared(gateway, 2)
+        writing = asyncio.create_task(asyncio.to_thread(write))
+        for number in range(count):
+            assert (await well.change())["thing"]["name"] == f"{number}{text}"
+        await writing
+        await eventually(lambda: scraped(gateway.address)[members] < 2)
+        found: list[int] = []
+        while len(found) < count:
+            line = await reader.readline()
+            if line.startswith(b"data: {") and b'"CHANGE"' in line:
+                change = json.loads(line[6:])["data"]["thingChanges"]
+                found.append(int(change["thing"]["name"].rstrip("x")))
+        assert found == list(range(count))
+
+
+async def test_a_storm_of_tokens_in_the_ring_costs_mongodb_nothing(
+    gateway: RunningGateway, things: Things, client: MongoClient[dict[str, Any]]
+) -> None:
+    """Many who come back at once, each with a token of its own: not one command, and each is told
+    what it has missed, with a checkpoint once it has been."""
+    name = uuid4().hex
+    ids = [f"{name}-{number:03}" for number in range(120)]
+    database = client[things.database.name]
+
+    def told(messages: list[dict[str, Any]]) -> list[str]:
+        assert messages[-1]["kind"] == "CHECKPOINT"
+        return [each["documentId"] for each in messages[:-1]]
+
+    async with AsyncExitStack() as stack:
+        stayed = await stack.enter_async_context(open_socket(gateway.address))
+        await started(stayed, name)
+        things.insert_many([{"_id": each, "name": name} for each in ids])
+        tokens = [each["resumeToken"] for each in await changes(stayed, len(ids))]
+        sockets = [
+            await stack.enter_async_context(open_socket(gateway.address)) for _ in range(200)
+        ]
+        # All that is under way of what was written has ended: its versions are in the archive.
+        await eventually(lambda: database["things.versions"].count_documents({"doc": ids[-1]}) == 1)
+        await asyncio.sleep(1)
+        database.command("profile", 2)
+        try:
+            order = [(number * 37) % len(ids) for number in range(len(sockets))]
+            for each, place in zip(sockets, order, strict=True):
+                await each.start("s", CHANGES, name=name, after=tokens[place])
+            for each, place in zip(sockets, order, strict=True):
+                assert told(await until_checkpoint(each)) == ids[place + 1 :]
+            # That is seen, and so would others be.
+            things.find_one({"_id": f"seen-{name}"})
+        finally:
+            database.command("profile", 0)
+        asked = [
+            each
+            for each in database["system.profile"].find({"ns": {"$regex": r"\.things"}})
+            # Those who follow the stream wait for what comes.
+            if "getMore" not in each["command"]
+        ]
+        database.drop_collection("system.profile")
+        assert [each["command"].get("filter") for each in asked] == [{"_id": f"seen-{name}"}]
+
+
+async def until_checkpoint(socket: Socket) -> list[dict[str, Any]]:
+    """What its only subscription is told up to there."""
+    found: list[dict[str, Any]] = []
+    while not found or found[-1]["kind"] != "CHECKPOINT":
+        found.append((await socket.receive())["payload"]["data"]["thingChanges"])
+    return found
+
+
+@asynccontextmanager
+async def open_parts(
+    address: str, query: str, **variables: Any
+) -> AsyncIterator[AsyncIterator[dict[str, Any] | None]]:
+    """Changes as Apollo Client takes them; None for what is none."""
+    headers = {"accept": "multipart/mixed;boundary=graphql;subscriptionSpec=1.0,application/json"}
+    asked = {"query": query, "variables": variables}
+
+    async def found(response: httpx.Response) -> AsyncIterator[dict[str, Any] | None]:
+        async for line in response.aiter_lines():
+            if line.startswith("{"):
+                payload = json.loads(line).get("payload")
+                change = payload and payload["data"]["thingChanges"]
+                yield change if change and change["kind"] == "CHANGE" else None
+
+    async with (
+        httpx.AsyncClient(timeout=60) as client,
+        client.stream("POST", f"{address}/graphql", headers=headers, json=asked) as response,
+    ):
+        yield found(response)
+
+
+@asynccontextmanager
+async def unread(address: str, query: str, **variables: Any) -> AsyncIterator[asyncio.StreamReader]:
+    """An event stream of which no more is taken off the socket than is asked for."""
+    host, port = address.removeprefix("http://").split(":")
+    plain = socket.socket()
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    plain.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(plain, (host, int(port)))
+    reader, writer = await asyncio.open_connection(sock=plain, limit=256 * 1024)
+    asked = urlencode({"query": query, "variables": json.dumps(variables)})
+    writer.write(
+        f"GET /graphql?{asked} HTTP/1.1\r\nhost: {host}:{port}\r\n"
+        "accept: text/event-stream\r\n\r\n".encode()
+    )
+    try:
+        yield reader
+    finally:
+        writer.transport.abort()
 
 
 LONG = "subscription($id: ID) { thingChanges(id: $id) { kind thing { name } } }"

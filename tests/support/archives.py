@@ -11,7 +11,7 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity, Storage
-from resolvers.numbers import Numbers
+from resolvers.last_numbers import LastNumbers
 from resolvers.own_writes import OwnWrites
 from streams import tokens
 from streams.archive import Archive, Until
@@ -35,7 +35,7 @@ def at(second: int, count: int = 1) -> Timestamp:
 
 def nothing_written() -> OwnWrites:
     """Of a process that has written nothing: no read has to wait."""
-    return OwnWrites(_Unknown(), Numbers(Hub([], position="")))  # type: ignore[arg-type]
+    return OwnWrites(_Unknown(), LastNumbers(Hub([], position="")))  # type: ignore[arg-type]
 
 
 class _Unknown:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
 import strawberry
 from graphql import parse
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gql.executor import Executor
+from gql.likeness import shared_key
 from gql.plans import Plans
-from gql.sharing import Audience, Audiences, Told, shared_key
+from gql.sharing import Audience, Audiences, Told
 from streams.errors import SlowConsumer, Unavailable
 from tests.support.reads import Memory
 from tests.support.streams import turn
@@ -26,10 +30,16 @@ class Chair:
         self.heard: list[bytes] = []
         self.most = most
 
-    def write(self, payload: bytes) -> bool:
+    def write(self, told: Told) -> bool:
         if len(self.heard) >= self.most:
             return False
-        self.heard.append(payload)
+        self.heard.append(told.payload)
+        return True
+
+    def write_all(self, told: Sequence[Told]) -> bool:
+        if len(self.heard) >= self.most:
+            return False
+        self.heard += [each.payload for each in told]
         return True
 
 
@@ -47,9 +57,13 @@ class Stage:
     def count(self, members: int) -> None:
         self.told += members
 
-    async def lead(self, position: str) -> AsyncGenerator[Told]:
+    async def checkpoint(self, token: str) -> Told:
+        return Told(token, b"!" + token.encode(), shown=token, counts=False)
+
+    async def behind(self, position: str) -> AsyncGenerator[Told]:
         self.led.append(position)
         try:
+            yield await self.checkpoint(position)
             while True:
                 each = await self.events.get()
                 if isinstance(each, Exception):
@@ -60,10 +74,12 @@ class Stage:
 
     def say(self, *tokens: str) -> None:
         for each in tokens:
-            self.events.put_nowait(Told(each, each.encode(), counts=True))
+            self.events.put_nowait(Told(each, each.encode(), shown=f"{each}.x", counts=True))
 
-    async def sit(self, chair: Chair, position: str) -> asyncio.Task[str]:
-        task = asyncio.create_task(self.audience.join(chair, position, self.lead))
+    async def sit(self, chair: Chair, position: str) -> asyncio.Task[str | None]:
+        """One who has caught up by himself."""
+        join = self.audience.join(chair, position, self, caught_up=True)
+        task = asyncio.create_task(join)
         await settled()
         return task
 
@@ -93,7 +109,7 @@ async def test_each_is_told_what_comes_behind_his_token(stage: Stage) -> None:
         [b"e"],
     )
     assert stage.led == ["b"]
-    assert stage.told == 5
+    assert stage.told == 6
     for each in sitting:
         each.cancel()
     await settled()
@@ -103,9 +119,9 @@ async def test_each_is_told_what_comes_behind_his_token(stage: Stage) -> None:
 async def test_whoever_is_behind_what_is_kept_goes_on_alone(stage: Stage) -> None:
     """And so does the only one."""
     sitting = await stage.sit(Chair(), "m")
-    assert await (await stage.sit(Chair(), "a")) == "a"
+    assert await (await stage.sit(Chair(), "a")) is None
     stage.audience.held = 1
-    assert await (await stage.sit(Chair(), "z")) == "z"
+    assert await (await stage.sit(Chair(), "z")) is None
     sitting.cancel()
 
 
@@ -138,6 +154,119 @@ async def test_where_the_stream_breaks_each_is_told_his_own_token(stage: Stage) 
     with pytest.raises(Unavailable):
         await fourth
     assert stage.led == ["a", "c", "d"]
+
+
+class Stream:
+    """A stream that has been, and what is made of it by a leader who comes when it has."""
+
+    def __init__(self) -> None:
+        self.tokens: list[str] = []
+        self.moved = asyncio.Event()
+        self.made: Counter[str] = Counter()
+
+    def publish(self) -> None:
+        self.tokens.append(f"{len(self.tokens):03}")
+        self.moved.set()
+        self.moved = asyncio.Event()
+
+    async def checkpoint(self, token: str) -> Told:
+        return Told(token, b"!", shown=token, counts=False)
+
+    async def behind(self, position: str) -> AsyncGenerator[Told]:
+        caught_up = False
+        while True:
+            later = [each for each in self.tokens if each > position]
+            for each in later:
+                self.made[each] += 1
+                yield Told(each, each.encode(), shown=each, counts=True)
+                position = each
+            if not later and not caught_up:
+                caught_up = True
+                yield await self.checkpoint(position)
+            elif not later:
+                await self.moved.wait()
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.just(("publish",)),
+        st.tuples(st.just("join"), st.integers(0, 12)),
+        st.tuples(st.just("slow"), st.integers(0, 12)),
+        st.tuples(st.just("leave"), st.integers(0, 20)),
+        st.tuples(st.just("turn"), st.integers(1, 30)),
+    ),
+    max_size=40,
+)
+
+
+@given(steps=STEPS)
+def test_whoever_comes_with_whichever_token_is_told_all_behind_it_in_order(
+    steps: list[Any],
+) -> None:
+    """Once, however many come and go meanwhile; and that he has caught up, once."""
+    asyncio.run(told_all(steps))
+
+
+async def told_all(steps: list[Any]) -> None:
+    stream, audience = Stream(), Audience(lambda _: None)
+    audience.held = 2
+    sitting: list[tuple[Chair, str, asyncio.Task[str | None]]] = []
+    for _ in range(10):
+        stream.publish()
+    for kind, *given_ in steps:
+        if kind == "publish":
+            stream.publish()
+        elif kind in ("join", "slow"):
+            chair = Chair(1000 if kind == "join" else 3)
+            position = stream.tokens[-1 - min(given_[0], len(stream.tokens) - 1)]
+            join = audience.join(chair, position, stream, caught_up=False)
+            sitting.append((chair, position, asyncio.create_task(join)))
+        elif kind == "leave" and sitting:
+            sitting[given_[0] % len(sitting)][2].cancel()
+        elif kind == "turn":
+            for _ in range(given_[0]):
+                await turn()
+    for _ in range(500):
+        await turn()
+    for chair, position, task in sitting:
+        told = [each.decode() for each in chair.heard if each != b"!"]
+        behind = [each for each in stream.tokens if each > position]
+        if task.cancelled():
+            assert told == behind[: len(told)]
+        elif task.done():
+            # It stood still: from where it was told to it goes on alone.
+            assert len(chair.heard) >= chair.most
+            assert await task == ([position, *told][-1])
+            assert told == behind[: len(told)]
+        else:
+            assert told == behind
+            assert chair.heard.count(b"!") == 1
+        task.cancel()
+    await asyncio.gather(*(task for _, _, task in sitting), return_exceptions=True)
+    assert audience._task is None
+
+
+async def test_a_thousand_tokens_are_reached_back_to_by_one_execution_each() -> None:
+    """As those of a storm: whoever stands furthest back has it done for the others."""
+    stream, audience = Stream(), Audience(lambda _: None)
+    audience.held = 1000
+    for _ in range(200):
+        stream.publish()
+    chairs = [Chair() for _ in range(1000)]
+    order = [(number * 7919) % 200 for number in range(1000)]
+    joins = [
+        asyncio.create_task(audience.join(chair, f"{place:03}", stream, caught_up=False))
+        for chair, place in zip(chairs, order, strict=True)
+    ]
+    for _ in range(3000):
+        await turn()
+    for chair, place in zip(chairs, order, strict=True):
+        assert chair.heard == [f"{each:03}".encode() for each in range(place + 1, 200)] + [b"!"]
+    # Each time that somebody stands further back than all before.
+    assert max(stream.made.values()) <= 12
+    for each in joins:
+        each.cancel()
+    await asyncio.gather(*joins, return_exceptions=True)
 
 
 async def test_audiences_are_forgotten_with_the_last_who_holds_them() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bson import Decimal128, Timestamp
 
-from resolvers.numbers import Numbers
+from resolvers.last_numbers import LastNumbers
 from resolvers.own_writes import OwnWrites
 from streams import tokens
 from streams.errors import ArchiveBehind
@@ -41,7 +41,7 @@ def token(second: int) -> str:
 
 
 def own_writes(progress: Progress, **options: Any) -> OwnWrites:
-    return OwnWrites(progress, Numbers(Hub([], position="")), **options)  # type: ignore[arg-type]
+    return OwnWrites(progress, LastNumbers(Hub([], position="")), **options)  # type: ignore[arg-type]
 
 
 async def test_who_has_written_nothing_waits_for_nothing(progress: Progress) -> None:

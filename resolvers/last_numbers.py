@@ -12,6 +12,7 @@ One event loop's property: no locks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from bson import Timestamp
@@ -20,10 +21,10 @@ from streams import tokens
 from streams.events import ChangeEvent, identity
 from streams.hub import Hub
 
-__all__ = ["Numbers"]
+__all__ = ["LastNumbers"]
 
 
-class Numbers:
+class LastNumbers:
     """Args:
     hub: whose collections they are of.
     most: documents known per collection; about 200 bytes each.
@@ -33,7 +34,6 @@ class Numbers:
         self._hub = hub
         self._most = most
         self._of: dict[str, _Known] = {}
-        hub.observers.append(self._changed)
 
     def of(self, collection: str, keys: Sequence[Any], seen: str) -> list[int | None]:
         """The numbers of documents' last versions.
@@ -57,6 +57,11 @@ class Numbers:
         known = self._of.get(collection)
         if known is None:
             known = self._of[collection] = _Known(self._hub.position)
+            self._hub.accompany(
+                collection,
+                partial(self._changed, collection),
+                partial(self._begin_anew, collection),
+            )
         for key, number, token in found:
             name = identity(key)
             if archived >= known.changed.get(name, known.floor):
@@ -70,15 +75,15 @@ class Numbers:
         if known is not None:
             known.change(identity(key), tokens.moment(at), self._most)
 
-    def _changed(self, collection: str, event: ChangeEvent | None) -> None:
-        known = self._of.get(collection)
-        if known is None:
-            return
-        if event is not None and event.is_write:
-            known.change(identity(event.key), event.token, self._most)
+    def _changed(self, collection: str, event: ChangeEvent) -> None:
+        if event.is_write:
+            self._of[collection].change(identity(event.key), event.token, self._most)
         else:
-            # Dropped, renamed, or the stream begins anew: whatever was known may be otherwise now.
-            self._of[collection] = _Known(self._hub.position if event is None else event.token)
+            # Dropped or renamed: whatever was known may be otherwise now.
+            self._of[collection] = _Known(event.token)
+
+    def _begin_anew(self, collection: str) -> None:
+        self._of[collection] = _Known(self._hub.position)
 
 
 class _Known:

@@ -1,4 +1,4 @@
-"""resolvers.numbers against a plain model: an archive that is behind, a stream that is behind, and
+"""resolvers.last_numbers against a plain model: an archive that is behind, a stream that is behind, and
 writes of this process that neither has come to."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from resolvers.numbers import Numbers
+from resolvers.last_numbers import LastNumbers
 from streams import tokens
 from streams.events import Batch, ChangeEvent
 from streams.hub import Hub
@@ -48,7 +48,7 @@ class KnownNumbers(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.hub = Hub(["things"], position=token(100))
-        self.numbers = Numbers(self.hub, most=2)
+        self.numbers = LastNumbers(self.hub, most=2)
 
     def last(self, key: str, upto: int) -> int | None:
         writes = self.world.writes
@@ -116,7 +116,7 @@ def hub() -> Hub:
 
 def test_who_has_read_before_a_version_is_not_told_its_number(hub: Hub) -> None:
     """He would take it for that of what he has read, and overwrite what came between."""
-    numbers = Numbers(hub)
+    numbers = LastNumbers(hub)
     numbers.learn("things", [("a", 7, token(99))], token(100))
     assert numbers.of("things", ["a", "b"], token(100)) == [7, None]
     assert numbers.of("things", ["a"], token(98)) == [None]
@@ -124,13 +124,13 @@ def test_who_has_read_before_a_version_is_not_told_its_number(hub: Hub) -> None:
 
 
 def test_an_archive_that_is_behind_teaches_nothing(hub: Hub) -> None:
-    numbers = Numbers(hub)
+    numbers = LastNumbers(hub)
     numbers.learn("things", [("a", 7, token(50))], token(99))
     assert numbers.of("things", ["a"], token(100)) == [None]
 
 
 def test_a_collection_that_is_dropped_is_forgotten(hub: Hub) -> None:
-    numbers = Numbers(hub)
+    numbers = LastNumbers(hub)
     numbers.learn("things", [("a", 7, token(99))], token(100))
     drop = event(101, key=None, operation="drop")
     hub.publish(Batch((drop,), token(101)))

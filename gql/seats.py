@@ -1,0 +1,109 @@
+"""Where those who are told the same are written to: an operation on a socket, or a stream.
+
+What is the same for all seats of a kind is made once per event; each is written to once, and nobody
+waits. Streams are written to below uvicorn's response, whose `send` would have to be awaited: their
+chunks are framed here as HTTP/1.1 has it.
+
+Source: docs/decisions/0028-shared-subscriptions.md; RFC 9112, 7.1 "Chunked Transfer Coding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from gql.connections import OUTLET, Outlet, text_head
+from gql.event_streams import Framing
+from gql.sharing import Told
+
+__all__ = ["SocketSeat", "StreamSeat"]
+
+
+class SocketSeat:
+    """Of an operation on a WebSocket.
+
+    Args:
+        kind: what its protocol calls a message with a result.
+    """
+
+    __slots__ = ("_head", "_outlet", "token")
+
+    def __init__(self, id_: str, kind: bytes, outlet: Outlet) -> None:
+        self.token = ""
+        self._head = b'{"id":%b,"type":"%b","payload":' % (orjson.dumps(id_), kind)
+        self._outlet = outlet
+
+    @classmethod
+    def of(
+        cls,
+        scope: Mapping[str, Any],
+        id_: str,
+        kind: bytes,
+        extensions: Mapping[str, Any] | None,
+    ) -> SocketSeat | None:
+        outlet = _outlet(scope, extensions)
+        return None if outlet is None else cls(id_, kind, outlet)
+
+    def write(self, told: Told) -> bool:
+        return self._outlet.write(self._frame(told))
+
+    def write_all(self, told: Sequence[Told]) -> bool:
+        return self._outlet.write(b"".join(map(self._frame, told)))
+
+    def _frame(self, told: Told) -> bytes:
+        head = self._head
+        size = len(head)
+        # Ids are nearly always of one length, and then so are the messages.
+        frame_head = told.frames.get(size)
+        if frame_head is None:
+            frame_head = told.frames[size] = text_head(size + len(told.payload) + 1)
+        return b"".join((frame_head, head, told.payload, b"}"))
+
+    def close(self) -> None:
+        """Write nothing more: from here on its id may be another one's."""
+        self._outlet = _NOWHERE
+
+
+class StreamSeat:
+    """Of a response that goes on."""
+
+    __slots__ = ("_framing", "_outlet", "token")
+
+    def __init__(self, framing: Framing, outlet: Outlet) -> None:
+        self.token = ""
+        self._framing = framing
+        self._outlet = outlet
+
+    @classmethod
+    def of(
+        cls, scope: Mapping[str, Any], framing: Framing, extensions: Mapping[str, Any] | None
+    ) -> StreamSeat | None:
+        # Of an older version a response ends with the connection, and has no chunks.
+        outlet = _outlet(scope, extensions) if scope["http_version"] == "1.1" else None
+        return None if outlet is None else cls(framing, outlet)
+
+    def write(self, told: Told) -> bool:
+        return self._outlet.write(self._frame(told))
+
+    def write_all(self, told: Sequence[Told]) -> bool:
+        return self._outlet.write(b"".join(map(self._frame, told)))
+
+    def _frame(self, told: Told) -> bytes:
+        frame: bytes | None = told.frames.get(self._framing)
+        if frame is None:
+            body = self._framing.result(told.payload, told.shown)
+            frame = told.frames[self._framing] = b"%x\r\n%b\r\n" % (len(body), body)
+        return frame
+
+
+def _outlet(scope: Mapping[str, Any], extensions: Mapping[str, Any] | None) -> Outlet | None:
+    """None of one that is told what others are not, and where there is only ASGI to write to."""
+    if extensions is not None and extensions.get("cost"):
+        return None
+    outlet: Outlet | None = scope.get("extensions", {}).get(OUTLET)
+    return outlet
+
+
+_NOWHERE = Outlet(lambda _: True)

@@ -1,0 +1,64 @@
+"""What a subscription wants to be told of, as far as it can be found by hash.
+
+Of a filter that is an equality, or that is one and more, only events can concern it whose document
+had or has such a value: all that is found is still judged by the filter itself, and by the caller's
+rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resolvers.conditions import All, Compare, Comparison, Condition, In
+from resolvers.matching import kind_of, reached
+from resolvers.rows import Rows
+from resolvers.starts import ChangeRequest
+from streams.routing import EVERYTHING, Interest
+
+__all__ = ["interest_in", "interest_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """What a comparison with values of one kind looks at: the value at a path, or its items."""
+
+    path: str
+    kind: Callable[[Any], Any]
+
+    def values_in(self, document: Mapping[str, Any]) -> set[Hashable]:
+        kind = self.kind
+        found: set[Hashable] = set()
+        for value in reached(document, self.path.split(".")):
+            found.update(map(kind, value) if value.__class__ is list else (kind(value),))
+        found.discard(None)
+        return found
+
+
+def interest_of(request: ChangeRequest, rows: Rows) -> Interest:
+    """Of a subscription by a caller with these rows."""
+    if request.id is not None:
+        return Interest(key=request.id)
+    condition = rows.narrowed(request.where)
+    # Where a moment is asked for, also what does not match tells that the stream has come to it.
+    if condition is None or request.since is not None:
+        return EVERYTHING
+    return interest_in(condition)
+
+
+def interest_in(condition: Condition) -> Interest:
+    """In documents that meet it, before or after."""
+    match condition:
+        case All(conditions):
+            found = map(interest_in, conditions)
+            return next((each for each in found if each.index is not None), EVERYTHING)
+        # Equal to None is also what is missing.
+        case Compare(path, Comparison.EQ, value) if value is not None:
+            values: tuple[Any, ...] = (value,)
+        case In(path, values) if values:
+            pass
+        case _:
+            return EVERYTHING
+    kind = kind_of(values)
+    return Interest(index=_Values(path, kind), values=frozenset(map(kind, values)))

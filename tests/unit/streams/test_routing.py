@@ -1,0 +1,92 @@
+"""streams.routing: an event reaches those whom it concerns, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from streams.events import ChangeEvent
+from streams.routing import EVERYTHING, Interest, Routing
+from tests.support.streams import event
+
+
+@dataclass(frozen=True)
+class Field:
+    """The value of one field, or its items."""
+
+    name: str
+
+    def values_in(self, document: Mapping[str, Any]) -> set[Hashable]:
+        value = document.get(self.name)
+        return set(value) if isinstance(value, list) else {value}
+
+
+@dataclass(frozen=True)
+class Somebody:
+    name: str
+    interest: Interest
+
+
+WHOLE = Somebody("whole", EVERYTHING)
+ONE = Somebody("one", Interest(key=1))
+LAMPS = Somebody("lamps", Interest(index=Field("kind"), values=frozenset({"lamp", "light"})))
+CHAIRS = Somebody("chairs", Interest(index=Field("kind"), values=frozenset({"chair"})))
+RED = Somebody("red", Interest(index=Field("colour"), values=frozenset({"red"})))
+ALL = [WHOLE, ONE, LAMPS, CHAIRS, RED]
+
+
+def told(made: ChangeEvent) -> set[str]:
+    routing: Routing[Somebody] = Routing()
+    for each in ALL:
+        routing.add(each)
+    found = routing.of(made)
+    assert len(found) == len(set(found))
+    assert set(found) == {each for each in ALL if each.interest.meets(made)}
+    return {each.name for each in found}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "concerned"),
+    [
+        ({"kind": "lamp"}, {"kind": "lamp"}, {"lamps"}),
+        # What leaves is told, and what comes.
+        ({"kind": "lamp"}, {"kind": "chair"}, {"lamps", "chairs"}),
+        ({"kind": "lamp"}, {"kind": "light"}, {"lamps"}),
+        ({"kind": ["lamp", "chair"]}, {}, {"lamps", "chairs"}),
+        ({"colour": "red"}, {"colour": "blue", "kind": "chair"}, {"red", "chairs"}),
+        ({}, {}, set()),
+        # Where a state is not known, it may be anything.
+        (None, {"kind": "lamp"}, {"lamps", "chairs", "red"}),
+        ({"kind": "lamp"}, None, {"lamps", "chairs", "red"}),
+    ],
+)
+def test_values_before_and_after_decide(
+    before: dict[str, Any] | None, after: dict[str, Any] | None, concerned: set[str]
+) -> None:
+    made = event(key=2, before=before, after=after)
+    assert told(made) == {"whole", *concerned}
+    assert told(event(key=1, before=before, after=after)) == {"whole", "one", *concerned}
+
+
+def test_what_was_not_there_before_or_is_not_after_has_no_values() -> None:
+    assert told(event(key=2, operation="insert", after={"kind": "chair"})) == {"whole", "chairs"}
+    assert told(event(key=2, operation="delete", before={"colour": "red"})) == {"whole", "red"}
+
+
+def test_what_befalls_the_collection_concerns_all() -> None:
+    assert told(event(key=None, operation="drop")) == {each.name for each in ALL}
+
+
+def test_who_is_gone_leaves_nothing_behind() -> None:
+    """And is gone for good, however often that is said."""
+    routing: Routing[Somebody] = Routing()
+    for each in ALL:
+        routing.add(each)
+    assert set(routing) == set(ALL)
+    for each in (*ALL, *ALL):
+        routing.discard(each)
+    assert list(routing) == []
+    assert not any((routing._whole, routing._by_key, routing._by_value))
