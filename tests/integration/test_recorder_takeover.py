@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.archive import Archive, Until
+from streams.archive import Archive
 from streams.checkpoints import Checkpoint, Checkpoints
 from streams.documents import Document
 from streams.errors import LeaseLost
@@ -44,10 +44,9 @@ class HeldArchive(Archive):
         super().__init__(mongo, "things")
         self._gate = gate
 
-    async def append(self, records: Sequence[Document], untils: Sequence[Until]) -> bool:
-        if records:
-            await self._gate.through()
-        return await super().append(records, untils)
+    async def insert(self, records: Sequence[Document]) -> bool:
+        await self._gate.through()
+        return await super().insert(records)
 
 
 class HeldCheckpoints(Checkpoints):

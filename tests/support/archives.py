@@ -13,9 +13,10 @@ from bson.raw_bson import RawBSONDocument
 from model.entities import Entity, Storage
 from resolvers.own_writes import OwnWrites
 from streams import tokens
-from streams.archive import Archive, Until
+from streams.archive import Archive
 from streams.documents import DECODED, RAW, Document
 from streams.events import identity
+from streams.intervals import Until
 from streams.mongo import Mongo
 from streams.storage import as_patch
 from streams.versions import Last, make_version
