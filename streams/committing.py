@@ -60,7 +60,8 @@ class Committing:
 
     Args:
         save: stores a checkpoint, or raises `LeaseLost`.
-        archived: told of each place up to which everything is archived.
+        inserted, archived: told of each place up to which every version is there, and of each up to
+            which those that they replace are closed, too.
         idle_save_s: how often the checkpoint is saved where nothing happens.
     Attributes:
         versions: how many were inserted.
@@ -71,15 +72,17 @@ class Committing:
         name: str,
         archive: Archive,
         save: Save,
-        archived: Callable[[str], None],
         *,
+        inserted: Callable[[str], None],
+        archived: Callable[[str], None],
         idle_save_s: float,
     ) -> None:
         self.versions = 0
         self._name = name
         self._archive = archive
         self._store = save
-        self._tell = archived
+        self._tell_inserted = inserted
+        self._tell_archived = archived
         self._idle_save_s = idle_save_s
         self._stored = self._archived = Checkpoint("", "")
         self._saved_at = 0.0
@@ -165,6 +168,7 @@ class Committing:
                 self._waiting = None
                 self._room.set()
                 await self._append(portion.draft)
+                self._tell_inserted(portion.checkpoint.token)
                 if self._closing is not None:
                     await asyncio.shield(self._closing)
                 self._closing = asyncio.ensure_future(self._close(portion))
@@ -181,7 +185,7 @@ class Committing:
     async def _close(self, portion: _Portion) -> None:
         await self._archive.close(portion.draft.untils)
         self._archived = checkpoint = portion.checkpoint
-        self._tell(checkpoint.token)
+        self._tell_archived(checkpoint.token)
         idle = time.monotonic() - self._saved_at >= self._idle_save_s
         worth_saving = portion.worth_saving or checkpoint.baseline != self._stored.baseline
         # Each save is itself an entry of the oplog: saving every empty batch would feed itself.

@@ -9,6 +9,7 @@ older fencing token is refused and ends it (`LeaseLost`).
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import logging
 from collections.abc import Callable, Sequence
@@ -95,7 +96,8 @@ class Recorder:
             self.name,
             archive,
             self._save,
-            self._tell_archived,
+            inserted=functools.partial(progress.inserted, self.partition),
+            archived=functools.partial(progress.advance, self.partition),
             idle_save_s=self._options.idle_save_s,
         )
         self._drafting = Drafting(
@@ -323,9 +325,6 @@ class Recorder:
 
     async def _save(self, checkpoint: Checkpoint) -> None:
         await self._checkpoints.save(self.name, checkpoint, fencing_token=self._fencing_token)
-
-    def _tell_archived(self, token: str) -> None:
-        self._progress.advance(self.partition, token)
 
     async def _begin_anew(self, lost: HistoryLost) -> None:
         """The oplog no longer reaches back: read the present again and record what differs, marked

@@ -77,9 +77,15 @@ class World:
     def __init__(self) -> None:
         self.slow = Slow()
         self.archived: list[str] = []
+        self.inserted: list[str] = []
         archive: Any = self.slow
         self.committing = Committing(
-            "recorder:things", archive, self.slow.save, self.archived.append, idle_save_s=60
+            "recorder:things",
+            archive,
+            self.slow.save,
+            inserted=self.inserted.append,
+            archived=self.archived.append,
+            idle_save_s=60,
         )
 
     async def put(self, token: str, replaces: str | None = None) -> None:
@@ -101,6 +107,7 @@ async def test_each_of_the_three_writes_goes_beside_those_of_the_next_batch() ->
     await world.put("C", replaces="B")
     await slow.done("insert B")
     assert slow.on_their_way == {"close A", "insert C"}
+    assert (world.inserted, world.archived) == (["B"], [])
     await slow.done("close A")
     assert world.archived == ["B"]
     await world.put("D", replaces="C")
