@@ -144,11 +144,13 @@ class Recorder:
             raise
         finally:
             try:
-                await self._committing.end()
                 await ended(recovering)
             finally:
-                self._progress.leave(self.partition)
-                self._report(self.partition.label, 0, 0)
+                try:
+                    await self._committing.end()
+                finally:
+                    self._progress.leave(self.partition)
+                    self._report(self.partition.label, 0, 0)
 
     def statistics(self) -> dict[str, Any]:
         baseline = self._checkpoint.baseline
