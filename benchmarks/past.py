@@ -21,8 +21,9 @@ from pymongo.database import Database
 from benchmarks.products import COLLECTION, SMALL_BYTES, product
 from benchmarks.stage import Document, Stage, archive_of
 from streams import tokens
-from streams.archive import Archive, closing
+from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.intervals import closing
 from streams.mongo import Mongo
 
 __all__ = ["Past", "write_past"]

@@ -32,9 +32,10 @@ from resolvers.orders import Order, order_keys
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.projections import Fields, inside, record_projection
 from resolvers.queries import to_query
-from streams.archive import DOCUMENTS, INTERVALS, SPANS, Archive
+from streams.archive import DOCUMENTS, INTERVALS, Archive
 from streams.documents import Document
 from streams.events import identity
+from streams.intervals import SPANS
 from streams.mongo import Mongo
 from streams.versions import Version
 

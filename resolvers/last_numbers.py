@@ -56,12 +56,12 @@ class LastNumbers:
         """
         known = self._of.get(collection)
         if known is None:
-            known = self._of[collection] = _Known(self._hub.position)
             self._hub.accompany(
                 collection,
                 partial(self._changed, collection),
                 partial(self._begin_anew, collection),
             )
+            known = self._of[collection] = _Known(self._hub.position)
         for key, number, token in found:
             name = identity(key)
             if archived >= known.changed.get(name, known.floor):

@@ -24,6 +24,7 @@ from bson.raw_bson import RawBSONDocument
 from streams.documents import DECODED, RAW, Document
 from streams.errors import DuplicateKey, HistoryLost
 from streams.events import identity
+from streams.intervals import Until, closing
 from streams.layouts.archived import Archived
 from streams.layouts.layout import Layout
 from streams.mongo import Mongo
@@ -36,14 +37,8 @@ __all__ = [
     "INDEXES",
     "INTERVALS",
     "NUMBERS",
-    "SPANS",
     "Archive",
-    "Until",
-    "closing",
-    "span",
 ]
-
-Until = tuple[str, Timestamp, Any]
 
 _FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
 
@@ -52,8 +47,6 @@ _TAIL = 5000
 
 # Names that readers hint with.
 INTERVALS = "intervals"
-SPANS = range(33)
-"""What `span` may be."""
 DOCUMENTS = "documents"
 # As MongoDB names {doc: 1, v: -1}.
 NUMBERS = "doc_1_v_-1"
@@ -62,7 +55,7 @@ INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     ([("doc", 1), ("v", -1)], {"unique": True}),
     # a document as of a moment; several versions of one transaction have the same `at`
     ([("doc", 1), ("at", -1), ("v", -1)], {}),
-    # a whole collection as of a moment, in any order: see `span`
+    # a whole collection as of a moment, in any order: see `streams.intervals`
     ([("span", 1), ("at", 1), ("until", 1)], {"name": INTERVALS}),
     # a whole collection as of a moment, in id order: each document once
     ([("doc", 1)], {"name": DOCUMENTS, "partialFilterExpression": {"first": True}}),
@@ -296,11 +289,15 @@ class Archive:
         return {record["_id"]: record for record in found}
 
     async def append(self, records: Sequence[Document], untils: Sequence[Until]) -> bool:
-        """Insert records in stream order, then close the versions that they replace.
+        """Insert records, then close the versions that they replace. See `insert` and `close`."""
+        if not await self.insert(records):
+            return False
+        await self.close(untils)
+        return True
 
-        Args:
-            untils: for each replaced version that is stored already: its token, the `at` and the
-                `wall` that end it.
+    async def insert(self, records: Sequence[Document]) -> bool:
+        """Insert records in stream order; the versions that they replace are to be closed next.
+
         Returns: False where somebody else has written one of them: the caller is late, or reads
             anew.
 
@@ -312,7 +309,6 @@ class Archive:
             await self._mongo.insert_in_order(self.name, records)
         except DuplicateKey:
             return False
-        await self._close(untils)
         return True
 
     async def made_whole(self, record: Mapping[str, Any]) -> Document:
@@ -336,7 +332,7 @@ class Archive:
             await self._mongo.find_one_and_update(self.parts, name, {"$set": data}, upsert=True)
 
     async def mend(self, after: str, *, holds: Callable[[Any], bool] = lambda key: True) -> int:
-        """Close what a crash between the two steps of `append` left open. Returns how many records
+        """Close what a crash between the two steps of an append left open. Returns how many records
         were looked at.
 
         Args:
@@ -353,19 +349,23 @@ class Archive:
                 projection={"doc": 1, "prev": 1, "at": 1, "wall": 1},
             )
             mine = [each for each in tail if holds(each["doc"])]
-            await self._close([(r["prev"], r["at"], r["wall"]) for r in mine if r["prev"]])
+            await self.close([(r["prev"], r["at"], r["wall"]) for r in mine if r["prev"]])
             looked_at += len(mine)
             if len(tail) < _TAIL:
                 return looked_at
             after = tail[-1]["_id"]
 
-    async def _close(self, untils: Sequence[Until]) -> None:
+    async def close(self, untils: Sequence[Until]) -> None:
+        """End versions that are stored: for each its token, the `at` and the `wall` that end it.
+        Only once the versions that replace them are stored: nothing else tells a late writer that
+        he is late."""
         await self._mongo.update_each(
             self.name,
             [
                 ({"_id": token}, {"$set": closing(cluster_time(token), at, wall)})
                 for token, at, wall in untils
             ],
+            idempotent=True,
         )
 
 
@@ -383,18 +383,3 @@ def _shows_content(projection: Mapping[str, Any] | None) -> bool:
     return any(
         shown and (name == "full" or name.startswith("full.")) for name, shown in projection.items()
     )
-
-
-def closing(at: Timestamp, until: Timestamp, until_wall: Any) -> Document:
-    """What a version that stood from `at` is given when the next one replaces it."""
-    return {"until": until, "untilWall": until_wall, "span": span(at, until)}
-
-
-def span(at: Timestamp, until: Timestamp) -> int:
-    """The version stood less than 2 ** span seconds: 0 to 32.
-
-    No index finds the intervals that contain a moment in time proportional to their number. But of
-    those that stood less than 2 ** n seconds, only such can contain it as begin less than 2 ** n
-    seconds before: 33 short ranges of an index.
-    """
-    return int((until.time - at.time).bit_length())

@@ -9,8 +9,8 @@ from typing import Any
 
 from bson import Timestamp
 
-from streams.archive import span
 from streams.documents import Document
+from streams.intervals import span
 from streams.storage import KEYFRAME_EVERY
 from streams.versions import changed_paths, next_number
 

@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+from bson.raw_bson import RawBSONDocument
 
-from streams.archive import Until, closing
 from streams.documents import Document
-from streams.events import identity
+from streams.intervals import Until, closing
 from streams.versions import Last
 
 __all__ = ["Draft"]
 
+# What a record takes beside its content.
+_RECORD_BYTES = 600
+
 
 class Draft:
-    """Records to be inserted together, in stream order, and the stored versions that they close."""
+    """Records to be inserted together, in stream order, and the stored versions that they close.
+
+    Attributes:
+        size_bytes: about as many as the records have.
+    """
 
     def __init__(self) -> None:
         self.records: list[Document] = []
         self.untils: list[Until] = []
-        self._open: dict[Any, Document] = {}
+        self.size_bytes = 0
+        # By token, those that nothing has replaced yet.
+        self._open: dict[str, Document] = {}
 
     def add(self, record: Document, last: Last | None) -> None:
-        key = identity(record["doc"])
-        earlier = self._open.get(key)
-        if earlier is not None:
-            earlier |= closing(earlier["at"], record["at"], record["wall"])
-        elif last is not None:
-            self.untils.append((last.token, record["at"], record["wall"]))
-        self._open[key] = record
+        if last is not None:
+            self._close((last.token, record["at"], record["wall"]))
+        self._open[record["_id"]] = record
         self.records.append(record)
+        full = record.get("full")
+        content = len(full.raw) if isinstance(full, RawBSONDocument) else 0
+        self.size_bytes += _RECORD_BYTES + content
+
+    def join(self, later: Draft) -> None:
+        """Go on with what was drafted right behind it."""
+        for until in later.untils:
+            self._close(until)
+        self.records += later.records
+        self._open |= later._open
+        self.size_bytes += later.size_bytes
+
+    def _close(self, until: Until) -> None:
+        """What is not stored yet is stored closed, which costs nothing."""
+        token, at, wall = until
+        earlier = self._open.pop(token, None)
+        if earlier is None:
+            self.untils.append(until)
+        else:
+            earlier |= closing(earlier["at"], at, wall)

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import isnan
 from typing import Any
 
@@ -108,33 +108,43 @@ class Batch:
 def decode_event(raw: RawBSONDocument) -> ChangeEvent:
     """From the server's change event; `documentKey` of a sharded collection keeps only its
     `_id`."""
-    namespace = raw.get("ns") or {}
-    at = raw["clusterTime"]
+    # A plain dict: each look into a raw document costs several Python calls.
+    fields = dict(raw.items())
+    at = fields["clusterTime"]
     # Older servers send no wallTime; the cluster time's seconds come from the same clock.
-    wall = raw.get("wallTime") or datetime.fromtimestamp(at.time, UTC)
-    to = raw.get("to")
+    wall = fields.get("wallTime") or datetime.fromtimestamp(at.time, UTC)
+    namespace, to = fields.get("ns"), fields.get("to")
     return ChangeEvent(
-        token=tokens.from_stream(raw["_id"]["_data"]),
+        token=tokens.from_stream(_plain(fields["_id"].raw)["_data"]),
         at=at,
         wall=wall,
-        operation=raw["operationType"],
-        collection=namespace.get("coll") or "",
-        key=key_of(raw),
-        after=raw.get("fullDocument"),
-        before=raw.get("fullDocumentBeforeChange"),
-        update=raw.get("updateDescription"),
+        operation=fields["operationType"],
+        collection="" if namespace is None else _collection(bytes(namespace.raw)),
+        key=_key(fields.get("documentKey")),
+        after=fields.get("fullDocument"),
+        before=fields.get("fullDocumentBeforeChange"),
+        update=fields.get("updateDescription"),
         renamed_to=None if to is None else to.get("coll"),
-        session=raw["lsid"]["id"] if "txnNumber" in raw else None,
+        session=fields["lsid"]["id"] if "txnNumber" in fields else None,
     )
 
 
 def key_of(raw: RawBSONDocument) -> Any:
     """The `_id` of the document that the server's change event is of; None where it is of none."""
-    key = raw.get("documentKey")
-    return None if key is None else _plain(key.raw)["_id"]
+    return _key(raw.get("documentKey"))
 
 
-def _plain(raw: bytes) -> Document:
+def _key(document_key: RawBSONDocument | None) -> Any:
+    return None if document_key is None else _plain(document_key.raw)["_id"]
+
+
+@lru_cache(maxsize=256)
+def _collection(namespace: bytes) -> str:
+    """Nearly all events have one of a few."""
+    return str(_plain(namespace).get("coll") or "")
+
+
+def _plain(raw: bytes | memoryview) -> Document:
     return bson.decode(raw, DECODED)
 
 

@@ -22,7 +22,7 @@ from bson.raw_bson import RawBSONDocument
 
 from streams.client import MongoOptions, open_client
 from streams.documents import DECODED, RAW, REPLY, Document
-from streams.errors import Unsuitable
+from streams.errors import Unavailable, Unsuitable
 from streams.finder import Finder
 from streams.refusals import STANDALONE, translated
 from streams.rounds import rounds
@@ -241,15 +241,32 @@ class Mongo:
         self,
         collection: str,
         updates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+        *,
+        idempotent: bool = False,
     ) -> int:
-        """One update_one per (filter, update), in one round trip. Returns how many matched."""
+        """One update_one per (filter, update), in one round trip. Returns how many matched.
+
+        Args:
+            idempotent: each filter finds one document at most, and it does no harm to repeat all
+                of them.
+        """
         if not updates:
             return 0
+        # Of a retryable write the server keeps, update by update, that it was made: a quarter of
+        # what one costs. Updates of many are not retryable.
+        kind = pymongo.UpdateMany if idempotent else pymongo.UpdateOne
+        made = [kind(query, change) for query, change in updates]
+        try:
+            return await self._update(collection, made)
+        except Unavailable:
+            if not idempotent:
+                raise
+            # Once, as the driver does it.
+            return await self._update(collection, made)
+
+    async def _update(self, collection: str, updates: Sequence[Any]) -> int:
         with translated():
-            result = await self._database[collection].bulk_write(
-                [pymongo.UpdateOne(query, change) for query, change in updates],
-                ordered=False,
-            )
+            result = await self._database[collection].bulk_write(updates, ordered=False)
             return int(result.matched_count)
 
     async def update_all(

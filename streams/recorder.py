@@ -9,10 +9,9 @@ older fencing token is refused and ends it (`LeaseLost`).
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import itertools
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,9 +20,10 @@ from streams import tokens
 from streams.archive import Archive
 from streams.bootstrap import Chunk, oldest_start, read_chunk
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints, complete, furthest
+from streams.committing import Committing
 from streams.draft import Draft
 from streams.drafting import Drafting
-from streams.errors import GatewayError, HistoryLost, LeaseLost
+from streams.errors import GatewayError, HistoryLost
 from streams.events import Batch, ChangeEvent
 from streams.layouts.keeping import Keeping
 from streams.mongo import Mongo
@@ -36,8 +36,6 @@ __all__ = ["Recorder", "RecorderOptions"]
 
 log = logging.getLogger(__name__)
 
-# What may be lost without harm is not waited for any longer.
-_PARTING_S = 1.0
 Report = Callable[[str, int, int], None]
 
 _GONE = frozenset({"drop", "rename", "dropDatabase"})
@@ -94,6 +92,14 @@ class Recorder:
         self._progress = progress
         self._options = options or RecorderOptions()
         self._report = report
+        self._committing = Committing(
+            self.name,
+            archive,
+            self._save,
+            inserted=functools.partial(progress.inserted, self.partition),
+            archived=functools.partial(progress.advance, self.partition),
+            idle_save_s=self._options.idle_save_s,
+        )
         self._drafting = Drafting(
             mongo,
             archive,
@@ -101,16 +107,13 @@ class Recorder:
             version_field=version_field,
             deltas=deltas,
             cache_bytes=self._options.cache_bytes,
-            settled=self._settled,
+            settled=self._committing.settled,
         )
         self._checkpoint = Checkpoint("", "")
-        self._stored = self._archived = self._checkpoint
-        self._writing: asyncio.Future[None] | None = None
         self._fencing_token = 0
-        self._saved_at = 0.0
         self._chunk: Chunk | None = None
         self._caught_up_at = ""
-        self._versions = self._batches = 0
+        self._batches = 0
 
     async def run(self, fencing_token: int) -> None:
         """Record from the stored checkpoint on, for ever.
@@ -124,7 +127,7 @@ class Recorder:
         self._chunk = None
         self._checkpoint = checkpoint = await self._begin()
         # Before the first event, so that a crash on it loses nothing; and refuses the last holder.
-        await self._save(checkpoint)
+        await self._committing.save(checkpoint)
         await self._tidy()
         await self._archive.mend(checkpoint.token, holds=self.partition.holds)
         self._caught_up_at = tokens.moment(await self._mongo.operation_time())
@@ -134,23 +137,25 @@ class Recorder:
                 try:
                     await self._follow()
                 except HistoryLost as exc:
-                    await self._settled()
+                    await self._committing.settled()
                     await self._begin_anew(exc)
         except asyncio.CancelledError:
-            await self._part()
+            await self._committing.part()
             raise
         finally:
             try:
-                await ended(recovering, self._writing)
+                await ended(recovering)
             finally:
-                self._writing = None
-                self._progress.leave(self.partition)
-                self._report(self.partition.label, 0, 0)
+                try:
+                    await self._committing.end()
+                finally:
+                    self._progress.leave(self.partition)
+                    self._report(self.partition.label, 0, 0)
 
     def statistics(self) -> dict[str, Any]:
         baseline = self._checkpoint.baseline
         return {
-            "versions": self._versions,
+            "versions": self._committing.versions,
             "duplicates": self._drafting.duplicates,
             "skipped": self._drafting.skipped,
             "gaps": self._drafting.gaps,
@@ -207,12 +212,12 @@ class Recorder:
                 await batches.aclose()
 
     async def _take(self, batch: Batch) -> None:
-        """Draft a batch, and the chunk of the first reading that stands in it; write it
+        """Draft a batch, and the chunk of the first reading that stands in it; it is written
         meanwhile."""
         events = batch.events
         if self._chunk is not None and batch.position >= tokens.moment(self._chunk.at):
             before = [each for each in events if each.at <= self._chunk.at]
-            await self._write(await self._draft(before))
+            await self._committing.write(await self._draft(before))
             # None where another collection has arrived under the name since the chunk was read.
             if self._chunk is not None:
                 await self._take_chunk(self._chunk)
@@ -223,11 +228,7 @@ class Recorder:
         # Never back: what stands at the chunk's moment stands behind the moment itself.
         position = max(self._checkpoint.token, batch.position)
         self._checkpoint = replace(self._checkpoint, token=position)
-        # One batch is being written while the next is drafted; never two.
-        await self._settled()
-        self._writing = asyncio.ensure_future(
-            self._commit(draft, self._checkpoint, bool(batch.events))
-        )
+        await self._committing.put(draft, self._checkpoint, worth_saving=bool(batch.events))
         baseline = self._checkpoint.baseline
         if not baseline.done and self._chunk is None and batch.position >= self._caught_up_at:
             if not baseline.started:
@@ -249,11 +250,11 @@ class Recorder:
         draft = Draft()
         for writes, group in itertools.groupby(events, key=lambda each: each.is_write):
             if writes:
-                await self._write(draft)
+                await self._committing.write(draft)
                 meant = await self._meant(list(group))
                 draft = await self._drafting.writes(meant, self._checkpoint.baseline)
                 continue
-            await self._write(draft)
+            await self._committing.write(draft)
             draft = Draft()
             for event in group:
                 await self._take_fate(event)
@@ -288,7 +289,7 @@ class Recorder:
         arrived = event.renamed_to == self.collection
         if arrived or event.operation in _GONE:
             async for draft in self._drafting.end(event):
-                await self._write(draft)
+                await self._committing.write(draft)
         if event.operation == "dropDatabase":
             # The archive went with it.
             self._drafting.forget()
@@ -305,10 +306,10 @@ class Recorder:
     async def _take_chunk(self, chunk: Chunk) -> None:
         baseline = self._checkpoint.baseline
         draft = await self._drafting.chunk(chunk, baseline)
-        await self._write(draft)
+        await self._committing.write(draft)
         number = baseline.documents + len(draft.records)
         async for vanished in self._drafting.vanished(chunk, number):
-            await self._write(vanished)
+            await self._committing.write(vanished)
         found = chunk.keys
         read = baseline.read + len(found)
         done = replace(
@@ -324,55 +325,8 @@ class Recorder:
         place = tokens.behind(tokens.moment(chunk.at))
         self._checkpoint = replace(self._checkpoint, token=place, baseline=done)
 
-    async def _settled(self) -> None:
-        """Return once what was handed to `_commit` is stored; raises what it raised."""
-        writing = self._writing
-        if writing is None:
-            return
-        try:
-            # Shielded: who is cancelled while waiting finishes it in `_part`.
-            await asyncio.shield(writing)
-        finally:
-            if writing.done():
-                self._writing = None
-
-    async def _commit(self, draft: Draft, checkpoint: Checkpoint, written: bool) -> None:
-        await self._append(draft)
-        self._archived = checkpoint
-        self._progress.advance(self.partition, checkpoint.token)
-        idle = time.monotonic() - self._saved_at >= self._options.idle_save_s
-        written = written or checkpoint.baseline != self._stored.baseline
-        # Each save is itself an entry of the oplog: saving every empty batch would feed itself.
-        if written or (idle and checkpoint != self._stored):
-            await self._save(checkpoint)
-
-    async def _write(self, draft: Draft) -> None:
-        """Now, and wait for it."""
-        if draft.records:
-            await self._settled()
-            await self._append(draft)
-
-    async def _append(self, draft: Draft) -> None:
-        if not draft.records:
-            return
-        if not await self._archive.append(draft.records, draft.untils):
-            # Deterministic numbers and unique keys: only another writer can have been there first.
-            raise LeaseLost(f"{self.name}: another process has written the archive")
-        self._versions += len(draft.records)
-
     async def _save(self, checkpoint: Checkpoint) -> None:
         await self._checkpoints.save(self.name, checkpoint, fencing_token=self._fencing_token)
-        self._stored = self._archived = checkpoint
-        self._saved_at = time.monotonic()
-
-    async def _part(self) -> None:
-        """Finish what is being written and store how far it has come, so that whoever takes over
-        need not read it again; not at any price."""
-        with contextlib.suppress(TimeoutError, GatewayError):
-            async with asyncio.timeout(_PARTING_S):
-                await self._settled()
-                if self._archived != self._stored:
-                    await self._save(self._archived)
 
     async def _begin_anew(self, lost: HistoryLost) -> None:
         """The oplog no longer reaches back: read the present again and record what differs, marked
@@ -387,4 +341,4 @@ class Recorder:
         self._checkpoint = replace(self._checkpoint, token=start, baseline=Baseline(doubt=start))
         self._caught_up_at = tokens.moment(now)
         self._chunk = None
-        await self._save(self._checkpoint)
+        await self._committing.save(self._checkpoint)

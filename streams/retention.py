@@ -16,11 +16,12 @@ from typing import Any
 from bson import Timestamp
 
 from model.entities import Keep
-from streams.archive import INTERVALS, SPANS, Archive
+from streams.archive import INTERVALS, Archive
 from streams.cutting import Cutting
 from streams.errors import GatewayError, LeaseLost, Unavailable
 from streams.events import identity
 from streams.horizons import Horizons, Place
+from streams.intervals import SPANS
 from streams.mongo import Mongo
 from streams.progress import Progress
 

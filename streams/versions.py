@@ -184,11 +184,15 @@ def make_version(
         read_at: where `after` was read rather than sent: when.
         kept: see `next_number`.
     """
-    carried = deletion if after is None else after.get(CHANGE_FIELD)
-    change = attribution(event, after, last.change if last else None, deletion) if event else {}
-    full = None if after is None else without_reserved(after)
-    copies = None if after is None else after.get(COPIES_FIELD)
-    number = next_number(0 if last is None else last.number, after, version_field, kept)
+    # A plain dict: each look into a raw document costs several Python calls.
+    fields = {} if after is None else dict(after.items())
+    carried = deletion if after is None else fields.get(CHANGE_FIELD)
+    sent = None if after is None else fields
+    change = attribution(event, sent, last.change if last else None, deletion) if event else {}
+    reserved = any(name in fields for name in RESERVED)
+    full = without_reserved(after) if after is not None and reserved else after
+    copies = fields.get(COPIES_FIELD)
+    number = next_number(0 if last is None else last.number, fields, version_field, kept)
     record: Document = {
         "_id": token,
         "doc": key,

@@ -11,9 +11,10 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
 from streams import tokens
-from streams.archive import Archive, closing, span
+from streams.archive import Archive
 from streams.documents import Document
 from streams.events import identity
+from streams.intervals import closing, span
 from streams.mongo import Mongo
 from streams.versions import Last, make_version
 from tests.support.streams import check_chains, event, token_at

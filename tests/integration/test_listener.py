@@ -118,17 +118,17 @@ async def test_a_recorder_that_lost_the_connection_within_a_write_begins_again(
     """An election is no reason for the process to end; nothing is lost or twice."""
     recording = Recording(mongo)
     await recording.begin()
-    append, failures = recording.archive.append, 2
+    insert, failures = recording.archive.insert, 2
 
     async def cut_off(*args: Any) -> bool:
         nonlocal failures
-        done = await append(*args)
+        done = await insert(*args)
         if args[0] and failures:
             failures -= 1
             raise Unavailable("the connection to MongoDB was lost")
         return done
 
-    monkeypatch.setattr(recording.archive, "append", cut_off)
+    monkeypatch.setattr(recording.archive, "insert", cut_off)
     listener = listener_of(mongo, "one", recording)
     task = asyncio.create_task(listener.run())
     things = client[mongo.name].things

@@ -16,7 +16,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
 from streams import tokens
-from streams.archive import Archive, Until
+from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint
 from streams.documents import DECODED, Document
 from streams.events import Batch
@@ -283,10 +283,9 @@ class SlowArchive(Archive):
         self.written = asyncio.Event()
         self.reading = False
 
-    async def append(self, records: Sequence[Document], untils: Sequence[Until]) -> bool:
-        if records:
-            await self.written.wait()
-        return await super().append(records, untils)
+    async def insert(self, records: Sequence[Document]) -> bool:
+        await self.written.wait()
+        return await super().insert(records)
 
     async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
         self.reading = True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -25,12 +26,16 @@ pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 SMALL = RecorderOptions(chunk_documents=2, cache_bytes=2000)
 
 
+# What a record says of its end before it has one.
+OPEN = {"until": None, "untilWall": None, "span": None}
+
+
 class Killed(Exception):
     """The process ends here."""
 
 
 class Fuse:
-    """Burns down by one at every step, and goes off once."""
+    """Burns down by one at every step; once it has gone off, nothing is done any more."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
@@ -40,7 +45,19 @@ class Fuse:
         self.left -= 1
         if self.left == 0:
             self.at = step
+        if self.left <= 0:
             raise Killed(step)
+
+
+async def whole(write: Awaitable[Any]) -> Any:
+    """What is on its way when another write is the last one, is done by then: MongoDB does what it
+    was asked to, whoever still waits."""
+    task = asyncio.ensure_future(write)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 class CrashingArchive(Archive):
@@ -63,13 +80,13 @@ class CrashingMongo:
     async def insert_in_order(self, collection: str, records: Sequence[Document]) -> None:
         self._fuse.burn("before insert")
         for record in records:
-            await self._mongo.insert_in_order(collection, [record])
+            await whole(self._mongo.insert_in_order(collection, [record]))
             self._fuse.burn("within insert")
 
-    async def update_each(self, collection: str, updates: Sequence[Any]) -> int:
+    async def update_each(self, collection: str, updates: Sequence[Any], **more: Any) -> int:
         self._fuse.burn("before until")
         for update in updates:
-            await self._mongo.update_each(collection, [update])
+            await whole(self._mongo.update_each(collection, [update], **more))
             self._fuse.burn("within until")
         return len(updates)
 
@@ -81,7 +98,7 @@ class CrashingCheckpoints(Checkpoints):
 
     async def save(self, name: str, checkpoint: Checkpoint, *, fencing_token: int) -> None:
         self._fuse.burn("before checkpoint")
-        await super().save(name, checkpoint, fencing_token=fencing_token)
+        await whole(super().save(name, checkpoint, fencing_token=fencing_token))
         self._fuse.burn("after checkpoint")
 
 
@@ -199,6 +216,39 @@ async def test_a_recorder_killed_at_any_step_leaves_the_same_archive(
         "before checkpoint",
         "after checkpoint",
     }
+
+
+@pytest.mark.parametrize(
+    "is_closed",
+    [lambda n: False, lambda n: True, lambda n: n % 2 == 0],
+    ids=["none closed", "all closed", "some closed"],
+)
+async def test_whatever_is_left_behind_the_checkpoint_is_mended(
+    mongo: Mongo, client: Client, is_closed: Callable[[int], bool]
+) -> None:
+    """Of writes that are on their way at once, a crash leaves any: versions up to any place, and
+    whatever was closed up to there."""
+    await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
+    start = await Recording(mongo).begin(baseline_done=True)
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n} for n in range(2)])
+    things.update_many({}, {"$set": {"n": 1}})
+    things.update_one({"_id": 1}, {"$set": {"n": 2}})
+    things.delete_one({"_id": 0})
+    expected = await Recording(mongo).record()
+    assert len(expected) == 6
+
+    for done in range(len(expected) + 1):
+        checkpoint = replace(start, token=expected[done - 1]["_id"]) if done else start
+        closed = {each["prev"] for each in expected[:done]}
+        for there in range(done, len(expected) + 1):
+            await forgotten(mongo, checkpoint)
+            for n, record in enumerate(expected[:there]):
+                is_open = record["_id"] not in closed and not is_closed(n)
+                left = {**record, **(OPEN if is_open else {})}
+                client[mongo.name]["things.versions"].insert_one(left)
+            records = await Recording(mongo).record(fencing_token=2)
+            assert records == expected, f"checkpoint behind {done}, {there} inserted"
 
 
 async def test_a_recorder_killed_again_and_again_still_gets_there(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.archive import Archive, Until
+from streams.archive import Archive
 from streams.checkpoints import Checkpoint, Checkpoints
 from streams.documents import Document
 from streams.errors import LeaseLost
@@ -44,10 +44,9 @@ class HeldArchive(Archive):
         super().__init__(mongo, "things")
         self._gate = gate
 
-    async def append(self, records: Sequence[Document], untils: Sequence[Until]) -> bool:
-        if records:
-            await self._gate.through()
-        return await super().append(records, untils)
+    async def insert(self, records: Sequence[Document]) -> bool:
+        await self._gate.through()
+        return await super().insert(records)
 
 
 class HeldCheckpoints(Checkpoints):
@@ -121,21 +120,22 @@ async def test_a_deposed_recorder_that_writes_first_makes_its_successor_begin_ag
     mongo: Mongo, client: Client
 ) -> None:
     """Its records are what the successor would write: they are kept, and gone on from."""
-    gate = Gate()
-    deposed = Recording(mongo)
+    first, second = Gate(), Gate()
+    deposed = Recording(mongo, archive=HeldArchive(mongo, first))
     await deposed.begin()
     task = asyncio.create_task(deposed.recorder.run(1))
     await deposed.at_rest(task)
-    successor = Recording(mongo, archive=HeldArchive(mongo, gate))
-    gate.closed = True
+    successor = Recording(mongo, archive=HeldArchive(mongo, second))
+    first.closed = second.closed = True
     successors = asyncio.create_task(successor.recorder.run(2))
     await successor.at_rest(successors)
     write(client, mongo.name, 1)
     # Both have seen the writes; the deposed one is the first to write, and only then learns it.
-    await eventually(lambda: gate.held == 1)
+    await eventually(lambda: (first.held, second.held) == (1, 1))
+    first.open()
     with pytest.raises(LeaseLost, match="fencing token 1 refused, 2 is stored"):
         await task
-    gate.open()
+    second.open()
     with pytest.raises(LeaseLost, match="another process has written"):
         await successors
     records = await Recording(mongo).record(fencing_token=3)

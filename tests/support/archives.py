@@ -14,10 +14,11 @@ from model.entities import Entity, Storage
 from resolvers.last_numbers import LastNumbers
 from resolvers.own_writes import OwnWrites
 from streams import tokens
-from streams.archive import Archive, Until
+from streams.archive import Archive
 from streams.documents import DECODED, RAW, Document
 from streams.events import identity
 from streams.hub import Hub
+from streams.intervals import Until
 from streams.mongo import Mongo
 from streams.storage import as_patch
 from streams.versions import Last, make_version
@@ -35,7 +36,14 @@ def at(second: int, count: int = 1) -> Timestamp:
 
 def nothing_written() -> OwnWrites:
     """Of a process that has written nothing: no read has to wait."""
-    return OwnWrites(_Unknown(), LastNumbers(Hub([], position="")))  # type: ignore[arg-type]
+    return OwnWrites(_Unknown(), LastNumbers(_Silent([], position="")))  # type: ignore[arg-type]
+
+
+class _Silent(Hub):
+    """Of whichever collections."""
+
+    def accompany(self, *_: object) -> None:
+        pass
 
 
 class _Unknown:

@@ -15,12 +15,13 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
-from streams.archive import Archive, span
+from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.documents import DECODED, RAW
 from streams.errors import HistoryLost
 from streams.events import Batch, ChangeEvent, identity
 from streams.hub import Hub, HubOptions
+from streams.intervals import span
 from streams.mongo import Mongo
 from streams.partitions import Partition, partitions_of
 from streams.progress import Progress
@@ -187,9 +188,7 @@ class Recording:
     async def at_rest(self, task: asyncio.Task[None]) -> None:
         """Wait until, beyond that, no write is on its way."""
         await self.caught_up(task)
-        # A batch is not taken before what was written for the one before it is stored.
-        await self.mongo.insert_in_order("unrelated", [{}])
-        await self.caught_up(task)
+        await unless_ended(task, self.recorder._committing.settled())
 
     async def record(self, fencing_token: int = 1) -> list[dict[str, Any]]:
         """Run until everything written so far is recorded; the archive, checked."""

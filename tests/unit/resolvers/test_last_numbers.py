@@ -1,5 +1,5 @@
-"""resolvers.last_numbers against a plain model: an archive that is behind, a stream that is behind, and
-writes of this process that neither has come to."""
+"""resolvers.last_numbers against a plain model: an archive that is behind, a stream that is
+behind, and writes of this process that neither has come to."""
 
 from __future__ import annotations
 
