@@ -17,7 +17,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 from pymongo.database import Database
 
-from benchmarks.figures import Table, medians
+from benchmarks.figures import Part, Table, medians
 from benchmarks.processes import pinned
 from benchmarks.products import COLLECTION, change, product
 from benchmarks.stage import Document, Stage, archive_of, await_versions
@@ -28,7 +28,7 @@ _BATCH = 1000
 """Events that the recorder takes at once, as `streams.source.SourceOptions` has it."""
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     updates = stage.scale.updates
     documents = max(1, updates // 10)
     table = Table(
@@ -53,7 +53,7 @@ def run(stage: Stage) -> None:
         with stage.database() as database:
             rows.append(_insert_bare(stage, database["bare"], records, indexes))
     table.add("bare insert_many of the same records, pymongo", *medians(rows))
-    table.print()
+    return [table]
 
 
 def _write(
