@@ -32,7 +32,7 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# What it costs beside others, measured on this machine, into docs/benchmarks.md; for an idle one.
+# What it costs beside others, into docs/benchmarks.md. For an idle machine; three quarters of an hour.
 bench: setup
 	$(BIN)/python -m benchmarks --page
 

@@ -3,6 +3,8 @@ writes what it has found into the documentation."""
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +39,7 @@ from benchmarks import (
 from benchmarks.figures import Part
 from benchmarks.machine import describe
 from benchmarks.peers import requests
+from benchmarks.processes import Died
 from benchmarks.stage import Scale, Stage, open_stage
 
 _BENCHMARKS: dict[str, Callable[[Stage], Sequence[Part]]] = {
@@ -104,21 +107,38 @@ _DRAFTS = Path(__file__).parents[1] / ".build"
 @click.option("--paced", is_flag=True, default=None, help="Written at that rate, not faster.")
 def main(names: tuple[str, ...], page: bool, quick: bool, **given: Any) -> None:
     """Print what revstream costs on this machine, beside the alternatives."""
+    # As Ctrl+C does: what was started is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     scale = _QUICK if quick else Scale()
     scale = replace(scale, **{name: value for name, value in given.items() if value is not None})
     of_page = pages.names(pages.BENCHMARKS.read_text(encoding="utf-8"))
+    failed = []
     for name in names or (of_page if page else _BENCHMARKS):
-        # A server of its own for each: what one leaves in caches and the oplog is its own affair.
-        oplog_mb = {"bootstrap": bootstrap.OPLOG_MB}.get(name, 2048)
-        with open_stage(scale, oplog_mb=oplog_mb) as stage:
-            origin = describe(stage.uri, stage.gateway_cores, stage.load_cores)
-            print(origin, flush=True)
-            parts = _BENCHMARKS[name](stage)
-        for part in parts:
-            if not isinstance(part, str):
-                print(f"\n{part.markdown()}\n", flush=True)
+        try:
+            origin, parts = _run(name, scale)
+        except (Died, ValueError) as error:
+            # The others take long, too, and tell what they tell without it.
+            print(f"{name} has failed: {error}", file=sys.stderr, flush=True)
+            failed.append(name)
+            continue
         if page:
             _write(name, pages.markdown(origin, parts), quick=quick)
+    if failed:
+        raise click.ClickException(f"not measured: {', '.join(failed)}")
+
+
+def _run(name: str, scale: Scale) -> tuple[str, Sequence[Part]]:
+    """Print its tables; give what they were measured on, too."""
+    # A server of its own for each: what one leaves in caches and the oplog is its own affair.
+    oplog_mb = {"bootstrap": bootstrap.OPLOG_MB}.get(name, 2048)
+    with open_stage(scale, oplog_mb=oplog_mb) as stage:
+        origin = describe(stage.uri, stage.gateway_cores, stage.load_cores)
+        print(origin, flush=True)
+        parts = _BENCHMARKS[name](stage)
+    for part in parts:
+        if not isinstance(part, str):
+            print(f"\n{part.markdown()}\n", flush=True)
+    return origin, parts
 
 
 def _write(name: str, made: str, *, quick: bool) -> None:

@@ -126,7 +126,7 @@ def _storm(stage: Stage, address: str, missed: dict[str, int]) -> dict[str, Any]
         # Behind the last one there may be nothing yet.
         tokens, steps = list(missed)[:-1], list(missed.values())
         storm.tell(query=_RESUMED, tokens=tokens, steps=steps)
-        return storm.hear("result", timeout_s=400)
+        return storm.hear("result", timeout_s=700)
 
 
 def _others(
