@@ -46,14 +46,15 @@ _CLOCK = "middle, by the clock"
 
 _PAST_DOCUMENTS = 10_000
 _TURNS = 10
+# What a page of each kind asks for, in as few words as fit under a bar.
 _PAGES = {
     "now": "{ products(first: 20) { nodes { id sku name price stock } } }",
-    "now, with `version`": "{ products(first: 20) { nodes { id version sku name price stock } } }",
-    "as of a moment": """query ($asOf: TimePoint!) { productsAsOf(asOf: $asOf, first: 20) {
+    "with version": "{ products(first: 20) { nodes { id version sku name price stock } } }",
+    "as of": """query ($asOf: TimePoint!) { productsAsOf(asOf: $asOf, first: 20) {
         nodes { documentId document { sku name price stock } } } }""",
-    "history of one": """query ($id: ID!) { product(id: $id) { history(first: 20) {
+    "history": """query ($id: ID!) { product(id: $id) { history(first: 20) {
         nodes { version operation at document { sku name price stock } } } } }""",
-    "its history, with diffs": """query ($id: ID!) { product(id: $id) { history(first: 20) {
+    "with diffs": """query ($id: ID!) { product(id: $id) { history(first: 20) {
         nodes { version operation at diff { path kind before after } } } } }""",
     "audit trail": """{ productVersions(first: 20) {
         nodes { documentId version operation at author changedFields } } }""",

@@ -9,6 +9,9 @@ __all__ = ["bars", "curve"]
 _POINTS = 60
 """Of a curve: more are not told apart at the width that charts have."""
 
+# Dark enough for a line.
+_COLOUR = '%%{init: {"themeVariables": {"xyChart": {"plotColorPalette": "#4a6fa5"}}}}%%'
+
 
 def bars(title: str, figures: Mapping[str, float]) -> str:
     """A bar for each name."""
@@ -31,6 +34,7 @@ def _chart(title: str, x_axis: str, y_title: str, kind: str, heights: Sequence[f
     return "\n".join(
         [
             "```mermaid",
+            _COLOUR,
             "xychart-beta",
             f'    title "{title}"',
             f"    x-axis {x_axis}",

@@ -58,7 +58,7 @@ def _text(cell: float | str) -> str:
     """Three digits that matter, no exponent."""
     if isinstance(cell, str):
         return cell
-    if math.isnan(cell):
+    if not math.isfinite(cell):
         return "-"
     if abs(cell) >= 100:
         return f"{cell:,.0f}"

@@ -74,10 +74,11 @@ def _settled(process: Process) -> int:
 
 
 def _await_subscribers(address: str, wanted: int) -> None:
-    """Until all of them are attached: a socket that is open has not subscribed yet."""
+    """Until all of them are there: a socket that is open has not subscribed yet."""
     while True:
         with urllib.request.urlopen(f"{address}/metrics") as answer:
-            found = re.search(r"^revstream_subscribers{.*} ([\d.]+)", answer.read().decode(), re.M)
+            told = answer.read().decode()
+        found = re.search(r"^revstream_subscriptions{.*} ([\d.]+)", told, re.M)
         if found and float(found[1]) >= wanted:
             return
         time.sleep(0.1)

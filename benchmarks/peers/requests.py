@@ -33,7 +33,7 @@ _ASKED = 1000
 _CHECKED = 5
 _CALLERS = 100
 _PEER, _FLOOR, _OURS = "Mercurius", "bare route", "revstream"
-_SIGNED = "revstream, signed in, row rules"
+_SIGNED = "revstream, signed in"
 
 
 @dataclass(frozen=True, slots=True)
