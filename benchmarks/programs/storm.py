@@ -5,8 +5,8 @@ standard input one line of JSON: `{query, tokens, steps}`: tokens that the socke
 `after`, and the step of the event at each.
 
 Whoever is refused, or closed, comes again after a pause. Says `result` once each has been told
-something, or after three minutes: when each of those who have was, in seconds from the beginning, in
-order; and how often one was `refused`.
+something, or after three minutes: when each of those who have was, in seconds from the beginning,
+in order; and how often one was `refused`.
 """
 
 from __future__ import annotations
