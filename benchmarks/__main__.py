@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,6 @@ from benchmarks import (
 from benchmarks.figures import Part
 from benchmarks.machine import describe
 from benchmarks.peers import requests
-from benchmarks.processes import Died
 from benchmarks.stage import Scale, Stage, open_stage
 
 _BENCHMARKS: dict[str, Callable[[Stage], Sequence[Part]]] = {
@@ -116,9 +116,9 @@ def main(names: tuple[str, ...], page: bool, quick: bool, **given: Any) -> None:
     for name in names or (of_page if page else _BENCHMARKS):
         try:
             origin, parts = _run(name, scale)
-        except (Died, ValueError) as error:
-            # The others take long, too, and tell what they tell without it.
-            print(f"{name} has failed: {error}", file=sys.stderr, flush=True)
+        except Exception:
+            # Whatever it is: the others take long, too, and tell what they tell without it.
+            traceback.print_exc()
             failed.append(name)
             continue
         if page:

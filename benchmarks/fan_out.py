@@ -20,7 +20,7 @@ from benchmarks.charts import bars
 from benchmarks.figures import Part, Table, medians, percentile
 from benchmarks.peers.node import mercurius
 from benchmarks.peers.shop import MODEL, PRODUCTS, SHELVES, stock_up
-from benchmarks.processes import Process, allow_sockets
+from benchmarks.processes import Died, Process, allow_sockets
 from benchmarks.products import COLLECTION, change, touched
 from benchmarks.socket_load import BIN_NS
 from benchmarks.stage import Document, Stage, await_versions
@@ -36,6 +36,7 @@ _SHELF = (
 _OWN = f"subscription ($id: ID!) {{ productChanges(id: $id) {_PRODUCT} }}"
 
 _KEPT = 100
+_LATEST_S = 120.0
 _WARM = 0.2
 """Of the time that is written, in which nothing is measured yet."""
 
@@ -173,9 +174,16 @@ def _measure(
 
 def awaken(database: Database[Document], audience: Process, ids: Iterable[int]) -> None:
     """Write to these until everybody has been told something: only then do all subscriptions
-    stand."""
+    stand.
+
+    Raises:
+        Died: somebody has not, for long.
+    """
     writes = [pymongo.UpdateOne({"_id": n}, change(0)) for n in ids]
+    until = time.monotonic() + _LATEST_S
     while not audience.has_said("live"):
+        if time.monotonic() > until:
+            raise Died(f"not everybody was told something within {_LATEST_S:g} s")
         database[COLLECTION].bulk_write(writes)
         time.sleep(0.5)
     time.sleep(1)
