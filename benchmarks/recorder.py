@@ -17,6 +17,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 from pymongo.database import Database
 
+from benchmarks.charts import bars
 from benchmarks.figures import Part, Table, medians
 from benchmarks.processes import pinned
 from benchmarks.products import COLLECTION, change, product
@@ -39,6 +40,7 @@ def run(stage: Stage) -> list[Part]:
         "mongod's CPU, µs each",
     )
     records: list[RawBSONDocument] = []
+    per_second: dict[str, float] = {}
     for driver in ("motor", "pymongo"):
         rows = []
         for _ in stage.rounds(f"recorder, {driver}"):
@@ -48,12 +50,14 @@ def run(stage: Stage) -> list[Part]:
                 records = _read_back(database, updates)
                 indexes = dict(archive_of(database).index_information())
         table.add(f"revstream record, {driver}", *medians(rows))
+        per_second[f"revstream, {driver}"] = medians(rows)[0]
     rows = []
     for _ in stage.rounds("bare insert_many"):
         with stage.database() as database:
             rows.append(_insert_bare(stage, database["bare"], records, indexes))
     table.add("bare insert_many of the same records, pymongo", *medians(rows))
-    return [table]
+    per_second["insert_many"] = medians(rows)[0]
+    return [table, bars("versions a second", per_second)]
 
 
 def _write(

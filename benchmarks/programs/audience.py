@@ -3,7 +3,8 @@
 `python -m benchmarks.programs.audience ADDRESS COUNT KEPT`, and on standard input one line of JSON:
 `{query, variables}`, a list of variables that the sockets take in turn.
 
-Says `subscribed`, `live` once every socket has been told something, and in the end `result`:
+Says `subscribed`, `live` once every socket has been told something, `quiet` once nothing more comes,
+and in the end `result`:
 `counts` of `[bin, texts]`, `kept` of `[socket, stock, ns]` of the first KEPT sockets, and `busy_s`
 of the processor.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import re
 import sys
 import threading
@@ -52,9 +54,12 @@ def main(address: str, count: int, kept: int) -> None:
     while links.arrived < count and not told.is_set():
         links.turn(0.1)
     say("live")
+    _until_quiet(links, math.inf)
+    say("quiet")
     while not told.is_set():
         links.turn(0.1)
-    _drain(links)
+    # What is late is not lost.
+    _until_quiet(links, _LATEST_S)
     say(
         "result",
         counts=sorted(links.counts.items()),
@@ -74,9 +79,9 @@ def _wait(told: threading.Event) -> None:
     told.set()
 
 
-def _drain(links: Links) -> None:
-    """Until nothing has come for a while: what is late is not lost."""
-    until = time.monotonic() + _LATEST_S
+def _until_quiet(links: Links, latest_s: float) -> None:
+    """Until nothing has come for a while."""
+    until = time.monotonic() + latest_s
     seen, since = -1, time.monotonic()
     while time.monotonic() < until:
         links.turn(0.1)
