@@ -3,8 +3,8 @@
 `python -m benchmarks.programs.audience ADDRESS COUNT KEPT`, and on standard input one line of JSON:
 `{query, variables}`, a list of variables that the sockets take in turn.
 
-Says `subscribed`, `live` once every socket has been told something, `quiet` once nothing more comes,
-and in the end `result`:
+Says `subscribed`, `live` once every socket has been told something, `quiet` once nothing more
+comes, and in the end `result`:
 `counts` of `[bin, texts]`, `kept` of `[socket, stock, ns]` of the first KEPT sockets, and `busy_s`
 of the processor.
 """
