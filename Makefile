@@ -32,8 +32,9 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# What it costs beside others, into docs/benchmarks.md. For an idle machine; three quarters of an hour.
 bench: setup
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks --page
 
 setup:
 	@tools/setup test
@@ -41,4 +42,5 @@ setup:
 # All that the targets above have made; the demo's data stays.
 clean:
 	rm -rf .venv gql/static web/node_modules web/dist tests/clients/node_modules dist build .build
+	rm -rf benchmarks/peers/node_modules
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,9 +1,14 @@
-"""`python -m benchmarks` runs all of them, `python -m benchmarks recorder` one."""
+"""`python -m benchmarks` runs all of them, `python -m benchmarks recorder` one; `--page` also
+writes what it has found into the documentation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,24 +18,32 @@ from benchmarks import (
     as_of,
     bootstrap,
     copies,
+    fan_out,
     fences,
     latency,
     layouts,
     limits,
     memory,
+    pages,
     reads,
     recorder,
     recovery,
     sinks,
     sockets,
+    startup,
+    steady,
     storage,
+    storm,
     takeover,
     writes,
 )
+from benchmarks.figures import Part
 from benchmarks.machine import describe
+from benchmarks.peers import requests
 from benchmarks.stage import Scale, Stage, open_stage
 
-_BENCHMARKS: dict[str, Callable[[Stage], None]] = {
+_BENCHMARKS: dict[str, Callable[[Stage], Sequence[Part]]] = {
+    "peers": requests.run,
     "recorder": recorder.run,
     "storage": storage.run,
     "latency": latency.run,
@@ -40,7 +53,12 @@ _BENCHMARKS: dict[str, Callable[[Stage], None]] = {
     "writes": writes.run,
     "fences": fences.run,
     "as-of": as_of.run,
+    "past": as_of.run_past,
+    "fan-out": fan_out.run,
+    "storm": storm.run,
     "memory": memory.run,
+    "steady": steady.run,
+    "startup": startup.run,
     "sockets": sockets.run,
     "layouts": layouts.run,
     "takeover": takeover.run,
@@ -54,39 +72,85 @@ _QUICK = Scale(
     updates=3000,
     writes_s=1.0,
     requests_s=0.5,
+    compiling_s=0.5,
     documents=1000,
     versions=5,
     pages=3,
     subscribers=50,
+    audience=100,
+    fan_out_s=1.0,
+    storm=200,
+    minutes=0.2,
     sockets=200,
     crowd_s=5.0,
     bootstrap=5000,
     copies=3000,
     downtime_s=4.0,
 )
+_DRAFTS = Path(__file__).parents[1] / ".build"
 
 
 @click.command(context_settings={"max_content_width": 120})
 @click.argument("names", nargs=-1, type=click.Choice(list(_BENCHMARKS)))
+@click.option("--page", is_flag=True, help="Write docs/benchmarks.md; all that it has, or these.")
 @click.option("--quick", is_flag=True, help="A run of seconds, whose figures mean nothing.")
 @click.option("--repeat", type=click.IntRange(min=1), help="Repetitions; the median is told.")
-@click.option("--documents", type=click.IntRange(min=100), help="Documents of the as-of benchmark.")
+@click.option("--documents", type=click.IntRange(min=100), help="Documents of the past.")
+@click.option("--audience", type=click.IntRange(min=1), help="Subscribers of the fan-out.")
+@click.option("--storm", type=click.IntRange(min=1), help="Subscribers that reconnect at once.")
+@click.option("--minutes", type=click.FloatRange(min=0.1), help="Of the steady load.")
 @click.option("--bootstrap", type=click.IntRange(min=1), help="Documents to be read first.")
 @click.option("--copies", type=click.IntRange(min=1), help="Products of one supplier.")
 @click.option("--sockets", type=click.IntRange(min=1), help="WebSockets that misbehave.")
 @click.option("--downtime-s", type=click.FloatRange(min=1), help="Seconds to recover from.")
 @click.option("--rate", type=click.FloatRange(min=1), help="Updates in each of those seconds.")
 @click.option("--paced", is_flag=True, default=None, help="Written at that rate, not faster.")
-def main(names: tuple[str, ...], quick: bool, **given: Any) -> None:
+def main(names: tuple[str, ...], page: bool, quick: bool, **given: Any) -> None:
     """Print what revstream costs on this machine, beside the alternatives."""
+    # As Ctrl+C does: what was started is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     scale = _QUICK if quick else Scale()
     scale = replace(scale, **{name: value for name, value in given.items() if value is not None})
-    for name in names or _BENCHMARKS:
-        # A server of its own for each: what one leaves in caches and the oplog is its own affair.
-        oplog_mb = {"bootstrap": bootstrap.OPLOG_MB}.get(name, 2048)
-        with open_stage(scale, oplog_mb=oplog_mb) as stage:
-            print(describe(stage.uri, stage.gateway_cores, stage.load_cores), flush=True)
-            _BENCHMARKS[name](stage)
+    of_page = pages.names(pages.BENCHMARKS.read_text(encoding="utf-8"))
+    failed = []
+    for name in names or (of_page if page else _BENCHMARKS):
+        try:
+            origin, parts = _run(name, scale)
+        except Exception:
+            # Whatever it is: the others take long, too, and tell what they tell without it.
+            traceback.print_exc()
+            failed.append(name)
+            continue
+        if page:
+            _write(name, pages.markdown(origin, parts), quick=quick)
+    if failed:
+        raise click.ClickException(f"not measured: {', '.join(failed)}")
+
+
+def _run(name: str, scale: Scale) -> tuple[str, Sequence[Part]]:
+    """Print its tables; give what they were measured on, too."""
+    # A server of its own for each: what one leaves in caches and the oplog is its own affair.
+    oplog_mb = {"bootstrap": bootstrap.OPLOG_MB}.get(name, 2048)
+    with open_stage(scale, oplog_mb=oplog_mb) as stage:
+        origin = describe(stage.uri, stage.gateway_cores, stage.load_cores)
+        print(origin, flush=True)
+        parts = _BENCHMARKS[name](stage)
+    for part in parts:
+        if not isinstance(part, str):
+            print(f"\n{part.markdown()}\n", flush=True)
+    return origin, parts
+
+
+def _write(name: str, made: str, *, quick: bool) -> None:
+    """Into the page, or into a draft of it, since quick figures mean nothing."""
+    place = pages.LAYOUTS if name == "layouts" else pages.BENCHMARKS
+    text = place.read_text(encoding="utf-8")
+    if quick:
+        _DRAFTS.mkdir(exist_ok=True)
+        place = _DRAFTS / place.name
+        text = place.read_text(encoding="utf-8") if place.exists() else text
+    place.write_text(pages.fill(text, name, made), encoding="utf-8")
+    print(f"written into {place}", flush=True)
 
 
 if __name__ == "__main__":

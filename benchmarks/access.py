@@ -9,9 +9,8 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.figures import Table, medians
-from benchmarks.http_load import CONNECTIONS, Request, client_name, load
-from benchmarks.processes import Process
+from benchmarks.figures import Part, Table, medians
+from benchmarks.http_load import CONNECTIONS, Request, load, measure
 from benchmarks.products import COLLECTION, MODEL, product
 from benchmarks.stage import Stage, await_versions
 from tests.support.issuer import Issuer
@@ -25,7 +24,7 @@ _RULE = """@access(
   read: ["reader"], rows: "{ or: [{ supplier: { eq: $sub } }, { stock: { gte: $least } }] }")"""
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     dice = random.Random(1)
     ids = [dice.randrange(_DOCUMENTS) for _ in range(500)]
     with ExitStack() as opened:
@@ -59,9 +58,9 @@ def run(stage: Stage) -> None:
             load(stage, address, requests, stage.scale.requests_s / 3)
         for _ in stage.rounds("access"):
             for name, (server, address, requests) in servers.items():
-                rows[name].append(_measure(stage, server, address, requests))
+                rows[name].append(measure(stage, server, address, requests))
     table = Table(
-        f"product(id), {_CALLERS} callers, {CONNECTIONS} connections, {client_name()}",
+        f"product(id), {_CALLERS} callers, {CONNECTIONS} connections",
         "gateway",
         "requests/s",
         "p50 ms",
@@ -70,18 +69,9 @@ def run(stage: Stage) -> None:
     )
     for name, measured in rows.items():
         table.add(name, *medians(measured))
-    table.print()
+    return [table]
 
 
 def _request(number: int, token: str) -> Request:
     body = json.dumps({"query": _QUERY, "variables": {"id": str(number)}})
     return Request("/graphql", body, token)
-
-
-def _measure(
-    stage: Stage, server: Process, address: str, requests: list[Request]
-) -> tuple[float, float, float, float]:
-    cpu_s = server.cpu_s()
-    done = load(stage, address, requests, stage.scale.requests_s)
-    cpu_s = server.cpu_s() - cpu_s
-    return done.per_second, done.p50_ms, done.p99_ms, cpu_s / done.requests * 1e6

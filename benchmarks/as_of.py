@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import http.client
 import json
+import random
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks.figures import Table
+from benchmarks.charts import bars
+from benchmarks.figures import Part, Table, medians
 from benchmarks.past import Past, write_past
-from benchmarks.processes import Died
+from benchmarks.processes import Died, Process
 from benchmarks.stage import Stage
 from streams import tokens
 
-__all__ = ["run"]
+__all__ = ["run", "run_past"]
 
 _FIELDS = "sku name price stock"
 _INFO = "pageInfo { endCursor }"
@@ -40,6 +43,22 @@ _KINDS = {
 }
 _MOMENTS = {"early": 0.1, "middle": 0.5, "late": 0.95}
 _CLOCK = "middle, by the clock"
+
+_PAST_DOCUMENTS = 10_000
+_TURNS = 10
+# What a page of each kind asks for, in as few words as fit under a bar.
+_PAGES = {
+    "now": "{ products(first: 20) { nodes { id sku name price stock } } }",
+    "with version": "{ products(first: 20) { nodes { id version sku name price stock } } }",
+    "as of": """query ($asOf: TimePoint!) { productsAsOf(asOf: $asOf, first: 20) {
+        nodes { documentId document { sku name price stock } } } }""",
+    "history": """query ($id: ID!) { product(id: $id) { history(first: 20) {
+        nodes { version operation at document { sku name price stock } } } } }""",
+    "with diffs": """query ($id: ID!) { product(id: $id) { history(first: 20) {
+        nodes { version operation at diff { path kind before after } } } } }""",
+    "audit trail": """{ productVersions(first: 20) {
+        nodes { documentId version operation at author changedFields } } }""",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +88,7 @@ class _Client:
         return took
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     scale = stage.scale
     table = Table(
         f"As of a moment: pages of 20 out of {scale.documents:,} documents "
@@ -83,13 +102,23 @@ def run(stage: Stage) -> None:
     with stage.database() as database:
         past = write_past(stage, database)
         with stage.gateway(database) as (_, address):
-            at = urlsplit(address)
-            assert at.hostname is not None
-            client = _Client(http.client.HTTPConnection(at.hostname, at.port or 80, timeout=120))
-            deployment = client.ask("{ resumeToken }")["resumeToken"].rpartition(".")[2]
+            client = _client(address)
+            deployment = _deployment(client)
             for kind, arguments in _KINDS.items():
                 _compare(stage, table, client, kind, arguments, _moments(past, deployment))
-    table.print()
+    return [table]
+
+
+def _client(address: str) -> _Client:
+    at = urlsplit(address)
+    assert at.hostname is not None
+    return _Client(http.client.HTTPConnection(at.hostname, at.port or 80, timeout=120))
+
+
+def _deployment(client: _Client) -> str:
+    """What its tokens end with."""
+    token: str = client.ask("{ resumeToken }")["resumeToken"]
+    return token.rpartition(".")[2]
 
 
 def _moments(past: Past, deployment: str) -> dict[str, dict[str, str]]:
@@ -124,3 +153,49 @@ def _compare(
             took[name].append(median(client.pages(query, stage.scale.pages, **variables)))
     now, *past = (median(took[name]) for name in queries)
     table.add(kind, now, *past, f"{max(past) / now:.1f} x")
+
+
+def run_past(stage: Stage) -> list[Part]:
+    """Pages of 20 of each kind of past, beside a page of 20 of the present."""
+    scale = replace(stage.scale, documents=min(stage.scale.documents, _PAST_DOCUMENTS))
+    table = Table(
+        f"Pages of 20 out of {scale.documents:,} documents with {scale.versions} versions each, "
+        "asked for one after the other",
+        "page",
+        "ms",
+        "x now",
+        "gateway's CPU, ms",
+    )
+    took: dict[str, list[tuple[float, float]]] = {}
+    with stage.database() as database:
+        past = write_past(replace(stage, scale=scale), database)
+        with stage.gateway(database) as (gateway, address):
+            client = _client(address)
+            at = _moments(past, _deployment(client))["middle"]
+            dice = random.Random(1)
+
+            def ask(query: str) -> None:
+                client.ask(query, id=str(dice.randrange(scale.documents)), asOf=at)
+
+            for query in _PAGES.values():
+                _timed(gateway, ask, query, scale.pages)
+            for _ in stage.rounds("pages of the past"):
+                for name, query in _PAGES.items():
+                    took.setdefault(name, []).append(_timed(gateway, ask, query, scale.pages))
+    rows = {name: medians(each) for name, each in took.items()}
+    now = next(iter(rows.values()))[0]
+    for name, (ms, cpu_ms) in rows.items():
+        table.add(name, ms, ms / now, cpu_ms)
+    return [table, bars("pages of 20: ms", {name: row[0] for name, row in rows.items()})]
+
+
+def _timed(
+    gateway: Process, ask: Callable[[str], None], query: str, pages: int
+) -> tuple[float, float]:
+    """Milliseconds of a page: the median, and of the gateway's processor, on average."""
+    took, count, cpu_s = [], pages * _TURNS, gateway.cpu_s()
+    for _ in range(count):
+        started = time.perf_counter()
+        ask(query)
+        took.append((time.perf_counter() - started) * 1000)
+    return median(took), (gateway.cpu_s() - cpu_s) / count * 1000

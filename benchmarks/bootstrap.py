@@ -20,7 +20,7 @@ import pymongo
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
-from benchmarks.figures import Table, percentile
+from benchmarks.figures import Part, Table, percentile
 from benchmarks.processes import Died, Process
 from benchmarks.products import COLLECTION, product
 from benchmarks.stage import Document, Stage, archive_of
@@ -50,7 +50,7 @@ class _Watched:
     most_bytes: int = 0
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     documents = stage.scale.bootstrap
     times = Table(
         f"Bootstrap: beside it {_WRITES_PER_S} updates/s, and {_READS_PER_S} reads/s of a product",
@@ -98,9 +98,8 @@ def run(stage: Stage) -> None:
         percentile(watched.lags_s, 0.5),
         max(watched.lags_s, default=0.0),
     )
-    table.print()
     times.note("From when each was due. Every document is archived once, and every update of it.")
-    times.print()
+    return [table, times]
 
 
 def _fill(stage: Stage, database: Database[Document], documents: int) -> None:

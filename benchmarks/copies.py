@@ -14,7 +14,7 @@ from statistics import median
 
 from pymongo.database import Database
 
-from benchmarks.figures import Table, medians, percentile
+from benchmarks.figures import Part, Table, medians, percentile
 from benchmarks.processes import Died, Process
 from benchmarks.products import COLLECTION, SMALL_BYTES, product
 from benchmarks.stage import Document, Stage, await_versions
@@ -34,7 +34,7 @@ _LIMIT_S = 900.0
 _MB = 1024 * 1024
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     count = stage.scale.copies
     table = Table(
         f"Copies: a supplier with {count:,} products of 0.5 KB is renamed",
@@ -55,7 +55,7 @@ def run(stage: Stage) -> None:
             bare.append(_bare(database, count))
     table.add("revstream record", *medians(rows))
     table.add("bare update_many, nobody follows", *medians(bare), "-", "-", "-", "-")
-    table.print()
+    return [table]
 
 
 def _measure(

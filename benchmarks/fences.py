@@ -26,7 +26,7 @@ from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import monitoring
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from benchmarks.figures import Table, medians
+from benchmarks.figures import Part, Table, medians
 from benchmarks.processes import pinned
 from benchmarks.stage import Stage
 from model.reading import read_model
@@ -84,7 +84,7 @@ class _Commands(monitoring.CommandListener):
         pass
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     batched = stage.scale.updates
     single = batched // _SINGLE_SHARE
     table = Table(
@@ -111,7 +111,7 @@ def run(stage: Stage) -> None:
     for name, lost in losses.items():
         if lost:
             table.note(f"{name}: {lost:,} documents were not their newest event in the end.")
-    table.print()
+    return [table]
 
 
 async def _measure(

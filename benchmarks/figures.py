@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
 
-__all__ = ["Table", "bars", "medians", "percentile"]
+__all__ = ["Part", "Table", "medians", "percentile"]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -22,25 +22,8 @@ def medians(rows: Sequence[Sequence[float]]) -> list[float]:
     return [median(column) for column in zip(*rows, strict=True)]
 
 
-def bars(title: str, figures: Mapping[str, float]) -> str:
-    """A chart that Markdown viewers draw."""
-    names = ", ".join(f'"{name}"' for name in figures)
-    heights = ", ".join(f"{each:.4g}" for each in figures.values())
-    return "\n".join(
-        [
-            "```mermaid",
-            "xychart-beta",
-            f'    title "{title}"',
-            f"    x-axis [{names}]",
-            f"    y-axis 0 --> {max(figures.values()) * 1.1:.4g}",
-            f"    bar [{heights}]",
-            "```",
-        ]
-    )
-
-
 class Table:
-    """Rows of a name and figures, printed as Markdown."""
+    """Rows of a name and figures, as Markdown."""
 
     def __init__(self, title: str, *columns: str) -> None:
         self.title = title
@@ -54,9 +37,6 @@ class Table:
     def note(self, text: str) -> None:
         """A sentence beneath the table."""
         self._notes.append(text)
-
-    def print(self) -> None:
-        print(f"\n{self.markdown()}\n", flush=True)
 
     def markdown(self) -> str:
         rows = [self._columns, *self._rows]
@@ -78,8 +58,12 @@ def _text(cell: float | str) -> str:
     """Three digits that matter, no exponent."""
     if isinstance(cell, str):
         return cell
-    if math.isnan(cell):
+    if not math.isfinite(cell):
         return "-"
     if abs(cell) >= 100:
         return f"{cell:,.0f}"
     return f"{cell:.1f}" if abs(cell) >= 10 else f"{cell:.2f}"
+
+
+Part = Table | str
+"""Of what a benchmark has found: a table, or a chart (`benchmarks.charts`)."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from pymongo.database import Database
 
-from benchmarks.figures import Table, medians, percentile
+from benchmarks.figures import Part, Table, medians, percentile
 from benchmarks.processes import Process
 from benchmarks.products import COLLECTION, change, product
 from benchmarks.stage import Document, Stage
@@ -27,7 +27,7 @@ _PLAIN = "subscription { productChanges { operation product { id name price stoc
 _NUMBERED = "subscription { productChanges { version operation product { id name price stock } } }"
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     table = Table(
         f"Latency: a write's acknowledgement to its event's receipt, {_RATE} writes/s",
         "receiver",
@@ -51,7 +51,7 @@ def run(stage: Stage) -> None:
                     rows.append(_measure(stage, database, receiver))
             table.add(name, *medians(rows))
     table.note("A negative time: the event was there before the acknowledgement.")
-    table.print()
+    return [table]
 
 
 @contextmanager
@@ -80,9 +80,10 @@ def _awaken(database: Database[Document], subscriber: Process) -> None:
 def _measure(
     stage: Stage, database: Database[Document], receiver: Process
 ) -> tuple[float, float, float]:
-    writes_s = stage.scale.writes_s
-    with stage.program("writer", stage.uri, database.name, _DOCUMENTS, _RATE, writes_s) as writer:
-        written = dict(writer.hear("result", timeout_s=3 * writes_s + 60)["times"])
+    with stage.program("steady", "write", stage.uri, database.name, _DOCUMENTS, _RATE) as writer:
+        writer.hear("begun")
+        time.sleep(stage.scale.writes_s)
+        written = dict(writer.finish()["times"])
     time.sleep(1)
     received = dict(receiver.finish()["times"])
     missing = written.keys() - received.keys()

@@ -22,9 +22,9 @@ import httpx2 as httpx
 import pymongo
 from pymongo.database import Database
 
-from benchmarks.figures import Table, bars, medians
-from benchmarks.http_load import CONNECTIONS, Request, client_name, load
-from benchmarks.machine import describe
+from benchmarks.charts import bars
+from benchmarks.figures import Part, Table, medians
+from benchmarks.http_load import CONNECTIONS, Request, load
 from benchmarks.products import product
 from benchmarks.stage import Document, Stage, await_versions
 from model.entities import History
@@ -37,8 +37,6 @@ __all__ = ["SHAPES", "Shape", "run"]
 
 _BYTES = 300
 _CRASHED = 1000
-_PAGE = Path(__file__).parents[1] / "docs" / "layouts.md"
-_BEGIN, _END = "<!-- benchmarks -->", "<!-- /benchmarks -->"
 _COLUMNS = (
     "one/s",
     "many by a filter/s",
@@ -110,11 +108,11 @@ SHAPES = (Shape(10_000, 20), Shape(100, 2000))
 Row = tuple[float, ...]
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     quick = stage.scale.requests_s < 1
-    parts = []
+    parts: list[Part] = []
     for shape in (Shape(200, 5), Shape(5, 200)) if quick else SHAPES:
-        table = Table(f"{shape}, {CONNECTIONS} connections, {client_name()}", "layout", *_COLUMNS)
+        table = Table(f"{shape}, {CONNECTIONS} connections", "layout", *_COLUMNS)
         found: dict[str, list[float]] = {}
         for history in History:
             rows = []
@@ -123,26 +121,15 @@ def run(stage: Stage) -> None:
                     rows.append(_measure(stage, database, history, shape))
             found[history.value] = medians(rows)
             table.add(history.value, *found[history.value])
-        table.print()
-        parts.append(table.markdown())
+        parts.append(table)
         for n in _CHARTED:
             heights = {_short(name): row[n] for name, row in found.items()}
             parts.append(bars(f"{_COLUMNS[n]}: {shape}", heights))
-    if not quick:
-        _write_page(describe(stage.uri, stage.gateway_cores, stage.load_cores), parts)
+    return parts
 
 
 def _short(name: str) -> str:
     return name.replace("DOCUMENT_PER_VERSION", "PER_VERSION")
-
-
-def _write_page(machine: str, parts: Sequence[str]) -> None:
-    """Into the page, between its marks."""
-    text = _PAGE.read_text()
-    before, rest = text.split(_BEGIN)
-    _, after = rest.split(_END)
-    made = "\n\n".join([machine, *parts])
-    _PAGE.write_text(f"{before}{_BEGIN}\n{made}\n{_END}{after}")
 
 
 def _measure(stage: Stage, database: Database[Document], history: History, shape: Shape) -> Row:

@@ -7,10 +7,10 @@ import random
 from contextlib import ExitStack
 from dataclasses import fields
 
-from benchmarks.figures import Table, medians
-from benchmarks.http_load import CONNECTIONS, client_name, load
+from benchmarks.figures import Part, Table, medians
+from benchmarks.http_load import CONNECTIONS, load, measure
 from benchmarks.products import COLLECTION, product
-from benchmarks.reads import FIELDS, measure, one
+from benchmarks.reads import FIELDS, one
 from benchmarks.stage import Stage
 from gql.settings import Settings
 
@@ -19,13 +19,12 @@ __all__ = ["run"]
 _DOCUMENTS = 10_000
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     dice = random.Random(1)
     unnumbered = FIELDS.replace("version ", "")
     requests = [one(unnumbered, dice.randrange(_DOCUMENTS)) for _ in range(500)]
     table = Table(
-        f"Limits: product(id) of {_DOCUMENTS:,} documents, {CONNECTIONS} connections, "
-        f"{client_name()}",
+        f"Limits: product(id) of {_DOCUMENTS:,} documents, {CONNECTIONS} connections",
         "limits",
         "requests/s",
         "p50 ms",
@@ -56,4 +55,4 @@ def run(stage: Stage) -> None:
                 rows[name].append(measure(stage, gateway, address, requests))
         for name, measured in rows.items():
             table.add(name, *medians(measured))
-    table.print()
+    return [table]

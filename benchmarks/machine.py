@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,7 +18,7 @@ _LOAD = " ".join(f"{each:.2f}" for each in os.getloadavg())
 
 
 def describe(uri: str, gateway_cores: set[int], load_cores: set[int]) -> str:
-    """One paragraph: machine, versions, who runs where, how busy it was before it all began."""
+    """One paragraph: day, machine, versions, who runs where, how busy it was before all began."""
     with pymongo.MongoClient[dict[str, object]](uri) as client:
         mongodb = client.server_info()["version"]
     if gateway_cores == load_cores:
@@ -31,6 +32,7 @@ def describe(uri: str, gateway_cores: set[int], load_cores: set[int]) -> str:
         f"{name} {version(name)}" for name in ("motor", "pymongo", "strawberry-graphql", "uvicorn")
     )
     return (
+        f"{date.today()}, revstream {version('revstream')}. "
         f"{os.cpu_count()} cores of {_processor()}; {places}. "
         f"{platform.system()} {platform.release()}, Python {platform.python_version()}, "
         f"MongoDB {mongodb}, {versions}. Load average at start: {_LOAD}."

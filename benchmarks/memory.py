@@ -8,7 +8,7 @@ import time
 import urllib.request
 from statistics import median
 
-from benchmarks.figures import Table
+from benchmarks.figures import Part, Table
 from benchmarks.processes import Process, allow_sockets
 from benchmarks.products import COLLECTION, product
 from benchmarks.stage import Stage, await_versions
@@ -22,7 +22,7 @@ _SUBSCRIPTION = (
 _MB = 1024 * 1024
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     allow_sockets()
     subscribers = stage.scale.subscribers
     table = Table(
@@ -59,7 +59,7 @@ def run(stage: Stage) -> None:
         without, most = (median(column) for column in zip(*measured, strict=True))
         each = (most - without) / subscribers
         table.add(name, without / _MB, most / _MB, each / 1024)
-    table.print()
+    return [table]
 
 
 def _settled(process: Process) -> int:
@@ -74,10 +74,11 @@ def _settled(process: Process) -> int:
 
 
 def _await_subscribers(address: str, wanted: int) -> None:
-    """Until all of them are attached: a socket that is open has not subscribed yet."""
+    """Until all of them are there: a socket that is open has not subscribed yet."""
     while True:
         with urllib.request.urlopen(f"{address}/metrics") as answer:
-            found = re.search(r"^revstream_subscribers{.*} ([\d.]+)", answer.read().decode(), re.M)
+            told = answer.read().decode()
+        found = re.search(r"^revstream_subscriptions{.*} ([\d.]+)", told, re.M)
         if found and float(found[1]) >= wanted:
             return
         time.sleep(0.1)

@@ -16,12 +16,12 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Died", "Process", "allow_sockets", "pinned", "spread"]
+__all__ = ["Died", "Process", "allow_sockets", "pinned", "python", "spread"]
 
 _ROOT = Path(__file__).parents[1]
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -59,23 +59,34 @@ def spread(pid: int, cores: set[int]) -> None:
                 os.sched_setaffinity(int(thread.name), cores)
 
 
+def python(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module."""
+    return [sys.executable, "-m", module, *arguments]
+
+
 class Process:
-    """`python -m` something. Use as a context, which ends it."""
+    """A command that runs. Use as a context, which ends it."""
 
     def __init__(
-        self, module: str, arguments: Sequence[str], *, cores: set[int], log: bool = False
+        self,
+        command: Sequence[str],
+        *,
+        cores: set[int],
+        log: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Args:
         log: what it says comes on standard error.
+        environment: what it has beside this process's own.
         """
-        self._name = module
+        self._name = " ".join(command)[:200]
         # Settings of whoever runs the benchmarks are not to change what is measured.
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("REVSTREAM_")}
+        own = {k: v for k, v in os.environ.items() if not k.startswith("REVSTREAM_")}
         with pinned(cores):
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                command,
                 cwd=_ROOT,
-                env=environment,
+                env={**own, **(environment or {})},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL if log else subprocess.PIPE,
                 stderr=subprocess.PIPE if log else None,

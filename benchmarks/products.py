@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COLLECTION", "MODEL", "SMALL_BYTES", "USUAL_BYTES", "change", "product"]
+__all__ = ["COLLECTION", "MODEL", "SMALL_BYTES", "USUAL_BYTES", "change", "product", "touched"]
 
 COLLECTION = "products"
 MODEL = Path(__file__).parent / "products.graphql"
@@ -58,3 +58,8 @@ def change(step: int) -> dict[str, Any]:
         },
         "$inc": {"version": 1},
     }
+
+
+def touched(step: int, documents: int) -> int:
+    """Which of so many documents a step changes, at random: the same for all who ask."""
+    return random.Random(step).randrange(documents)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from benchmarks.figures import Table, medians
-from benchmarks.http_load import CONNECTIONS, Request, client_name, load
-from benchmarks.processes import Died, Process
+from benchmarks.figures import Part, Table, medians
+from benchmarks.http_load import CONNECTIONS, Request, load, measure
+from benchmarks.processes import Died
 from benchmarks.products import COLLECTION, product
 from benchmarks.stage import Stage, await_versions
 
-__all__ = ["FIELDS", "measure", "one", "run"]
+__all__ = ["FIELDS", "one", "run"]
 
 _DOCUMENTS = 10_000
 FIELDS = "id version sku name price stock"
@@ -27,7 +27,7 @@ _PAGE = "query { products(first: 20) { nodes { %s } } }"
 Read = tuple[str, str, Sequence[Request]]
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     dice = random.Random(1)
     ids = [dice.randrange(_DOCUMENTS) for _ in range(500)]
     unnumbered = FIELDS.replace("version ", "")
@@ -40,7 +40,7 @@ def run(stage: Stage) -> None:
         ("products(first: 20), bare route", "floor", [Request("/products?first=20")]),
     ]
     table = Table(
-        f"Reads: {_DOCUMENTS:,} documents of 2.5 KB, {CONNECTIONS} connections, {client_name()}",
+        f"Reads: {_DOCUMENTS:,} documents of 2.5 KB, {CONNECTIONS} connections",
         "read",
         "requests/s",
         "p50 ms",
@@ -69,16 +69,7 @@ def run(stage: Stage) -> None:
                 rows[name].append(measure(stage, *servers[server], requests))
         for name, measured in rows.items():
             table.add(name, *medians(measured))
-    table.print()
-
-
-def measure(
-    stage: Stage, server: Process, address: str, requests: Sequence[Request]
-) -> tuple[float, float, float, float]:
-    cpu_s = server.cpu_s()
-    done = load(stage, address, requests, stage.scale.requests_s)
-    cpu_s = server.cpu_s() - cpu_s
-    return done.per_second, done.p50_ms, done.p99_ms, cpu_s / done.requests * 1e6
+    return [table]
 
 
 def one(fields: str, number: int) -> Request:

@@ -17,7 +17,8 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 from pymongo.database import Database
 
-from benchmarks.figures import Table, medians
+from benchmarks.charts import bars
+from benchmarks.figures import Part, Table, medians
 from benchmarks.processes import pinned
 from benchmarks.products import COLLECTION, change, product
 from benchmarks.stage import Document, Stage, archive_of, await_versions
@@ -28,7 +29,7 @@ _BATCH = 1000
 """Events that the recorder takes at once, as `streams.source.SourceOptions` has it."""
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     updates = stage.scale.updates
     documents = max(1, updates // 10)
     table = Table(
@@ -39,6 +40,7 @@ def run(stage: Stage) -> None:
         "mongod's CPU, µs each",
     )
     records: list[RawBSONDocument] = []
+    per_second: dict[str, float] = {}
     for driver in ("motor", "pymongo"):
         rows = []
         for _ in stage.rounds(f"recorder, {driver}"):
@@ -48,12 +50,14 @@ def run(stage: Stage) -> None:
                 records = _read_back(database, updates)
                 indexes = dict(archive_of(database).index_information())
         table.add(f"revstream record, {driver}", *medians(rows))
+        per_second[f"revstream, {driver}"] = medians(rows)[0]
     rows = []
     for _ in stage.rounds("bare insert_many"):
         with stage.database() as database:
             rows.append(_insert_bare(stage, database["bare"], records, indexes))
     table.add("bare insert_many of the same records, pymongo", *medians(rows))
-    table.print()
+    per_second["insert_many"] = medians(rows)[0]
+    return [table, bars("versions a second", per_second)]
 
 
 def _write(

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pymongo
 from pymongo.database import Database
 
-from benchmarks.figures import Table, medians
+from benchmarks.figures import Part, Table, medians
 from benchmarks.products import COLLECTION, change, product
 from benchmarks.stage import Document, Stage, archive_of, await_versions
 
@@ -24,7 +24,7 @@ _DOCUMENTS = 20_000
 _BATCH = 500
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     scale = stage.scale
     updates = round(scale.downtime_s * scale.rate)
     how = "at that pace" if scale.paced else "written faster than that"
@@ -47,7 +47,7 @@ def run(stage: Stage) -> None:
         f"Of {_DOCUMENTS:,} documents of 2.5 KB, in random order. "
         "Starting: until the first version; catching up: from there to the last one, on all cores."
     )
-    table.print()
+    return [table]
 
 
 def _measure(

@@ -17,7 +17,7 @@ from typing import Any
 import pymongo
 from pymongo.database import Database
 
-from benchmarks.figures import Table, medians
+from benchmarks.figures import Part, Table, medians
 from benchmarks.processes import Died, Process
 from benchmarks.products import COLLECTION, MODEL, change, product
 from benchmarks.stage import Document, Stage, await_versions
@@ -31,7 +31,7 @@ _LIMIT_S = 300.0
 _PLAIN = "one loop that posts the same bytes, unsigned"
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     events = stage.scale.updates
     table = Table(
         f"Sink: {events:,} changes of {_DOCUMENTS:,} documents of 2.5 KB, to a receiver that only "
@@ -49,7 +49,7 @@ def run(stage: Stage) -> None:
             plain.append(_posted(stage, address, events))
     table.add("sink, signed", *medians(signed))
     table.add(_PLAIN, *medians(plain))
-    table.print()
+    return [table]
 
 
 def _delivered(

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pymongo.database import Database
 
-from benchmarks.figures import Table, percentile
+from benchmarks.figures import Part, Table, percentile
 from benchmarks.processes import Died, Process, allow_sockets
 from benchmarks.products import COLLECTION, change, product
 from benchmarks.stage import Document, Stage, await_versions
@@ -32,7 +32,7 @@ _EACH_BYTES = 100 * 1024
 _KINDS = {"nobody": "", "connect": "idle", "send garbage": "garbage", "never read": "silent"}
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     allow_sockets()
     count = stage.scale.sockets
     bound = (Settings().sockets_bytes + count * _EACH_BYTES) / _MB
@@ -55,7 +55,7 @@ def run(stage: Stage) -> None:
         f"Bound: {bound:,.0f} MB more than before (--sockets-bytes, and {_EACH_BYTES // 1024} KB "
         "for each socket), and what the ring holds of the writes."
     )
-    table.print()
+    return [table]
 
 
 def _measure(

@@ -22,7 +22,7 @@ from pymongo.database import Database
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.processes import Died, Process, cpu_s, pinned, spread
+from benchmarks.processes import Died, Process, cpu_s, pinned, python, spread
 from benchmarks.products import COLLECTION, MODEL
 from gql.embedded import embedded_mongod
 
@@ -39,6 +39,10 @@ class Scale:
 
     Args:
         repeat: of each measurement, of which the median is told.
+        compiling_s: that each request is asked beforehand of a server that goes on compiling.
+        audience, fan_out_s: of the fan-out benchmark, how many subscribe, and how long is written.
+        storm: subscribers that reconnect at once.
+        minutes: of the steady load.
         sockets, crowd_s: of the sockets benchmark, how many of them misbehave, for how long.
         documents: of the as-of benchmark, with `versions` each.
         bootstrap: documents of the bootstrap benchmark.
@@ -51,10 +55,15 @@ class Scale:
     updates: int = 30_000
     writes_s: float = 20.0
     requests_s: float = 6.0
+    compiling_s: float = 15.0
     documents: int = 100_000
     versions: int = 20
     pages: int = 15
     subscribers: int = 1000
+    audience: int = 2000
+    fan_out_s: float = 15.0
+    storm: int = 10_000
+    minutes: float = 3.0
     sockets: int = 5000
     crowd_s: float = 40.0
     bootstrap: int = 200_000
@@ -96,7 +105,8 @@ class Stage:
             *("--mongodb-uri", self.uri, "--database", database.name),
             *("--schema", str(MODEL), "--log-json", *port, *options),
         ]
-        with Process("gql", arguments, cores=self.gateway_cores, log=True) as process:
+        command_line = python("gql", *arguments)
+        with Process(command_line, cores=self.gateway_cores, log=True) as process:
             said = process.hear("serving", "recording")
             yield process, said.get("address", "")
 
@@ -114,7 +124,7 @@ class Stage:
     def program(self, name: str, *arguments: object, beside_load: bool = True) -> Process:
         """One of `benchmarks.programs`; with the load, or in the gateway's place."""
         cores = self.load_cores if beside_load else self.gateway_cores
-        return Process(f"benchmarks.programs.{name}", [*map(str, arguments)], cores=cores)
+        return Process(python(f"benchmarks.programs.{name}", *map(str, arguments)), cores=cores)
 
     def mongod_cpu_s(self) -> float:
         return cpu_s(self.mongod_pid)

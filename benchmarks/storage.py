@@ -21,7 +21,7 @@ from typing import Any
 import pymongo
 from pymongo.database import Database
 
-from benchmarks.figures import Table, medians
+from benchmarks.figures import Part, Table, medians
 from benchmarks.http_load import Request, load
 from benchmarks.products import change, product
 from benchmarks.stage import Document, Stage, archive_of, await_versions
@@ -39,7 +39,7 @@ query One($id: ID!, $n: Int!) {
 """
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     real = os.environ.get("REVSTREAM_REAL_DATA")
     writes = list(_real(Path(real)) if real else _made(stage.scale.updates))
     name = "a real history" if real else "updates of documents of 2.5 KB"
@@ -61,7 +61,7 @@ def run(stage: Stage) -> None:
                 model.write_text(_MODEL.format(storage=storage, id="ID" if real else scalar))
                 rows.append(_measure(stage, database, writes, str(model)))
         table.add(storage, *medians(rows))
-    table.print()
+    return [table]
 
 
 def _measure(

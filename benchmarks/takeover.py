@@ -12,7 +12,7 @@ from statistics import median
 
 from pymongo.database import Database
 
-from benchmarks.figures import Table
+from benchmarks.figures import Part, Table
 from benchmarks.processes import Died, Process
 from benchmarks.products import COLLECTION, product
 from benchmarks.stage import Document, Stage, archive_of, await_versions
@@ -25,7 +25,7 @@ _LIMIT_S = 60.0
 _LISTENER = {"_id": f"recorder:{COLLECTION}"}
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     table = Table(
         f"Takeover: another process records, {_RATE} writes/s, a lease of 10 s",
         "the holder gets",
@@ -41,7 +41,7 @@ def run(stage: Stage) -> None:
                 rows.append(_measure(stage, database, sent))
         to_first, without = zip(*rows, strict=True)
         table.add(sent.name, median(to_first), max(to_first), median(without), max(without))
-    table.print()
+    return [table]
 
 
 def _measure(

@@ -16,8 +16,8 @@ from typing import Any
 
 from pymongo.database import Database
 
-from benchmarks.figures import Table, medians
-from benchmarks.http_load import CONNECTIONS, Request, client_name, load
+from benchmarks.figures import Part, Table, medians
+from benchmarks.http_load import CONNECTIONS, Request, load
 from benchmarks.processes import Died, Process
 from benchmarks.products import COLLECTION, product
 from benchmarks.stage import Document, Stage, await_versions
@@ -40,9 +40,9 @@ Row = tuple[float, float, float, float]
 Make = Callable[[Database[Document], float], Sequence[Request]]
 
 
-def run(stage: Stage) -> None:
+def run(stage: Stage) -> list[Part]:
     table = Table(
-        f"Writes: {_DOCUMENTS:,} documents of 2.5 KB, {CONNECTIONS} connections, {client_name()}",
+        f"Writes: {_DOCUMENTS:,} documents of 2.5 KB, {CONNECTIONS} connections",
         "write",
         "requests/s",
         "p50 ms",
@@ -88,7 +88,7 @@ def run(stage: Stage) -> None:
         table.add(name, *medians(measured))
     if conflicts:
         table.note(f"{conflicts:,} of the requests with expectedVersion met another version.")
-    table.print()
+    return [table]
 
 
 def _measure(

@@ -2,6 +2,9 @@
 
 `python -m benchmarks.programs.client CONNECTIONS SECONDS`, and on standard input one line of JSON:
 `{host, port, requests}`, where each request is `[method, path, body, token]`.
+
+Requests are bytes made before, and of an answer nothing is read but its status and its length: so
+that it can ask some 40,000 times a second, more than any server answers that it is meant for.
 """
 
 from __future__ import annotations
@@ -15,15 +18,16 @@ import time
 from collections.abc import Iterator
 from typing import cast
 
-import httptools
 import uvloop
 
 from benchmarks.figures import percentile
 from benchmarks.programs.speech import say
 
+_LENGTH = b"content-length:"
+
 
 class _Connection(asyncio.Protocol):
-    """One request after the other; how long each took."""
+    """One request after the other; how long each took, in seconds."""
 
     def __init__(self, requests: Iterator[bytes], until: float) -> None:
         self.times: list[float] = []
@@ -31,6 +35,9 @@ class _Connection(asyncio.Protocol):
         self.closed = asyncio.get_running_loop().create_future()
         self._requests = requests
         self._until = until
+        self._come = b""
+        # Of the answer that is coming, its head included; 0 while that is not known.
+        self._whole = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's are no subclass of asyncio's.
@@ -38,22 +45,35 @@ class _Connection(asyncio.Protocol):
         self._ask()
 
     def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def on_message_complete(self) -> None:
-        self.times.append(time.perf_counter() - self._asked_at)
-        self.failed += self._parser.get_status_code() != 200
-        if time.perf_counter() < self._until:
+        if self._come:
+            data = self._come + data
+        if not self._whole:
+            end = data.find(b"\r\n\r\n")
+            if end < 0:
+                self._come = data
+                return
+            head = data[:end].lower()
+            at = head.find(_LENGTH) + len(_LENGTH)
+            self._whole = end + 4 + int(head[at : at + 20].split(b"\r\n", 1)[0])
+            self.failed += head[9:12] != b"200"
+        if len(data) < self._whole:
+            self._come = data
+            return
+        now = time.perf_counter()
+        self.times.append(now - self._asked_at)
+        self._come, self._whole = b"", 0
+        if now < self._until:
             self._ask()
         else:
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        # One that the server closed has asked for something that was not answered.
+        self.failed += time.perf_counter() < self._until
         if not self.closed.done():
             self.closed.set_result(None)
 
     def _ask(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
         self._asked_at = time.perf_counter()
         self._transport.write(next(self._requests))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -25,11 +25,12 @@ from benchmarks.products import COLLECTION
 from benchmarks.programs.speech import say
 
 _FIELDS = dict.fromkeys(("version", "sku", "name", "price", "stock"), True)
+_MORE = dict.fromkeys(("tags", "updatedAt"), True)
 
 
 async def main(uri: str, database: str) -> None:
     client: Any = AsyncIOMotorClient(uri)
-    collection = client[database][COLLECTION]
+    collection, suppliers = client[database][COLLECTION], client[database]["suppliers"]
 
     async def product(request: Request) -> Response:
         found = await collection.find_one({"_id": int(request.path_params["id"])}, _FIELDS)
@@ -42,9 +43,24 @@ async def main(uri: str, database: str) -> None:
         return _json({"product": found})
 
     async def products(request: Request) -> Response:
-        first = int(request.query_params["first"])
-        found = await collection.find({}, _FIELDS).sort("_id", 1).limit(first).to_list(None)
+        asked = request.query_params
+        where = {"stock": {"$lt": int(asked["below"])}} if "below" in asked else {}
+        fields = _FIELDS | (_MORE if "more" in asked else {})
+        if "supplier" in asked:
+            fields = fields | {"supplierId": True}
+        rows = collection.find(where, fields).sort("_id", 1).limit(int(asked["first"]))
+        found = await rows.to_list(None)
+        if "supplier" in asked:
+            await refer(found)
         return _json({"products": found})
+
+    async def refer(products: Sequence[dict[str, Any]]) -> None:
+        """Each with its supplier's name in place of the id."""
+        ids = list({each["supplierId"] for each in products})
+        rows = suppliers.find({"_id": {"$in": ids}}, {"_id": True, "name": True})
+        names = {each.pop("_id"): each for each in await rows.to_list(None)}
+        for each in products:
+            each["supplier"] = names[each.pop("supplierId")]
 
     async def listen(websocket: WebSocket) -> None:
         await websocket.accept()

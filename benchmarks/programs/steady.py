@@ -1,5 +1,5 @@
 """Write to MongoDB, or read from a gateway, at an even pace until told to stop; say how long each
-took, from when it was due.
+took, in seconds from when it was due, and when it was done, in monotonic nanoseconds by its step.
 
 `python -m benchmarks.programs.steady write URI DATABASE DOCUMENTS RATE`
 `python -m benchmarks.programs.steady read ADDRESS DOCUMENTS RATE`
@@ -19,7 +19,7 @@ from contextlib import closing
 
 import pymongo
 
-from benchmarks.products import COLLECTION, change
+from benchmarks.products import COLLECTION, change, touched
 from benchmarks.programs.speech import say, until_told
 
 Act = Callable[[int], object]
@@ -29,13 +29,12 @@ _THREADS = 4
 
 
 def write(uri: str, database: str, documents: int, rate: float) -> None:
-    dice = random.Random(1)
     with pymongo.MongoClient[dict[str, object]](uri) as client:
         collection = client[database][COLLECTION]
         collection.find_one()
 
         def update(step: int) -> None:
-            collection.update_one({"_id": dice.randrange(documents)}, change(step))
+            collection.update_one({"_id": touched(step, documents)}, change(step))
 
         _keep(rate, lambda: update)
 
@@ -67,24 +66,30 @@ def _keep(rate: float, opened: Callable[[], Act]) -> None:
     """
     stop = threading.Event()
     beginning = time.monotonic() + 0.2
+    say("begun")
 
-    def work(part: int) -> list[float]:
+    def work(part: int) -> list[tuple[int, float, int]]:
         act = opened()
-        took = []
+        done: list[tuple[int, float, int]] = []
         step = part
         while True:
             due = beginning + step / rate
             if stop.wait(max(0.0, due - time.monotonic())):
-                return took
+                return done
             act(step)
-            took.append(time.monotonic() - due)
+            done.append((step, time.monotonic() - due, time.monotonic_ns()))
             step += _THREADS
 
     with ThreadPoolExecutor(_THREADS) as pool:
         parts = [pool.submit(work, part + 1) for part in range(_THREADS)]
         until_told()
         stop.set()
-        say("result", took=[each for part in parts for each in part.result()])
+        done = [each for part in parts for each in part.result()]
+        say(
+            "result",
+            took=[took_s for _, took_s, _ in done],
+            times=[(step, at_ns) for step, _, at_ns in done],
+        )
 
 
 if __name__ == "__main__":

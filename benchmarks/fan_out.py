@@ -1,0 +1,194 @@
+"""What it takes to tell thousands of subscribers about every write, each on a WebSocket of its own.
+
+Beside Mercurius, and a program that writes ready frames to every socket, which is the least that it
+can take. Writers, subscribers and mongod share the other core; subscribers count every frame, and
+for some of them it is told how long after the write's acknowledgement it came.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pymongo
+from pymongo.database import Database
+
+from benchmarks.charts import bars
+from benchmarks.figures import Part, Table, medians, percentile
+from benchmarks.peers.node import mercurius
+from benchmarks.peers.shop import MODEL, PRODUCTS, SHELVES, stock_up
+from benchmarks.processes import Died, Process, allow_sockets
+from benchmarks.products import COLLECTION, change, touched
+from benchmarks.socket_load import BIN_NS
+from benchmarks.stage import Document, Stage, await_versions
+
+__all__ = ["ALL", "awaken", "run"]
+
+_PRODUCT = "{ product { id version name sku price stock } }"
+ALL = f"subscription {{ productChanges {_PRODUCT} }}"
+_SHELF = (
+    "subscription ($below: Int!) "
+    f"{{ productChanges(where: {{ shelf: {{ lt: $below }} }}) {_PRODUCT} }}"
+)
+_OWN = f"subscription ($id: ID!) {{ productChanges(id: $id) {_PRODUCT} }}"
+
+_KEPT = 100
+_LATEST_S = 120.0
+_WARM = 0.2
+"""Of the time that is written, in which nothing is measured yet."""
+
+Server = AbstractContextManager[tuple[Process, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Args:
+    rate: writes a second, to `documents`.
+    variables: those of the subscribers, who take them in turn.
+    told: how many of so many subscribers are told of a write to a document.
+    kept: whether each delivery's time is noted, or those of `_KEPT` sockets.
+    """
+
+    name: str
+    query: str
+    rate: int
+    variables: Callable[[int], Sequence[Mapping[str, Any]]]
+    told: Callable[[int, int], float]
+    documents: Callable[[int], int] = lambda _: PRODUCTS
+    kept: Callable[[int], int] = lambda audience: min(_KEPT, audience)
+    peers: tuple[str, ...] = ("revstream", "Mercurius", "ready frames")
+
+
+_CASES = (
+    _Case("the same for all", ALL, 50, lambda _: [{}], lambda _, audience: audience),
+    _Case(
+        f"{SHELVES} filters, of which half match",
+        _SHELF,
+        50,
+        lambda _: [{"below": n + 1} for n in range(SHELVES)],
+        lambda document, audience: audience * (SHELVES - document % SHELVES) / SHELVES,
+        peers=("revstream", "Mercurius"),
+    ),
+    _Case(
+        "each one product",
+        _OWN,
+        200,
+        lambda audience: [{"id": str(n)} for n in range(audience)],
+        lambda _document, _audience: 1,
+        documents=lambda audience: audience,
+        kept=lambda audience: audience,
+    ),
+)
+
+
+def run(stage: Stage) -> list[Part]:
+    allow_sockets()
+    audience = stage.scale.audience
+    parts: list[Part] = []
+    servers: dict[str, Callable[[Database[Document]], Server]] = {
+        "revstream": lambda database: stage.gateway(database, "--schema", str(MODEL)),
+        "Mercurius": lambda database: mercurius(stage, database),
+        "ready frames": lambda database: _crier(stage, database),
+    }
+    for case in _CASES:
+        table = Table(
+            f"{audience:,} subscribers, {case.name}, {case.rate} writes/s",
+            "server",
+            "offered/s",
+            "delivered/s",
+            "its CPU, ms per 1,000",
+            "p50 ms",
+            "p99 ms",
+            "came in the end, %",
+        )
+        rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in case.peers}
+        with stage.database() as database:
+            stock_up(database)
+            with servers["revstream"](database):
+                await_versions(database, PRODUCTS)
+            for turn in stage.rounds(f"fan-out: {case.name}"):
+                for name in case.peers[:: -1 if turn % 2 else 1]:
+                    with servers[name](database) as (process, address):
+                        rows[name].append(_measure(stage, database, case, process, address))
+        found = {name: medians(measured) for name, measured in rows.items()}
+        for name, row in found.items():
+            table.add(name, *row)
+        parts += [
+            table,
+            bars(f"{case.name}: CPU, ms per 1,000", {name: row[2] for name, row in found.items()}),
+        ]
+    return parts
+
+
+@contextmanager
+def _crier(stage: Stage, database: Database[Document]) -> Iterator[tuple[Process, str]]:
+    with stage.program("crier", stage.uri, database.name, beside_load=False) as process:
+        yield process, str(process.hear("serving")["address"])
+
+
+def _measure(
+    stage: Stage, database: Database[Document], case: _Case, server: Process, address: str
+) -> tuple[float, ...]:
+    """A row of the table."""
+    count, seconds = stage.scale.audience, stage.scale.fan_out_s
+    documents = case.documents(count)
+    with stage.program("audience", address, count, case.kept(count)) as audience:
+        audience.tell(query=case.query, variables=case.variables(count))
+        audience.hear("subscribed", timeout_s=300)
+        # The first is one that every filter lets through.
+        awaken(database, audience, range(documents if case.query == _OWN else 1))
+        writing = ("write", stage.uri, database.name, documents, case.rate)
+        with stage.program("steady", *writing) as writer:
+            writer.hear("begun")
+            time.sleep(seconds * _WARM)
+            first, cpu_s = _bin(), server.cpu_s()
+            time.sleep(seconds)
+            last, cpu_s = _bin(), server.cpu_s() - cpu_s
+            written = dict(writer.finish()["times"])
+        heard = audience.finish()
+    took_s = (last - first) * BIN_NS / 1e9
+    counts = dict(heard["counts"])
+    delivered = sum(texts for at, texts in counts.items() if first <= at < last)
+    meant = {step: case.told(touched(step, documents), count) for step in written}
+    offered = sum(meant[step] for step, at in written.items() if first <= at // BIN_NS < last)
+    latencies = [
+        (at - written[step]) / 1e6
+        for _, step, at in heard["kept"]
+        if step in written and first <= written[step] // BIN_NS < last
+    ]
+    # What woke them came before the first write.
+    begun = min(written.values()) // BIN_NS - 1
+    came = sum(texts for at, texts in counts.items() if begun <= at)
+    return (
+        offered / took_s,
+        delivered / took_s,
+        cpu_s * 1000 / (delivered / 1000),
+        percentile(latencies, 0.5),
+        percentile(latencies, 0.99),
+        came / sum(meant.values()) * 100,
+    )
+
+
+def awaken(database: Database[Document], audience: Process, ids: Iterable[int]) -> None:
+    """Write to these until everybody has been told something: only then do all subscriptions
+    stand.
+
+    Raises:
+        Died: somebody has not, for long.
+    """
+    writes = [pymongo.UpdateOne({"_id": n}, change(0)) for n in ids]
+    until = time.monotonic() + _LATEST_S
+    while not audience.has_said("live"):
+        if time.monotonic() > until:
+            raise Died(f"not everybody was told something within {_LATEST_S:g} s")
+        database[COLLECTION].bulk_write(writes)
+        time.sleep(0.5 + len(writes) / 1000)
+    # None of it is to be counted.
+    audience.hear("quiet", timeout_s=_LATEST_S)
+
+
+def _bin() -> int:
+    return time.monotonic_ns() // BIN_NS

@@ -1,0 +1,1 @@
+"""What the gateway is measured beside: the same shop, served by others."""

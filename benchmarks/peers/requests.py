@@ -1,0 +1,172 @@
+"""Requests a second of revstream beside Mercurius and a bare route, for four questions.
+
+Each server has the same core to itself by turns, and the same documents and indexes; before
+anything is measured its answers are compared with the documents. All stay up: who is not asked does
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pymongo.database import Database
+
+from benchmarks.charts import bars
+from benchmarks.figures import Part, Table, medians
+from benchmarks.http_load import CONNECTIONS, Request, load, measure
+from benchmarks.peers.node import mercurius, node_versions
+from benchmarks.peers.shop import MODEL, PRODUCTS, SHAPES, Shape, guarded, plain, stock_up
+from benchmarks.processes import Died, Process
+from benchmarks.stage import Document, Stage, await_versions
+from tests.support.issuer import Issuer
+
+__all__ = ["run"]
+
+_ASKED = 1000
+_CHECKED = 5
+_CALLERS = 100
+_PEER, _FLOOR, _OURS = "Mercurius", "bare route", "revstream"
+_SIGNED = "revstream, signed in"
+
+
+@dataclass(frozen=True, slots=True)
+class _Contender:
+    """Args:
+    asked: the requests of a shape for what was drawn.
+    compiles: it gets quicker for a while.
+    """
+
+    process: Process
+    address: str
+    asked: Callable[[Shape, Sequence[int]], list[Request]]
+    compiles: bool = False
+
+
+def run(stage: Stage) -> list[Part]:
+    parts: list[Part] = []
+    with ExitStack() as opened:
+        database = opened.enter_context(stage.database())
+        stock_up(database)
+        contenders = _open(stage, opened, database)
+        for shape in SHAPES:
+            for name, each in contenders.items():
+                _check(name, each, shape, database)
+        for shape in SHAPES:
+            parts += _measure(stage, shape, contenders)
+    first = parts[0]
+    assert isinstance(first, Table)
+    first.note(f"The load asks {_most(stage):,.0f} times a second of a server that does nothing.")
+    first.note(f"{node_versions()}.")
+    return parts
+
+
+def _open(stage: Stage, opened: ExitStack, database: Database[Document]) -> dict[str, _Contender]:
+    folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+    issuer = Issuer(folder / "jwks.json")
+    tokens = [
+        issuer.token(f"caller-{n}", lasts_s=86_400, roles=["reader"], least=0)
+        for n in range(_CALLERS)
+    ]
+    rules = folder / "schema.graphql"
+    rules.write_text(guarded(), encoding="utf-8")
+    with stage.gateway(database, "--schema", str(MODEL)):
+        await_versions(database, PRODUCTS)
+
+    def gateway(model: Path, *options: str) -> tuple[Process, str]:
+        # Neither of them records, or it would be that one's that is measured.
+        chosen = ("--no-record", "--schema", str(model), *options)
+        return opened.enter_context(stage.gateway(database, *chosen))
+
+    floor = opened.enter_context(
+        stage.program("floor", stage.uri, database.name, beside_load=False)
+    )
+    return {
+        _PEER: _Contender(*opened.enter_context(mercurius(stage, database)), _graphql, True),
+        _FLOOR: _Contender(floor, str(floor.hear("serving")["address"]), _routes),
+        _OURS: _Contender(*gateway(MODEL), _graphql),
+        _SIGNED: _Contender(
+            *gateway(rules, *issuer.options()),
+            lambda shape, drawn: [
+                shape.graphql(each, tokens[n % _CALLERS]) for n, each in enumerate(drawn)
+            ],
+        ),
+    }
+
+
+def _graphql(shape: Shape, drawn: Sequence[int]) -> list[Request]:
+    return [shape.graphql(each) for each in drawn]
+
+
+def _routes(shape: Shape, drawn: Sequence[int]) -> list[Request]:
+    return [shape.route(each) for each in drawn]
+
+
+def _check(name: str, contender: _Contender, shape: Shape, database: Database[Document]) -> None:
+    """It answers with the documents, or the comparison means nothing.
+
+    Raises:
+        Died: it does not.
+    """
+    drawn = shape.drawn(_CHECKED)
+    for each, request in zip(drawn, contender.asked(shape, drawn), strict=True):
+        answer, expected = _ask(contender.address, request), shape.expected(database, each)
+        told = answer.get("data", answer)
+        rows = told["products"] if shape.first else [told["product"]]
+        if isinstance(rows, dict):
+            rows = rows["nodes"]
+        if [plain(row) if "_id" in row else row for row in rows] != expected:
+            raise Died(f"{name} answers {request} with {answer}, not with {expected}")
+
+
+def _measure(stage: Stage, shape: Shape, contenders: dict[str, _Contender]) -> list[Part]:
+    drawn = shape.drawn(_ASKED)
+    requests = {name: each.asked(shape, drawn) for name, each in contenders.items()}
+    for name, each in contenders.items():
+        seconds = stage.scale.compiling_s if each.compiles else stage.scale.requests_s / 3
+        load(stage, each.address, requests[name], seconds)
+    rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in contenders}
+    for turn in stage.rounds(shape.name):
+        # Now one way round, now the other: what is left of one is not always the same one's.
+        for name in list(contenders)[:: -1 if turn % 2 else 1]:
+            each = contenders[name]
+            rows[name].append(measure(stage, each.process, each.address, requests[name]))
+    found = {name: medians(measured) for name, measured in rows.items()}
+    table = Table(
+        f"{shape.name}: {PRODUCTS:,} products, {CONNECTIONS} connections",
+        "server",
+        "requests/s",
+        "p50 ms",
+        "p99 ms",
+        "its CPU, µs each",
+        f"x {_PEER}",
+        f"x {_FLOOR}",
+    )
+    for name, row in found.items():
+        table.add(name, *row, row[0] / found[_PEER][0], row[0] / found[_FLOOR][0])
+    return [table, bars(f"{shape.name}: requests/s", {name: row[0] for name, row in found.items()})]
+
+
+def _most(stage: Stage) -> float:
+    """Requests a second that the load can make at most."""
+    with stage.program("receiver", beside_load=False) as nothing:
+        address = f"http://127.0.0.1:{nothing.hear('serving')['port']}"
+        return load(stage, address, [Request("/last")], stage.scale.requests_s / 3).per_second
+
+
+def _ask(address: str, request: Request) -> Any:
+    headers = {"Content-Type": "application/json"}
+    if request.token:
+        headers["Authorization"] = f"Bearer {request.token}"
+    with urllib.request.urlopen(
+        urllib.request.Request(
+            address + request.path, data=request.body.encode() or None, headers=headers
+        )
+    ) as answer:
+        return json.load(answer)

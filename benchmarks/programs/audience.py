@@ -1,0 +1,100 @@
+"""Subscribe on many WebSockets, count what comes, and note when it came for some of them.
+
+`python -m benchmarks.programs.audience ADDRESS COUNT KEPT`, and on standard input one line of JSON:
+`{query, variables}`, a list of variables that the sockets take in turn.
+
+Says `subscribed`, `live` once every socket has been told something, `quiet` once nothing more
+comes, and in the end `result`:
+`counts` of `[bin, texts]`, `kept` of `[socket, stock, ns]` of the first KEPT sockets, and `busy_s`
+of the processor.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import re
+import sys
+import threading
+import time
+
+from benchmarks.processes import allow_sockets
+from benchmarks.programs.speech import say, until_told
+from benchmarks.socket_load import Link, Links
+
+_AT_ONCE = 200
+_QUIET_S, _LATEST_S = 1.0, 20.0
+_STOCK = re.compile(rb'"stock":\s*(\d+)')
+
+
+def main(address: str, count: int, kept: int) -> None:
+    asked = json.loads(sys.stdin.readline())
+    told = threading.Event()
+    threading.Thread(target=_wait, args=(told,), daemon=True).start()
+    allow_sockets()
+    # Nothing here goes in circles, and a pause would count as latency.
+    gc.disable()
+    links = Links(address, _lost)
+    members = [
+        Link(
+            n,
+            {"query": asked["query"], "variables": asked["variables"][n % len(asked["variables"])]},
+            [] if n < kept else None,
+        )
+        for n in range(count)
+    ]
+    for n, link in enumerate(members):
+        links.open(link)
+        while n - links.subscribed >= _AT_ONCE:
+            links.turn(0.1)
+    while links.subscribed < count:
+        links.turn(0.1)
+    say("subscribed")
+    while links.arrived < count and not told.is_set():
+        links.turn(0.1)
+    say("live")
+    _until_quiet(links, math.inf)
+    say("quiet")
+    while not told.is_set():
+        links.turn(0.1)
+    # What is late is not lost.
+    _until_quiet(links, _LATEST_S)
+    say(
+        "result",
+        counts=sorted(links.counts.items()),
+        kept=[
+            (link.number, int(found[1]), at_ns)
+            for link in members
+            for at_ns, text in link.kept or ()
+            if (found := _STOCK.search(text))
+        ],
+        busy_s=time.process_time(),
+    )
+    links.close()
+
+
+def _wait(told: threading.Event) -> None:
+    until_told()
+    told.set()
+
+
+def _until_quiet(links: Links, latest_s: float) -> None:
+    """Until nothing has come for a while."""
+    until = time.monotonic() + latest_s
+    seen, since = -1, time.monotonic()
+    while time.monotonic() < until:
+        links.turn(0.1)
+        now = sum(links.counts.values())
+        if now != seen:
+            seen, since = now, time.monotonic()
+        elif time.monotonic() - since > _QUIET_S:
+            return
+
+
+def _lost(link: Link) -> None:
+    raise SystemExit(f"the server has closed socket {link.number}: {link.rest!r}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,195 @@
+"""Thousands of WebSockets that subscribe, in one thread, which counts 100,000 frames a second with
+half of a core.
+
+Speaks graphql-transport-ws (PROTOCOL.md of graphql-ws) as a client does: the handshake,
+`connection_init`, the server's ack, `subscribe`. Of what comes then only the frames' heads are read
+(RFC 6455, 5.2), and for some of the sockets the text is kept, with the time at which it came. On
+Linux.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import select
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = ["BIN_NS", "Link", "Links", "text_frame"]
+
+BIN_NS = 50_000_000
+"""Frames are counted by the twentieth of a second."""
+
+_READ_BYTES = 65536
+_TEXT, _PING, _CLOSE = 0x81, 0x89, 0x88
+_NOTHING = b'"product":null'
+"""Of a checkpoint: no event, and not counted."""
+_INIT = json.dumps({"type": "connection_init"}).encode()
+_CONNECTING, _SHAKING, _STARTING, _LIVE = range(4)
+
+
+def text_frame(text: bytes, opcode: int = _TEXT) -> bytes:
+    """A whole message as a client sends it: masked, with what changes nothing."""
+    size = len(text)
+    if size < 126:
+        head = bytes((opcode, 0x80 | size))
+    elif size < 65536:
+        head = bytes((opcode, 0x80 | 126)) + size.to_bytes(2)
+    else:
+        head = bytes((opcode, 0x80 | 127)) + size.to_bytes(8)
+    return head + b"\0\0\0\0" + text
+
+
+class Link:
+    """One WebSocket.
+
+    Args:
+        kept: where its texts go, with the nanoseconds at which they came; None to count them only.
+
+    Attributes:
+        frames: texts that have come since it subscribed.
+        first_ns: when the first of them came; 0 while none has.
+    """
+
+    __slots__ = ("first_ns", "frames", "kept", "number", "plain", "rest", "stage", "subscribe")
+
+    def __init__(
+        self, number: int, payload: Mapping[str, Any], kept: list[tuple[int, bytes]] | None
+    ) -> None:
+        self.number = number
+        self.kept = kept
+        # As long as the ids that clients make up.
+        start = {"id": f"{number:036d}", "type": "subscribe", "payload": payload}
+        self.subscribe = text_frame(json.dumps(start).encode())
+        self.plain = socket.socket()
+        self.rest = b""
+        self.stage = _CONNECTING
+        self.frames = self.first_ns = 0
+
+
+class Links:
+    """All of them. `turn` has to be called again and again.
+
+    Args:
+        on_lost: called with a link that was refused, or that the server closed.
+
+    Attributes:
+        subscribed: how many have asked for their subscription, ever.
+        arrived: how many have had their first text, ever.
+        counts: texts that came, by `BIN_NS` of the monotonic clock.
+    """
+
+    def __init__(self, address: str, on_lost: Callable[[Link], None]) -> None:
+        at = urlsplit(address)
+        assert at.hostname is not None
+        self._at = at.hostname, at.port or 80
+        self._handshake = (
+            f"GET /graphql HTTP/1.1\r\nHost: {at.hostname}:{at.port}\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
+            "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\n\r\n"
+        ).encode()
+        self._on_lost = on_lost
+        self._links: dict[int, Link] = {}
+        self._poll = select.epoll()
+        self.subscribed = self.arrived = 0
+        self.counts: defaultdict[int, int] = defaultdict(int)
+
+    def open(self, link: Link) -> None:
+        """Begin to connect; the rest happens in `turn`."""
+        plain = link.plain
+        plain.setblocking(False)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if plain.connect_ex(self._at) not in (0, errno.EINPROGRESS):
+            self._lose(link)
+            return
+        self._links[plain.fileno()] = link
+        self._poll.register(plain, select.EPOLLOUT)
+
+    def turn(self, wait_s: float) -> None:
+        """Wait so long at most for something to come, and take all of it."""
+        for handle, event in self._poll.poll(wait_s):
+            link = self._links[handle]
+            try:
+                if link.stage == _LIVE:
+                    self._receive(link)
+                elif link.stage == _CONNECTING and event & select.EPOLLOUT:
+                    link.plain.sendall(self._handshake)
+                    self._poll.modify(handle, select.EPOLLIN)
+                    link.stage = _SHAKING
+                else:
+                    self._agree(link)
+            except BlockingIOError:
+                continue
+            except OSError:
+                self._lose(link)
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.plain.close()
+        self._poll.close()
+
+    def _agree(self, link: Link) -> None:
+        """The answers to the handshake and to `connection_init`."""
+        come = link.plain.recv(_READ_BYTES)
+        link.rest += come
+        if link.stage == _SHAKING:
+            head, found, rest = link.rest.partition(b"\r\n\r\n")
+            if not come or (found and not head.startswith(b"HTTP/1.1 101")):
+                raise ConnectionRefusedError(head.decode(errors="replace"))
+            if found:
+                link.plain.sendall(text_frame(_INIT))
+                link.rest, link.stage = rest, _STARTING
+        if link.stage == _STARTING and b"connection_ack" in link.rest:
+            link.plain.sendall(link.subscribe)
+            # Nothing else comes before one has subscribed.
+            link.rest, link.stage = b"", _LIVE
+            self.subscribed += 1
+        elif not come:
+            raise ConnectionResetError
+
+    def _receive(self, link: Link) -> None:
+        data = link.plain.recv(_READ_BYTES)
+        now = time.monotonic_ns()
+        if not data:
+            raise ConnectionResetError
+        if link.rest:
+            data = link.rest + data
+        at, size, texts = 0, len(data), 0
+        while size - at >= 2:
+            start, length = at + 2, data[at + 1]
+            if length == 126:
+                start, length = at + 4, int.from_bytes(data[at + 2 : at + 4])
+            elif length == 127:
+                start, length = at + 10, int.from_bytes(data[at + 2 : at + 10])
+            end = start + length
+            if end > size:
+                break
+            if data[at] == _TEXT:
+                if data.find(_NOTHING, start, end) >= 0:
+                    at = end
+                    continue
+                texts += 1
+                if link.kept is not None:
+                    link.kept.append((now, data[start:end]))
+            elif data[at] == _PING:
+                link.plain.sendall(text_frame(data[start:end], 0x8A))
+            elif data[at] == _CLOSE:
+                raise ConnectionResetError(data[start:end])
+            at = end
+        link.rest = data[at:]
+        if texts:
+            self.counts[now // BIN_NS] += texts
+            link.frames += texts
+            if not link.first_ns:
+                link.first_ns = now
+                self.arrived += 1
+
+    def _lose(self, link: Link) -> None:
+        self._links.pop(link.plain.fileno(), None)
+        # Closing takes it out of what is polled.
+        link.plain.close()
+        self._on_lost(link)

@@ -1,0 +1,69 @@
+"""What a benchmark writes into a page, and what it leaves as it is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchmarks import pages
+from benchmarks.__main__ import main
+from benchmarks.charts import bars, curve
+from benchmarks.figures import Table
+
+PAGE = """# By hand
+
+<!-- benchmark one -->
+Old.
+<!-- /benchmark one -->
+
+Between.
+
+<!-- benchmark two-three -->
+<!-- /benchmark two-three -->
+
+Profiles.
+"""
+
+
+def test_only_what_is_between_the_marks_is_replaced() -> None:
+    filled = pages.fill(PAGE, "one", "New.\n\nNewer.")
+    assert filled == PAGE.replace("Old.", "New.\n\nNewer.")
+    assert pages.fill(filled, "one", "Old.") == PAGE
+
+
+def test_an_empty_place_is_filled_and_filled_again() -> None:
+    once = pages.fill(PAGE, "two-three", "First.")
+    assert pages.fill(once, "two-three", "Second.") == once.replace("First.", "Second.")
+
+
+@pytest.mark.parametrize("page", ["", PAGE + PAGE, PAGE.replace("/benchmark one", "")])
+def test_a_page_without_one_place_is_refused(page: str) -> None:
+    with pytest.raises(ValueError, match="once each"):
+        pages.fill(page, "one", "New.")
+
+
+def test_the_places_of_the_documentation_are_benchmarks() -> None:
+    """`--page` runs what the page has a place for."""
+    [argument] = [each for each in main.params if each.name == "names"]
+    for page in (pages.BENCHMARKS, pages.LAYOUTS):
+        found = pages.names(page.read_text(encoding="utf-8"))
+        assert found
+        assert set(found) <= set(argument.type.choices)
+
+
+def test_tables_and_charts_are_told_with_their_origin() -> None:
+    table = Table("Title", "what", "ms")
+    table.add("this", 1.5)
+    made = pages.markdown("a machine", [table, bars("chart", {"this": 1.5, "that": 3.0})])
+    assert re.search(r"^\| this \| 1.50 \|$", made, re.M)
+    assert 'x-axis ["this", "that"]' in made
+    assert "bar [1.5, 3]" in made
+    assert made.endswith("a machine\n\n</details>")
+
+
+def test_a_curve_has_no_more_points_than_are_told_apart() -> None:
+    chart = curve("title", "minutes", 30, "MB", [float(n) for n in range(360)])
+    line = chart.splitlines()[-2]
+    assert line.startswith("    line [0, 6, 12, ")
+    assert line.count(",") == 59
