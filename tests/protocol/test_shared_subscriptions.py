@@ -251,6 +251,41 @@ async def test_a_storm_of_tokens_in_the_ring_costs_mongodb_nothing(
         assert [each["command"].get("filter") for each in asked] == [{"_id": f"seen-{name}"}]
 
 
+async def test_of_many_filters_those_are_told_that_an_event_comes_to_or_leaves(
+    gateway: RunningGateway, things: Things
+) -> None:
+    """Found by the values before and after; nobody else is told anything."""
+    mark = uuid4().hex
+    names = [f"{mark}-{number}" for number in range(20)]
+    async with open_socket(gateway.address) as socket:
+        for each in names:
+            await socket.start(each, MOVES, names=[each, f"{each}-too"])
+            assert (await socket.receive())["payload"]["data"]["thingChanges"]["transition"] is None
+        things.insert_one({"_id": mark, "name": names[3]})
+        things.update_one({"_id": mark}, {"$set": {"name": names[7]}})
+        things.update_one({"_id": mark}, {"$set": {"name": f"{names[7]}-too"}})
+        things.update_one({"_id": mark}, {"$set": {"name": [names[7], names[9]]}})
+        things.update_one({"_id": mark}, {"$unset": {"name": 1}})
+        things.update_one({"_id": mark}, {"$set": {"name": names[0]}})
+        things.delete_one({"_id": mark})
+        found: dict[str, list[str]] = {}
+        for _ in range(10):
+            message = await socket.receive()
+            change = message["payload"]["data"]["thingChanges"]
+            found.setdefault(message["id"], []).append(change["transition"])
+        assert found == {
+            names[3]: ["ENTER", "LEAVE"],
+            names[7]: ["ENTER", "STAY", "STAY", "LEAVE"],
+            names[9]: ["ENTER", "LEAVE"],
+            names[0]: ["ENTER", "LEAVE"],
+        }
+
+
+MOVES = """
+subscription($names: [String!]) { thingChanges(where: {name: {in: $names}}) { transition } }
+"""
+
+
 async def until_checkpoint(socket: Socket) -> list[dict[str, Any]]:
     """What its only subscription is told up to there."""
     found: list[dict[str, Any]] = []
