@@ -3,6 +3,7 @@ could miss it wait, within a bound."""
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +16,8 @@ from streams.events import identity
 from streams.progress import Progress
 
 __all__ = ["OwnWrites"]
+
+_ASK_EVERY_S = 1.0
 
 
 class OwnWrites:
@@ -32,6 +35,7 @@ class OwnWrites:
         self._latest: dict[str, str] = {}
         self._by_document: dict[str, OrderedDict[Any, str]] = {}
         self._forgotten: dict[str, str] = {}
+        self._asked_at: dict[str, float] = {}
 
     def note(self, collection: str, key: Any, at: Timestamp) -> None:
         """A write was acknowledged."""
@@ -50,7 +54,12 @@ class OwnWrites:
         return max(self._latest.get(collection, ""), self._progress.seen(collection))
 
     async def archived(self, collection: str) -> str:
-        """So far the archive has come."""
+        """So far the archive has come, at least. Where another process records, that is asked now
+        and then only."""
+        now = time.monotonic()
+        if now - self._asked_at.get(collection, -_ASK_EVERY_S) < _ASK_EVERY_S:
+            return self._progress.known(collection)
+        self._asked_at[collection] = now
         return await self._progress.position(collection)
 
     async def recorded(self, collection: str, keys: Iterable[Any] | None = None) -> None:

@@ -80,9 +80,7 @@ def _open(stage: Stage, opened: ExitStack, database: Database[Document]) -> dict
         await_versions(database, PRODUCTS)
 
     def gateway(model: Path, *options: str) -> tuple[Process, str]:
-        # Neither of them records, or it would be that one's that is measured.
-        chosen = ("--no-record", "--schema", str(model), *options)
-        return opened.enter_context(stage.gateway(database, *chosen))
+        return opened.enter_context(stage.gateway(database, "--schema", str(model), *options))
 
     floor = opened.enter_context(
         stage.program("floor", stage.uri, database.name, beside_load=False)
@@ -90,9 +88,10 @@ def _open(stage: Stage, opened: ExitStack, database: Database[Document]) -> dict
     return {
         _PEER: _Contender(*opened.enter_context(mercurius(stage, database)), _graphql, True),
         _FLOOR: _Contender(floor, str(floor.hear("serving")["address"]), _routes),
+        # It records for both: by the archive's place they know that a number is still the last.
         _OURS: _Contender(*gateway(MODEL), _graphql),
         _SIGNED: _Contender(
-            *gateway(rules, *issuer.options()),
+            *gateway(rules, *issuer.options(), "--no-record"),
             lambda shape, drawn: [
                 shape.graphql(each, tokens[n % _CALLERS]) for n, each in enumerate(drawn)
             ],

@@ -52,6 +52,9 @@ class _Unknown:
     async def position(self, collection: str) -> str:
         return ""
 
+    def known(self, collection: str) -> str:
+        return ""
+
 
 class Scribe:
     """Writes one collection and its archive, in the storage that the entity says.
