@@ -1,0 +1,252 @@
+"""Reads of one database, through either driver.
+
+Source: docs/decisions/0004-driver.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+from bson import CodecOptions, Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from streams.client import MongoOptions
+from streams.documents import DECODED, RAW, Document
+from streams.finder import Finder
+from streams.refusals import translated
+from streams.rounds import rounds
+from streams.sessions import Sessions
+
+__all__ = ["COLLATION", "Reads", "awaited"]
+
+# Documents per round trip; the server also ends a batch at 16 MB.
+_BATCH = 10_000
+# Filters compare by code point, as predicates on changes do; a collection may be made otherwise.
+COLLATION = {"locale": "simple"}
+
+
+class Reads:
+    """Each has a time limit, but those that say that they have none."""
+
+    def __init__(self, client: Any, name: str, options: MongoOptions) -> None:
+        self.name = name
+        self.options = options
+        self._client = client
+        self._database = client.get_database(name, codec_options=DECODED)
+        self._raw = client.get_database(name, codec_options=RAW)
+        self._sessions = Sessions(client)
+        # Motor is PyMongo in threads, which can be had without it.
+        self._finder = Finder(client.delegate, name) if options.driver == "motor" else None
+        # Made anew by each look at a driver's database, with all its options.
+        self._collections: dict[tuple[str, bool], Any] = {}
+
+    async def find(
+        self,
+        collection: str,
+        query: Mapping[str, Any],
+        *,
+        projection: Mapping[str, Any] | None = None,
+        sort: Sequence[tuple[str, int]] = (),
+        limit: int = 0,
+        at: Timestamp | None = None,
+        raw: bool = False,
+        naive: bool = False,
+    ) -> list[Any]:
+        """All matching documents; with `at`, as they were at that cluster time (a few minutes back
+        at most).
+
+        Args:
+            naive: they are only shown: dates may lack their time zone, which is UTC.
+        """
+        with translated():
+            if at is not None or (naive and self._finder is not None):
+                given = {"projection": projection, "sort": dict(sort), "limit": limit}
+                command = {
+                    "find": collection,
+                    "filter": query,
+                    "collation": COLLATION,
+                    "batchSize": _BATCH,
+                    **{name: value for name, value in given.items() if value},
+                }
+                if at is not None:
+                    return await self._at(command, at, raw=raw)
+                assert self._finder is not None
+                found = await self._finder.first_batch({**command, "maxTimeMS": self._limit_ms})
+                if found is not None:
+                    return found
+            cursor = self._collection(collection, raw).find(
+                query,
+                projection,
+                sort=list(sort) or None,
+                limit=limit,
+                # A first batch of 101 would cost every longer page a second round trip.
+                batch_size=_BATCH,
+                max_time_ms=self._limit_ms,
+                collation=COLLATION,
+            )
+            return list(await cursor.to_list(None))
+
+    async def aggregate(
+        self,
+        collection: str | None,
+        pipeline: Sequence[Mapping[str, Any]],
+        *,
+        at: Timestamp | None = None,
+        snapshot: bool = False,
+        raw: bool = False,
+        hint: str | None = None,
+    ) -> list[Any]:
+        """All results of a pipeline on a collection, or on the database where `collection` is
+        None; with `snapshot`, its lookups too as of one moment, the last that a majority has."""
+        with translated():
+            if snapshot or at is not None:
+                command: Document = {
+                    "aggregate": collection or 1,
+                    "pipeline": list(pipeline),
+                    "collation": COLLATION,
+                    "cursor": {"batchSize": _BATCH},
+                }
+                return await self._at(command, at, raw=raw)
+            if collection is None:
+                target = self._raw if raw else self._database
+            else:
+                target = self._collection(collection, raw)
+            extra = {} if hint is None else {"hint": hint}
+            # Motor hands out the cursor at once, PyMongo after a round trip.
+            cursor = await awaited(
+                target.aggregate(
+                    list(pipeline),
+                    batchSize=_BATCH,
+                    maxTimeMS=self._limit_ms,
+                    collation=COLLATION,
+                    **extra,
+                )
+            )
+            return list(await cursor.to_list(None))
+
+    async def read_at(
+        self, command: Document, at: Timestamp, *, most_bytes: int
+    ) -> tuple[list[RawBSONDocument], bool]:
+        """What a command that gives a cursor finds at a cluster time, raw; no more than it takes to
+        exceed so many bytes, but two documents in any case. And whether that is all."""
+        found: list[RawBSONDocument] = []
+        with translated():
+            cursor = await self._open_at(command, at, raw=True)
+            try:
+                async for document in cursor:
+                    found.append(document)
+                    most_bytes -= len(document.raw)
+                    if most_bytes < 0 and len(found) > 1:
+                        return found, False
+            finally:
+                await awaited(cursor.close())
+        return found, True
+
+    async def count(
+        self, collection: str, query: Mapping[str, Any], *, at: Timestamp | None = None
+    ) -> int:
+        found = await self.aggregate(collection, [{"$match": query}, {"$count": "n"}], at=at)
+        return int(found[0]["n"]) if found else 0
+
+    def pages(
+        self,
+        collection: str,
+        query: Mapping[str, Any],
+        *,
+        sort: Sequence[tuple[str, int]],
+        size: int,
+        at: Timestamp | None = None,
+        hint: str | None = None,
+    ) -> AsyncGenerator[list[Document]]:
+        """All matching documents in lists of at most `size`; ends with the last one. No time limit
+        on the whole."""
+        command: Document = {
+            "find": collection,
+            "filter": query,
+            "sort": dict(sort),
+            "batchSize": size,
+            "collation": COLLATION,
+        }
+        if at is not None:
+            command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
+        if hint is not None:
+            command["hint"] = hint
+        return self._batches(collection, command, size)
+
+    def aggregate_pages(
+        self, collection: str, pipeline: Sequence[Mapping[str, Any]], *, size: int, at: Timestamp
+    ) -> AsyncGenerator[list[Document]]:
+        """The same of what a pipeline makes of a collection, in its order."""
+        command: Document = {"aggregate": collection, "pipeline": list(pipeline)}
+        command |= {"cursor": {"batchSize": size}, "collation": COLLATION}
+        command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
+        return self._batches(collection, command, size)
+
+    async def oldest(
+        self, collection: str, query: Mapping[str, Any], *, database: str
+    ) -> RawBSONDocument | None:
+        """The first matching document in natural order, raw, of another database (the oplog)."""
+        with translated():
+            cursor = (
+                self._client.get_database(database, codec_options=RAW)[collection]
+                .find(query, max_time_ms=self._limit_ms)
+                .sort("$natural", 1)
+                .limit(1)
+            )
+            found = await cursor.to_list(1)
+            return found[0] if found else None
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Any]:
+        """The driver's, for `streams.writing`; it knows the cluster time of its last reply."""
+        with translated():
+            async with self._sessions.one() as session:
+                yield session
+
+    async def _batches(
+        self, collection: str, command: Document, size: int
+    ) -> AsyncGenerator[list[Document]]:
+        async with aclosing(self._rounds(collection, command, DECODED, size=size)) as rounds:
+            async for each in rounds:
+                if each["batch"]:
+                    yield list(each["batch"])
+
+    async def _rounds(
+        self, collection: str, command: Document, codec: CodecOptions[Any], **more: Any
+    ) -> AsyncGenerator[Document]:
+        """See `streams.rounds`; in a session of its own."""
+        async with (
+            self.session() as session,
+            aclosing(rounds(self._database, session, collection, command, codec, **more)) as opened,
+        ):
+            async for each in opened:
+                yield each
+
+    def _collection(self, name: str, raw: bool) -> Any:
+        found = self._collections.get((name, raw))
+        if found is None:
+            found = self._collections[name, raw] = (self._raw if raw else self._database)[name]
+        return found
+
+    @property
+    def _limit_ms(self) -> int:
+        return int(self.options.read_limit_s * 1000)
+
+    async def _at(self, command: Document, at: Timestamp | None, *, raw: bool) -> list[Any]:
+        cursor = await self._open_at(command, at, raw=raw)
+        return list(await cursor.to_list(None))
+
+    async def _open_at(self, command: Document, at: Timestamp | None, *, raw: bool) -> Any:
+        moment = {} if at is None else {"atClusterTime": at}
+        command["readConcern"] = {"level": "snapshot", **moment}
+        command["maxTimeMS"] = self._limit_ms
+        # The argument is for the first batch, the database's own for those that follow.
+        codec, database = (RAW, self._raw) if raw else (DECODED, self._database)
+        return await awaited(database.cursor_command(command, codec_options=codec))
+
+
+async def awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
