@@ -54,6 +54,8 @@ class Callers:
         """Raises:
         Unauthenticated, Unavailable: see `SignIn.principal`.
         """
+        if self._sign_in is None:
+            return self._context(ANONYMOUS, headers)
         return self._context(await self.principal(Credentials.of_headers(headers)), headers)
 
     def of_socket(self, headers: Mapping[str, str]) -> Context:

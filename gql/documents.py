@@ -140,12 +140,16 @@ class Documents:
         self.limits = limits
         self.known = Kept[KnownDocument](most=most, most_characters=most_characters)
 
-    def check_text(self, text: str) -> None:
-        """Raises:
-        LimitExceeded: it would take long to parse.
+    def document(self, text: str) -> KnownDocument | None:
+        """The one that is known under this text, if it is.
+
+        Raises:
+            LimitExceeded: it is not, and would take long to parse.
         """
-        if self.known.get(text) is None:
+        found = self.known.get(text)
+        if found is None:
             check_text(text, self.limits)
+        return found
 
     def weighed(
         self,

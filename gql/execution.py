@@ -27,7 +27,7 @@ from strawberry.types.graphql import OperationType
 from gql.admission import Admission, Admitted
 from gql.context import Context
 from gql.direct import direct_of
-from gql.documents import Documents, KnownOperation
+from gql.documents import Documents, KnownDocument, KnownOperation
 from gql.executor import Executor
 from gql.failures import Failures
 from gql.limits import check_weight
@@ -124,9 +124,10 @@ class Schema(strawberry.Schema):
         **kwargs: Any,
     ) -> ExecutionResult:
         try:
-            text = self._text(query, kwargs.get("operation_extensions"))
+            text = self._persisted.text_of(query, kwargs.get("operation_extensions"))
+            document = None if text is None else self._documents.document(text)
             with self._counted(context_value):
-                known = self._known(text, *args, **kwargs)
+                known = None if document is None else self._known(document, *args, **kwargs)
                 self.operations.begun["new" if known is None else "known"] += 1
                 if known is not None and context_value is not None:
                     return await self._execute_known(known, variable_values, context_value)
@@ -143,7 +144,9 @@ class Schema(strawberry.Schema):
         **kwargs: Any,
     ) -> Any:
         try:
-            text = self._text(query, kwargs.get("operation_extensions"))
+            text = self._persisted.text_of(query, kwargs.get("operation_extensions"))
+            if text is not None:
+                self._documents.document(text)
         except GatewayError as exc:
             return _once(self._refused(exc))
         results = await super().stream(text, variable_values, context_value, *args, **kwargs)
@@ -151,17 +154,16 @@ class Schema(strawberry.Schema):
 
     def _known(
         self,
-        text: str | None,
+        document: KnownDocument,
         root_value: Any = None,
         operation_name: str | None = None,
         allowed_operation_types: Iterable[OperationType] | None = None,
         operation_extensions: Mapping[str, Any] | None = None,
     ) -> KnownOperation | None:
         """The operation to execute, where it may go the short way."""
-        if not (operation_extensions or {}).keys().isdisjoint(_LONG_WAY):
+        if operation_extensions and not operation_extensions.keys().isdisjoint(_LONG_WAY):
             return None
-        document = None if text is None else self._documents.known.get(text)
-        found = None if document is None else document.operations.get(operation_name)
+        found = document.operations.get(operation_name)
         if found is None or (allowed_operation_types and found.kind not in allowed_operation_types):
             return None
         return found
@@ -252,17 +254,6 @@ class Schema(strawberry.Schema):
         """
         owner = _owner(context)
         return self.admission.counted(owner) if owner else _NOBODY
-
-    def _text(self, query: str | None, extensions: Mapping[str, Any] | None) -> str | None:
-        """The document to execute; None where there is none.
-
-        Raises:
-            GatewayError: it may not be executed, or not be looked at.
-        """
-        text = self._persisted.text_of(query, extensions)
-        if text is not None:
-            self._documents.check_text(text)
-        return text
 
     def _refused(self, exc: GatewayError) -> ExecutionResult:
         return PreExecutionError(data=None, errors=[self.failures.error(exc)])

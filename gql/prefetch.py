@@ -32,14 +32,14 @@ async def prefetch(
     context = info.context
     if not documents:
         return
-    reads = []
-    for name, places in context.selections(info).under(nodes, shape.name).items():
-        link = shape.links.get(name)
-        if name == "version":
-            if not _numbered(info, documents, shape):
-                reads.append(_number(info, documents, shape))
-        elif link is not None and _readable(info, shape, name):
-            reads.append(_refer(info, documents, link, places))
+    needs = context.selections(info).needs(nodes, shape)
+    reads = [
+        _refer(info, documents, link, places)
+        for name, link, places in needs.links
+        if _readable(info, shape, name)
+    ]
+    if needs.version and not _numbered(info, documents, shape):
+        reads.append(_number(info, documents, shape))
     if len(reads) == 1:
         await reads[0]
     elif reads:

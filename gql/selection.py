@@ -22,9 +22,9 @@ from graphql import (
     VariableNode,
 )
 
-from gql.shapes import Shape
+from gql.shapes import Link, Shape
 
-__all__ = ["ConnectionSelection", "Nodes", "Selections"]
+__all__ = ["ConnectionSelection", "Needs", "Nodes", "Selections"]
 
 Nodes = Sequence[FieldNode]
 """The places of a document where one field of one object is selected; its selections are the union
@@ -43,6 +43,15 @@ class ConnectionSelection:
     token: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What has to be read beside documents: their versions' numbers, and what they refer to, with
+    the places where that is selected."""
+
+    version: bool
+    links: Sequence[tuple[str, Link, Nodes]]
+
+
 class Selections:
     """What the fields of one operation select, given its variables."""
 
@@ -53,6 +62,7 @@ class Selections:
         self._conditions: dict[str, frozenset[str]] = {}
         self._under: dict[tuple[str, tuple[int, ...]], dict[str, list[FieldNode]]] = {}
         self._stored: dict[tuple[str, object], frozenset[str]] = {}
+        self._needs: dict[tuple[str, tuple[int, ...]], Needs] = {}
         self._merged: dict[tuple[str, tuple[int, ...]], frozenset[str]] = {}
 
     def under(self, nodes: Nodes, type_name: str) -> Mapping[str, Nodes]:
@@ -64,6 +74,22 @@ class Selections:
             seen: set[str] = set()
             for node in nodes:
                 self._collect(node.selection_set, type_name, found, seen)
+        return found
+
+    def needs(self, nodes: Nodes, shape: Shape) -> Needs:
+        """What current documents refer to, of what is selected of them."""
+        key = (shape.name, tuple(map(id, nodes)))
+        found = self._needs.get(key)
+        if found is None:
+            selected = self.under(nodes, shape.name)
+            found = self._needs[key] = Needs(
+                version="version" in selected,
+                links=[
+                    (name, shape.links[name], places)
+                    for name, places in selected.items()
+                    if name in shape.links
+                ],
+            )
         return found
 
     def stored(self, nodes: Nodes, shape: Shape, type_name: str) -> frozenset[str]:

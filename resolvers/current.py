@@ -19,7 +19,7 @@ from resolvers.batches import pages_by_key
 from resolvers.filters import Condition
 from resolvers.keyset import Keyset
 from resolvers.orders import Order, order_keys
-from resolvers.own_writes import OwnWrites
+from resolvers.own_writes import OwnWrites, Seen
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.pools import Pools
 from resolvers.projections import Fields, document_projection
@@ -183,9 +183,9 @@ class Current:
 
         return await self._read(read, token)
 
-    def seen(self) -> dict[str, str]:
+    def seen(self) -> Seen:
         """By collection, a place that documents read from now on are not behind: for `numbers`."""
-        return {name: self._own_writes.seen(name) for name in self._archives}
+        return self._own_writes.seen()
 
     async def numbers(self, entity: Entity, documents: Sequence[Document], seen: str) -> list[int]:
         """n documents, read with their version field -> their version numbers. One lookup.

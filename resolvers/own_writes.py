@@ -15,9 +15,24 @@ from streams import tokens
 from streams.events import identity
 from streams.progress import Progress
 
-__all__ = ["OwnWrites"]
+__all__ = ["OwnWrites", "Seen"]
 
 _ASK_EVERY_S = 1.0
+
+
+class Seen:
+    """Places in the stream, as they were: one for each collection that is asked about."""
+
+    __slots__ = ("_archived", "_position", "_written")
+
+    def __init__(self, written: Mapping[str, str], position: str, archived: Mapping[str, str]):
+        self._written = written
+        self._position = position
+        self._archived = archived
+
+    def __getitem__(self, collection: str) -> str:
+        written = self._written.get(collection, "")
+        return max(written, self._position, self._archived.get(collection, ""))
 
 
 class OwnWrites:
@@ -49,9 +64,9 @@ class OwnWrites:
             _, forgotten = written.popitem(last=False)
             self._forgotten[collection] = max(forgotten, self._forgotten.get(collection, ""))
 
-    def seen(self, collection: str) -> str:
-        """A place in the stream that no read of the collection, begun from now on, is behind."""
-        return max(self._latest.get(collection, ""), self._progress.seen(collection))
+    def seen(self) -> Seen:
+        """By collection, a place in the stream that no read of it, begun from now on, is behind."""
+        return Seen(dict(self._latest), *self._progress.seen())
 
     async def archived(self, collection: str) -> str:
         """So far the archive has come, at least. Where another process records, that is asked now

@@ -143,10 +143,10 @@ class Progress:
                 return
             await asyncio.sleep(min(self._poll_s, remaining))
 
-    def seen(self, collection: str) -> str:
-        """A place that the collection is known to have come to, without asking; never behind what
-        is known to be archived."""
-        return max(self._hub.position, self._known.get(collection, ""))
+    def seen(self) -> tuple[str, Mapping[str, str]]:
+        """Places that collections are known to have come to now, without asking: all to the one,
+        and each to what is known to be archived of it."""
+        return self._hub.position, dict(self._known)
 
     def reached(self, partition: Partition) -> str:
         """Everything of this partition up to here is known to be archived; asks nobody."""

@@ -1,0 +1,71 @@
+"""Reads for what is only shown: the same documents as by a cursor, and a cursor where one batch or
+one connection will not do."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from bson.datetime_ms import DatetimeMS
+from pymongo import MongoClient
+from pymongo.errors import AutoReconnect
+from pymongo.synchronous.database import Database as SynchronousDatabase
+
+from streams.errors import TimeLimit
+from streams.mongo import Mongo
+
+Client = MongoClient[dict[str, Any]]
+
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+FAR = DatetimeMS(2**60)
+
+
+async def test_dates_are_in_utc_and_do_not_say_so(client: Client, mongo: Mongo) -> None:
+    """By PyMongo's own driver they do: nobody may rely on either."""
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "at": NOON, "inside": [{"at": FAR}]} for n in range(3)])
+    query = {"_id": {"$gt": 0}}
+    found = await mongo.find("things", query, sort=[("_id", -1)], limit=1, naive=True)
+    assert [(each["_id"], each["inside"]) for each in found] == [(2, [{"at": FAR}])]
+    [date] = {each["at"].replace(tzinfo=UTC) for each in found}
+    assert date == NOON
+    if mongo.options.driver == "motor":
+        assert found[0]["at"].tzinfo is None
+    assert await mongo.find("nothing", {}, naive=True) == []
+
+
+async def test_what_is_longer_than_one_batch_is_there_as_a_whole(
+    client: Client, mongo: Mongo
+) -> None:
+    """A batch ends at 16 MB; and its cursor is not left open."""
+    things = client[mongo.name].things
+    for n in range(4):
+        things.insert_one({"_id": n, "text": "x" * 7_000_000})
+    before = client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"]
+    found = await mongo.find("things", {}, sort=[("_id", 1)], naive=True)
+    assert [each["_id"] for each in found] == [0, 1, 2, 3]
+    after = client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"]
+    assert after <= before
+
+
+@pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+async def test_a_connection_that_breaks_costs_nothing_but_another_try(
+    client: Client, mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cursor's, which the driver repeats by itself."""
+    client[mongo.name].things.insert_one({"_id": 1})
+
+    def broken(*_: object, **__: object) -> None:
+        raise AutoReconnect("connection closed")
+
+    monkeypatch.setattr(SynchronousDatabase, "command", broken)
+    assert await mongo.find("things", {}, naive=True) == [{"_id": 1}]
+
+
+async def test_a_limit_is_kept_to(client: Client, mongo: Mongo) -> None:
+    client[mongo.name].things.insert_one({"_id": 1})
+    slow = {"$where": "sleep(20000) || true"}
+    mongo.options = type(mongo.options)(driver=mongo.options.driver, read_limit_s=0.2)
+    with pytest.raises(TimeLimit):
+        await mongo.find("things", slow, naive=True)
