@@ -18,7 +18,7 @@ from typing import Any
 from bson import Timestamp
 
 from streams import tokens
-from streams.events import ChangeEvent, identity
+from streams.events import PLAIN, ChangeEvent, identity
 from streams.hub import Hub
 
 __all__ = ["LastNumbers"]
@@ -45,7 +45,7 @@ class LastNumbers:
         if known is None:
             return [None] * len(keys)
         get = known.numbers.get
-        found = [get(identity(key)) for key in keys]
+        found = [get(key if key.__class__ in PLAIN else identity(key)) for key in keys]
         return [None if each is None or each[1] > seen else each[0] for each in found]
 
     def learn(self, collection: str, found: Iterable[tuple[Any, int, str]], archived: str) -> None:

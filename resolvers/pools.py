@@ -27,11 +27,15 @@ class Pool(Generic[K, T]):
     Args:
         read: keys -> one value for each, in the same order.
         under_way: so many reads at once; 0: as many as there are turns.
+        patience_s: how long those that ask during a read wait for its end before one more is begun:
+            most end sooner, and the more is read at once, the less each costs.
     """
 
-    def __init__(self, read: Read[K, T], *, under_way: int = 0) -> None:
+    def __init__(self, read: Read[K, T], *, under_way: int = 0, patience_s: float = 0.002) -> None:
         self._read = read
         self._most = under_way
+        self._patience_s = patience_s
+        self._waiting: asyncio.TimerHandle | None = None
         self._asked: list[tuple[Sequence[K], asyncio.Future[Sequence[T]]]] = []
         self._under_way: set[asyncio.Task[None]] = set()
         self._planned = False
@@ -48,15 +52,26 @@ class Pool(Generic[K, T]):
         return future
 
     def _plan(self) -> None:
-        if self._planned or (self._most and len(self._under_way) >= self._most):
+        count = len(self._under_way)
+        if self._planned or (self._most and count >= self._most):
+            return
+        loop = asyncio.get_running_loop()
+        if self._most and count:
+            if self._waiting is None:
+                self._waiting = loop.call_later(self._patience_s, self._start)
             return
         self._planned = True
-        asyncio.get_running_loop().call_soon(self._start)
+        loop.call_soon(self._start)
 
     def _start(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
         self._planned = False
         asked, self._asked = self._asked, []
-        task = asyncio.ensure_future(self._run(asked))
+        if not asked:
+            return
+        task = asyncio.get_running_loop().create_task(self._run(asked))
         self._under_way.add(task)
         task.add_done_callback(self._ended)
 

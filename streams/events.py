@@ -22,7 +22,16 @@ from bson.raw_bson import RawBSONDocument
 from streams import tokens
 from streams.documents import DECODED, Document
 
-__all__ = ["WRITES", "Batch", "ChangeEvent", "decode_event", "identity", "key_hash", "key_of"]
+__all__ = [
+    "PLAIN",
+    "WRITES",
+    "Batch",
+    "ChangeEvent",
+    "decode_event",
+    "identity",
+    "key_hash",
+    "key_of",
+]
 
 WRITES = frozenset({"insert", "update", "replace", "delete"})
 
@@ -148,8 +157,8 @@ def _plain(raw: bytes | memoryview) -> Document:
     return bson.decode(raw, DECODED)
 
 
-# What nearly all ids are, and their own identity.
-_PLAIN = frozenset({str, int, ObjectId})
+PLAIN = frozenset({str, int, ObjectId})
+"""What nearly all ids are, and their own `identity`."""
 
 
 def identity(key: Any) -> Any:
@@ -158,7 +167,7 @@ def identity(key: Any) -> Any:
     Python calls True and 1 equal, MongoDB does not; MongoDB calls 1, 1.0 and Decimal128("1") equal,
     and NaN equal to itself.
     """
-    if key.__class__ in _PLAIN:
+    if key.__class__ in PLAIN:
         return key
     if isinstance(key, bool):
         return "bool", key

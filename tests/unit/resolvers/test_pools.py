@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from resolvers.pools import Pool, Pools
+from tests.support.eventually import eventually
 from tests.support.streams import turn
 
 
@@ -64,16 +65,39 @@ async def test_no_more_reads_are_under_way_than_may_be() -> None:
     """Whoever comes meanwhile is served by the next one, together."""
     source = Source()
     source.open.clear()
-    pool = Pool(source.read, under_way=2)
+    pool = Pool(source.read, under_way=2, patience_s=0.0)
     asked = []
     for key in range(6):
         asked.append(pool.ask([key]))
-        await turns()
+        await eventually(lambda: len(source.reads) == min(len(asked), 2))
     assert source.reads == [[0], [1]]
     assert not pool.idle
     source.open.set()
     assert await asyncio.gather(*asked) == [[2 * key] for key in range(6)]
     assert source.reads == [[0], [1], [2, 3, 4, 5]]
+
+
+async def test_a_read_that_takes_its_time_is_not_waited_for() -> None:
+    """One that does not is: those that ask meanwhile are served together, once it has ended."""
+    source = Source()
+    source.open.clear()
+    pool = Pool(source.read, under_way=2, patience_s=3600)
+    asked = [pool.ask([0])]
+    await turns()
+    asked += [pool.ask([1]), pool.ask([2])]
+    await turns()
+    assert source.reads == [[0]]
+    source.open.set()
+    assert await asyncio.gather(*asked) == [[0], [2], [4]]
+    assert source.reads == [[0], [1, 2]]
+    source.open.clear()
+    slow = Pool(source.read, under_way=2, patience_s=0.001)
+    asked = [slow.ask([3])]
+    await turns()
+    asked.append(slow.ask([4]))
+    await eventually(lambda: source.reads[2:] == [[3], [4]])
+    source.open.set()
+    assert await asyncio.gather(*asked) == [[6], [8]]
 
 
 async def test_a_failure_is_that_of_all_whom_the_read_serves_and_of_nobody_else() -> None:
