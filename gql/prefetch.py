@@ -87,9 +87,14 @@ async def _refer(
     if not wanted:
         return
     try:
-        # What is read for a response that is made directly is read in one place only.
-        read = context.current.by_ids if context.trusting else context.loads.documents
-        found = await read(target.entity, list(wanted.values()), fields)
+        ids = list(wanted.values())
+        if context.trusting:
+            # What is read for a response that is made directly is read in one place only.
+            found: Sequence[Any] = await context.current.by_ids(
+                target.entity, ids, fields, shown=True
+            )
+        else:
+            found = await context.loads.documents(target.entity, ids, fields)
     except GatewayError:
         return
     records = [None if each is None else CurrentDocument(target, each) for each in found]

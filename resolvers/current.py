@@ -71,9 +71,13 @@ class Current:
         return limited
 
     async def by_ids(
-        self, entity: Entity, ids: Sequence[Any], fields: Fields
+        self, entity: Entity, ids: Sequence[Any], fields: Fields, *, shown: bool = False
     ) -> list[Document | None]:
-        """n ids (BSON) -> n documents with these fields, None where missing, in the order asked."""
+        """n ids (BSON) -> n documents with these fields, None where missing, in the order asked.
+
+        Args:
+            shown: they are shown, and nothing else: their dates need not say that they are in UTC.
+        """
         rows = self._scope.read_rows(entity)
         if not ids:
             return []
@@ -81,7 +85,7 @@ class Current:
         layout = self._layout(entity)
 
         # A row rule compares dates, for which they have to say their zone.
-        naive = not rows.limits
+        naive = shown and not rows.limits
 
         async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
             found = await layout.find(
@@ -106,10 +110,12 @@ class Current:
         fields: Fields,
         total: bool = False,
         token: bool = False,
+        shown: bool = False,
     ) -> Page[Document]:
         """A page of the documents that match.
 
         Args:
+            shown: see `by_ids`.
             token: read everything as of one cluster time, and say which: whoever subscribes after
                 it misses nothing and sees nothing twice.
 
@@ -129,7 +135,7 @@ class Current:
                 sort=window.keys,
                 limit=window.limit,
                 at=at,
-                naive=True,
+                naive=shown,
             )
             if total:
                 counting = layout.count(query, at=at)

@@ -41,7 +41,7 @@ async def current_document(info: ResolveInfo, shape: Shape, id_: Any) -> Current
         document = await context.loads.document(shape.entity, id_, fields)
         return None if document is None else CurrentDocument(shape, document)
     # No other field of this response can ask for it; those of others share the lookup.
-    [document] = await context.current.by_ids(shape.entity, [id_], fields)
+    [document] = await context.current.by_ids(shape.entity, [id_], fields, shown=True)
     if document is None:
         return None
     found = CurrentDocument(shape, document)

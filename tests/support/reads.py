@@ -112,7 +112,7 @@ class MemoryCurrent:
         self._memory = memory
 
     async def by_ids(
-        self, entity: Entity, ids: Sequence[Any], fields: frozenset[str]
+        self, entity: Entity, ids: Sequence[Any], fields: frozenset[str], *, shown: bool = False
     ) -> list[Document | None]:
         self._memory.called("by_ids", entity, len(ids), fields)
         found = {
@@ -131,6 +131,7 @@ class MemoryCurrent:
         fields: frozenset[str],
         total: bool = False,
         token: bool = False,
+        shown: bool = False,
     ) -> Page[Document]:
         self._memory.called("page", entity, 1, fields)
         documents = self._memory.documents.get(entity.collection, [])
