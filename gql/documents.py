@@ -94,10 +94,7 @@ class KnownOperation:
         return None if self.node.name is None else self.node.name.value
 
     def given(self, schema: GraphQLSchema, variables: Mapping[str, Any]) -> Given | None:
-        """The variables, coerced; None where they cannot be."""
-        quick = self.coerce(variables)
-        if quick is not None:
-            return quick
+        """The variables, coerced, where `coerce` does not know; None where they cannot be."""
         if unstorable_text(variables) is not None:
             return None
         found = get_variable_values(schema, self.node.variable_definitions or (), dict(variables))

@@ -25,6 +25,7 @@ from strawberry.types.execution import PreExecutionError
 from strawberry.types.graphql import OperationType
 
 from gql.admission import Admission, Admitted
+from gql.arguments import Given
 from gql.context import Context
 from gql.direct import direct_of
 from gql.documents import Documents, KnownDocument, KnownOperation
@@ -173,10 +174,15 @@ class Schema(strawberry.Schema):
     ) -> ExecutionResult:
         kind, began = known.kind.value, time.perf_counter()
         try:
-            self._check(known, variables)
+            given = known.coerce(variables or {})
+            if given is None or not known.fits:
+                # Else as before, and so few plain variables are not too many.
+                self._check(known, variables)
             async with self.admission.place():
                 if known.kind is OperationType.QUERY:
-                    context, data = await self._answer(known, variables or {}, context)
+                    if given is None:
+                        given = known.given(self._schema, variables or {})
+                    context, data = await self._answer(known, given, context)
                     if data is not None:
                         return ExecutionResult(data=data, errors=None)
                 result = await self._execute(known, variables, context)
@@ -196,19 +202,19 @@ class Schema(strawberry.Schema):
         LimitExceeded: beyond the limits.
         """
         documents = self._documents
-        if known.fits and known.coerce(variables or {}) is not None:
-            # As before, and so few plain variables are not too many.
-            return
         weighed = documents.weighed(known.document, variables, self.scales)
         check_weight(weighed, known.name, documents.limits, known=True)
         known.fits = known.document.weighed is not None
 
     async def _answer(
-        self, known: KnownOperation, variables: dict[str, Any], context: Context
+        self, known: KnownOperation, given: Given | None, context: Context
     ) -> tuple[Context, dict[str, Any] | None]:
         """The data of a query that needs no executor; None where it does, with the context that it
-        goes on with."""
-        given = known.given(self._schema, variables)
+        goes on with.
+
+        Args:
+            given: the variables; None where they cannot be coerced.
+        """
         plan = None if given is None else known.document.plans.of(known.name, given)
         if given is None or plan is None or plan.direct is None:
             return context, None
