@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from types import TracebackType
 
 from strawberry.extensions import SchemaExtension
@@ -55,16 +53,18 @@ class Admission:
         self.limit_s = limit_s
         self.clock = _Clock(limit_s)
         self._places = asyncio.Semaphore(executing) if executing else None
-        self._of: Counter[str] = Counter()
+        self._of: dict[str, int] = {}
 
-    @contextmanager
-    def counted(self, principal: str) -> Iterator[None]:
+    def counted(self, principal: str) -> Counted:
         """Hold it while an operation of one who is known runs.
 
         Raises:
             LimitExceeded: it is one too many.
         """
-        count, most = self._of[principal] + 1, self._most_per_principal
+        return Counted(self, principal)
+
+    def begin(self, principal: str) -> None:
+        count, most = self._of.get(principal, 0) + 1, self._most_per_principal
         if 0 < most < count:
             raise LimitExceeded(
                 f"{count} operations of {principal} would run at once, and {most} is the most; "
@@ -74,12 +74,13 @@ class Admission:
                 bound=most,
             )
         self._of[principal] = count
-        try:
-            yield
-        finally:
-            self._of[principal] -= 1
-            if not self._of[principal]:
-                del self._of[principal]
+
+    def end(self, principal: str) -> None:
+        left = self._of[principal] - 1
+        if left:
+            self._of[principal] = left
+        else:
+            del self._of[principal]
 
     def place(self) -> Place:
         """Hold it while executing.
@@ -114,6 +115,22 @@ class Admission:
             await self._places.acquire()
         finally:
             self.waiting -= 1
+
+
+class Counted:
+    """An operation of one who is known."""
+
+    __slots__ = ("_admission", "_principal")
+
+    def __init__(self, admission: Admission, principal: str) -> None:
+        self._admission = admission
+        self._principal = principal
+
+    def __enter__(self) -> None:
+        self._admission.begin(self._principal)
+
+    def __exit__(self, *_: object) -> None:
+        self._admission.end(self._principal)
 
 
 class Place:

@@ -39,6 +39,8 @@ __all__ = ["ALL_ROWS", "Rows", "claims_named", "rows_of"]
 
 _NOTHING: Mapping[str, Any] = {"or": []}
 _EVERYTHING: Mapping[str, Any] = {"and": []}
+# Kept for each caller.
+_MOST_WIDENED = 50
 
 
 class Rows:
@@ -51,7 +53,7 @@ class Rows:
         fields: stored paths that have to be read for `allow`.
     """
 
-    __slots__ = ("_allows", "_version", "condition", "fields", "limits", "query")
+    __slots__ = ("_allows", "_version", "_widened", "condition", "fields", "limits", "query")
 
     def __init__(self, condition: Condition, version: str | None = None) -> None:
         self.limits = condition != EVERYTHING
@@ -60,6 +62,7 @@ class Rows:
         self.fields = paths(condition)
         self._version = version
         self._allows = compile_predicate(condition)
+        self._widened: dict[frozenset[str] | None, frozenset[str]] = {}
 
     def allow(self, document: Mapping[str, Any] | None) -> bool:
         """A state of a document, with its `_id`; none of it is nothing to be seen."""
@@ -92,7 +95,15 @@ class Rows:
 
     def widened(self, fields: frozenset[str] | None) -> frozenset[str] | None:
         """Fields to be read, with those that `allow` looks at."""
-        return (fields or frozenset()) | self.fields if self.limits else fields
+        if not self.limits:
+            return fields
+        found = self._widened.get(fields)
+        if found is None:
+            found = (fields or frozenset()) | self.fields
+            if len(self._widened) < _MOST_WIDENED:
+                # An operation asks for the same ones each time.
+                self._widened[fields] = found
+        return found
 
 
 ALL_ROWS = Rows(EVERYTHING)

@@ -35,15 +35,20 @@ class Scope:
         # Most models say nothing of access: then there is nothing to look up, either.
         self._model = model if model is not None and has_access(model) else None
         self._rows: dict[str, Rows] = {}
+        # Of entities that he was found to be allowed to read: his roles stay what they are.
+        self._read_rows: dict[str, Rows] = {}
 
     def read_rows(self, entity: Entity) -> Rows:
         """Raises:
         Forbidden: the caller may not read the entity.
         """
-        if self._model is None:
-            return ALL_ROWS
-        self._check(_of(entity.access, "read"), f"{entity.name} may be read by", entity.name)
-        return self._rows_of(entity)
+        found = self._read_rows.get(entity.name)
+        if found is None:
+            if self._model is None:
+                return ALL_ROWS
+            self._check(_of(entity.access, "read"), f"{entity.name} may be read by", entity.name)
+            found = self._read_rows[entity.name] = self._rows_of(entity)
+        return found
 
     def write_rows(self, entity: Entity) -> Rows:
         """Those that may be written to.
