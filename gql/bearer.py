@@ -65,9 +65,8 @@ class Bearer:
             Unavailable: the keys cannot be read.
         """
         await self.keys.freshen()
-        known = self._known.get(token)
-        if known is not None and not known.expired and self.keys.holds(known.key):
-            self._known.move_to_end(token)
+        known = self.known(token)
+        if known is not None:
             return known
         key, claims = await self._checked(token)
         principal = Principal(
@@ -81,6 +80,14 @@ class Bearer:
         while len(self._known) > _MOST_TOKENS:
             self._known.popitem(last=False)
         return principal
+
+    def known(self, token: str) -> Principal | None:
+        """The one of a token that was looked at before, and is still good. Waits for nothing."""
+        known = self._known.get(token)
+        if known is None or known.expired or not self.keys.holds(known.key):
+            return None
+        self._known.move_to_end(token)
+        return known
 
     async def _checked(self, token: str) -> tuple[jwt.PyJWK, dict[str, Any]]:
         """Its key, and its claims."""

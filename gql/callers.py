@@ -56,7 +56,10 @@ class Callers:
         """
         if self._sign_in is None:
             return self._context(ANONYMOUS, headers)
-        return self._context(await self.principal(Credentials.of_headers(headers)), headers)
+        principal = self._sign_in.known(headers)
+        if principal is None:
+            principal = await self.principal(Credentials.of_headers(headers))
+        return self._context(principal, headers)
 
     def of_socket(self, headers: Mapping[str, str]) -> Context:
         """Before it has been introduced: nothing is asked with it."""

@@ -97,6 +97,11 @@ class KeySet:
         return any(each is key for each in self._made.values())
 
     @property
+    def fresh(self) -> bool:
+        """Whether it need not be read again yet."""
+        return self._due_s() > 0
+
+    @property
     def _again_s(self) -> float:
         return min(_AGAIN_S, self._fresh_s)
 

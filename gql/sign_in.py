@@ -74,6 +74,16 @@ class SignIn:
         keys = self.keys
         return keys is None or principal.key is None or keys.holds(principal.key)
 
+    def known(self, headers: Mapping[str, str]) -> Principal | None:
+        """Who was found to have sent these before, where that holds without a closer look."""
+        authorization = headers.get("authorization")
+        bearer = self._bearer
+        if authorization is None or bearer is None or "x-api-key" in headers:
+            return None
+        if not authorization.startswith("Bearer ") or not bearer.keys.fresh:
+            return None
+        return bearer.known(authorization[len("Bearer ") :])
+
     async def principal(self, credentials: Credentials) -> Principal:
         """Raises:
         Unauthenticated: says what is wrong, or what is missing.

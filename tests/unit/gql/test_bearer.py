@@ -199,3 +199,20 @@ def test_algorithms_that_must_not_be_are_refused(algorithms: list[str]) -> None:
     """At the start."""
     with pytest.raises(ValueError, match="algorithm"):
         BearerOptions(algorithms=algorithms, issuer="i", audience="a")
+
+
+async def test_what_is_known_without_a_look_is_known_no_longer_than_it_holds(
+    issuer: Issuer, bearer: Bearer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before it was looked at, nor once it has expired or its key is withdrawn."""
+    token = issuer.token()
+    assert bearer.known(token) is None
+    principal = await bearer.principal(token)
+    assert bearer.known(token) is principal
+    with monkeypatch.context() as later:
+        later.setattr(time, "time", lambda: principal.expires_at)
+        assert bearer.known(token) is None
+    assert bearer.known(token) is principal
+    with monkeypatch.context() as withdrawn:
+        withdrawn.setattr(bearer.keys, "_made", {})
+        assert bearer.known(token) is None

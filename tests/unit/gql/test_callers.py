@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
@@ -25,6 +26,9 @@ class _Known:
 
     def holds(self, _principal: Principal) -> bool:
         return True
+
+    def known(self, headers: Mapping[str, str]) -> Principal | None:
+        return self.principals.get(headers.get("authorization"))
 
     async def principal(self, credentials: Credentials) -> Principal:
         name = credentials.authorization
