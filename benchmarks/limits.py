@@ -44,8 +44,8 @@ def run(stage: Stage) -> list[Part]:
         )
         # On one core, by turns: whichever is not asked does nothing.
         gateways = {
-            name: opened.enter_context(stage.gateway(database, "--no-record", *options))
-            for name, options in (("as they are", []), ("none", none))
+            name: opened.enter_context(stage.gateway(database, *options))
+            for name, options in (("as they are", []), ("none", ["--no-record", *none]))
         }
         rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in gateways}
         for _, address in gateways.values():
