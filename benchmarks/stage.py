@@ -179,7 +179,7 @@ def await_versions(database: Database[Document], wanted: int) -> int:
     """
     moved_at, seen = time.monotonic(), -1
     while True:
-        # From the collection's metadata: asking often costs next to nothing.
+        # From the collection's metadata; asked 200 times a second, it is 5% of mongod's core.
         count = archive_of(database).estimated_document_count()
         if count >= wanted:
             return count
@@ -187,7 +187,7 @@ def await_versions(database: Database[Document], wanted: int) -> int:
             moved_at, seen = time.monotonic(), count
         elif time.monotonic() - moved_at > _QUIET_S:
             raise Died(f"the recorder has stopped at {count} of {wanted} versions")
-        time.sleep(0.005)
+        time.sleep(0.02)
 
 
 @contextmanager

@@ -103,7 +103,7 @@ class Admission:
     async def _wait(self) -> None:
         if self._places is None:
             return
-        if self._places.locked() and self.waiting >= self._most_waiting:
+        if self.waiting >= self._most_waiting and self._places.locked():
             self.shed += 1
             raise Unavailable(
                 f"{self.executing} operations execute and {self.waiting} wait, which are the most; "

@@ -56,7 +56,10 @@ def arguments_of(definition: GraphQLField, node: Any, made: Resolve) -> Argument
     for name, argument in definition.args.items():
         written = given_nodes.get(name)
         if written is None:
-            if _has_default(argument):
+            default = _plain_default(argument)
+            if default is not Undefined:
+                values[names[name]] = _constant(default)
+            elif _has_default(argument):
                 return looked_at
             continue
         try:
@@ -77,6 +80,16 @@ def _has_default(declared: Any) -> bool:
     return declared.default is not None or declared.default_value is not Undefined
 
 
+def _plain_default(declared: Any) -> Any:
+    """Undefined where there is none, or it may have to be coerced, or copied."""
+    value = declared.default_value
+    return value if declared.default is None and isinstance(value, bool | int) else Undefined
+
+
+def _constant(value: Any) -> _Value:
+    return lambda given: value
+
+
 def _value(node: ValueNode, type_: Any) -> _Value:
     """Raises:
     _LookCloser: there is more to it.
@@ -94,7 +107,7 @@ def _value(node: ValueNode, type_: Any) -> _Value:
     constant = coerce_input_literal(node, type_)
     if constant is Undefined:
         raise _LookCloser
-    return lambda given: constant
+    return _constant(constant)
 
 
 def _variable(name: str, required: bool) -> _Value:

@@ -164,6 +164,16 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._received_bytes = 0
         self.outlet = Outlet(self.write_unless_full)
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Of the request that becomes a socket: to ask the system for its addresses again takes
+        # longer than all else here.
+        made: Any = transport
+        request = made.get_protocol()
+        self.connections.add(self)
+        self.transport = made
+        self.server, self.client = request.server, request.client
+        self.scheme = "wss" if request.scheme == "https" else "ws"
+
     def handle_connect(self, event: Request) -> None:
         self._admitted = self._connections.admit(self)
         if self._admitted:

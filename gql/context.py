@@ -4,7 +4,7 @@ this response."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ from gql.editing import Editing
 from gql.loaders import Loaders
 from gql.plans import Plan, Plans
 from gql.records import CurrentDocument
-from gql.selection import Selections
+from gql.selection import Nodes, Selections
 from gql.sessions import Session, Sessions
 from gql.sharing import Audiences
 from resolvers.current import Current
@@ -27,6 +27,7 @@ from resolvers.principals import ANONYMOUS, Principal
 from resolvers.scopes import Scope
 from resolvers.status import Status
 from streams import tokens
+from streams.events import identity
 
 __all__ = ["Context", "Place", "ResolveInfo"]
 
@@ -71,6 +72,9 @@ class Context:
         trusting: what is read is taken to fit the model; whoever makes the response of it gives up
             where it does not.
         begun: what root fields have given before the executor came to them, or raised.
+        given: the variables, where the response is made without an executor.
+        ahead: what was read ahead of fields with arguments, or the error of it: by the places where
+            they are selected, by `_id`.
     """
 
     current: Current
@@ -98,6 +102,8 @@ class Context:
     problems: list[GraphQLError] = field(init=False, repr=False)
     trusting: bool = field(init=False, default=False)
     begun: dict[str, Any] | None = field(init=False, default=None)
+    given: Mapping[str, Any] = field(init=False, default_factory=dict)
+    ahead: dict[tuple[int, ...], dict[Any, Any]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.forget()
@@ -114,10 +120,28 @@ class Context:
         made.forget()
         return made
 
+    def over(self, session: Session) -> Context:
+        """The same for all that is asked over a socket, each with a `fresh` one of it."""
+        made = object.__new__(Context)
+        made.__dict__.update(self.__dict__, session=session)
+        return made
+
     def forget(self) -> None:
         """What was read is not so any more."""
         self.known = {}
+        self.ahead = {}
         self.loads = Loaders(self.current, self.history, self.moments, self.editing)
+
+    def keep_ahead(self, nodes: Nodes, ids: Sequence[Any], found: Sequence[Any]) -> None:
+        """What was read for the field at these places, of documents with these `_id`s, or the
+        error."""
+        kept = self.ahead.setdefault(tuple(map(id, nodes)), {})
+        kept.update(zip(map(identity, ids), found, strict=True))
+
+    def read_ahead(self, nodes: Nodes, id_: Any) -> Any:
+        """None where nothing was."""
+        kept = self.ahead.get(tuple(map(id, nodes)))
+        return None if kept is None else kept.get(identity(id_))
 
     def selections(self, info: ResolveInfo) -> Selections:
         """What this operation selects."""

@@ -27,12 +27,11 @@ from graphql.pyutils import Path
 from gql.arguments import Arguments, Given, arguments_of
 from gql.context import Context
 from gql.executor import Executor
-from gql.fields import Resolve
+from gql.fields import Prepared, Resolve, field_of
 from gql.generated import GIVEN_UP, Make, made_of
 
 __all__ = ["Coerce", "Direct", "coercion_of", "direct_of"]
 
-_DEFINITION = "strawberry-definition"
 _INT = 2**31
 
 Coerce: TypeAlias = "Callable[[Mapping[str, Any]], Given | None]"
@@ -60,11 +59,27 @@ class _Root:
     name: str
     field_name: str
     nodes: Sequence[Any]
-    resolve: Callable[..., Awaitable[Any]]
     path: Path
     arguments: Arguments
-    make: Make
+    prepared: Prepared
     required: bool
+
+    def info(self, context: Context) -> _Info:
+        return _Info(context, self.field_name, self.nodes, self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """A field that has no shorter way than its own function and a generated one."""
+
+    resolve: Callable[..., Awaitable[Any]]
+    made: Make
+
+    async def read(self, info: Any, **arguments: Any) -> Any:
+        return await self.resolve(None, info, **arguments)
+
+    def record(self, found: Any, info: Any) -> Any:
+        return found
 
 
 class Direct:
@@ -81,9 +96,10 @@ class Direct:
             context: a fresh one. given: the variables that the fields' arguments are made of.
         """
         context.trusting = True
+        context.given = given
         begun = [_begin(root, context, given) for root in self._roots]
         if len(begun) == 1:
-            outcomes: Sequence[Any] = [await begun[0]]
+            outcomes = [await begun[0]]
         else:
             outcomes = await asyncio.gather(*begun)
         context.trusting = False
@@ -96,23 +112,32 @@ class Direct:
                 data[root.name] = made
             else:
                 return data
-        context.begun = dict(zip((root.name for root in self._roots), outcomes, strict=True))
+        context.begun = {
+            root.name: _record(root, value, context)
+            for root, value in zip(self._roots, outcomes, strict=True)
+        }
         return None
 
 
 async def _begin(root: _Root, context: Context, given: Given) -> Any:
-    """What its function gives, or raises."""
+    """What was read for it, or the error."""
     try:
-        info = _Info(context, root.field_name, root.nodes, root.path)
-        return await root.resolve(None, info, **root.arguments(given))
+        return await root.prepared.read(root.info(context), **root.arguments(given))
     except Exception as exc:
         return exc
 
 
-def _made(root: _Root, value: Any, context: Context) -> Any:
-    if value is None:
+def _made(root: _Root, found: Any, context: Context) -> Any:
+    if found is None:
         return GIVEN_UP if root.required else None
-    return GIVEN_UP if isinstance(value, Exception) else root.make(value, context)
+    return GIVEN_UP if isinstance(found, Exception) else root.prepared.made(found, context)
+
+
+def _record(root: _Root, found: Any, context: Context) -> Any:
+    """For the executor: what its function would have given, or raised."""
+    if found is None or isinstance(found, Exception):
+        return found
+    return root.prepared.record(found, root.info(context))
 
 
 def direct_of(executor: Executor) -> Direct | None:
@@ -134,21 +159,23 @@ def _root_of(executor: Executor, name: str, details: Any) -> _Root | None:
     query: Any = executor.schema.query_type
     nodes = [each.node for each in details]
     definition = executor.schema.get_field(query, nodes[0].name.value)
-    made = None if definition is None else definition.extensions.get(_DEFINITION)
+    made = field_of(definition)
     if definition is None or not isinstance(made, Resolve):
         return None
-    type_ = get_nullable_type(definition.type)
-    make = made_of(executor, type_, details) if is_object_type(type_) else None
-    if make is None:
-        return None
+    prepared = None if made.prepare is None else made.prepare(executor, details)
+    if prepared is None:
+        type_ = get_nullable_type(definition.type)
+        make = made_of(executor, type_, details) if is_object_type(type_) else None
+        if make is None:
+            return None
+        prepared = _Resolved(made.resolve, make)
     return _Root(
         name=name,
         field_name=nodes[0].name.value,
         nodes=nodes,
         path=Path(None, name, query.name),
-        resolve=made.resolve,
         arguments=arguments_of(definition, nodes[0], made),
-        make=make,
+        prepared=prepared,
         required=is_non_null_type(definition.type),
     )
 
@@ -185,6 +212,7 @@ def _is_text(value: Any) -> bool:
 _USUAL: Mapping[str, Callable[[Any], bool]] = {
     "ID": _is_text,
     "String": _is_text,
+    "ResumeToken": lambda value: value != "" and _is_text(value),
     "Boolean": lambda value: value.__class__ is bool,
     "Int": lambda value: value.__class__ is int and -_INT <= value < _INT,
 }

@@ -75,7 +75,7 @@ class Kept(Generic[T]):
 
 @dataclass(slots=True)
 class KnownOperation:
-    """A query or mutation of a document that is known.
+    """An operation of a document that is known.
 
     Attributes:
         name: its own.
@@ -104,7 +104,7 @@ class KnownOperation:
 class KnownDocument:
     """Attributes:
     weighed: None where that depends on variables.
-    operations: queries and mutations, by their names; by None, where it is the only operation.
+    operations: by their names; by None, where it is the only one.
     """
 
     __slots__ = ("document", "operations", "plans", "weighed")
@@ -117,8 +117,6 @@ class KnownDocument:
         every = [each for each in document.definitions if isinstance(each, OperationDefinitionNode)]
         for each in every:
             kind = OperationType(each.operation.value)
-            if kind is OperationType.SUBSCRIPTION:
-                continue
             known = KnownOperation(self, kind, each, coercion_of(each))
             if known.name is not None:
                 self.operations[known.name] = known

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
 import strawberry
 from graphql import ExecutionResult as CoreResult
 from graphql import GraphQLError, OperationDefinitionNode
+from graphql.execution.execute import create_source_event_stream, map_source_to_response_event
 from strawberry.extensions import SchemaExtension
 from strawberry.schema.exceptions import CannotGetOperationTypeError
 from strawberry.types import ExecutionContext, ExecutionResult
@@ -32,6 +33,7 @@ from gql.documents import Documents, KnownDocument, KnownOperation
 from gql.executor import Executor
 from gql.failures import Failures
 from gql.limits import check_weight
+from gql.openings import opening_of
 from gql.operations import Operations, kind_of
 from gql.persisted import Persisted
 from gql.weights import Scales
@@ -129,6 +131,9 @@ class Schema(strawberry.Schema):
             document = None if text is None else self._documents.document(text)
             with self._counted(context_value):
                 known = None if document is None else self._known(document, *args, **kwargs)
+                if known is not None and known.kind is OperationType.SUBSCRIPTION:
+                    # Which this is not for, as Strawberry says.
+                    known = None
                 self.operations.begun["new" if known is None else "known"] += 1
                 if known is not None and context_value is not None:
                     return await self._execute_known(known, variable_values, context_value)
@@ -146,11 +151,14 @@ class Schema(strawberry.Schema):
     ) -> Any:
         try:
             text = self._persisted.text_of(query, kwargs.get("operation_extensions"))
-            if text is not None:
-                self._documents.document(text)
+            document = None if text is None else self._documents.document(text)
         except GatewayError as exc:
             return _once(self._refused(exc))
-        results = await super().stream(text, variable_values, context_value, *args, **kwargs)
+        known = None if document is None or args else self._known(document, **kwargs)
+        if known is None or known.kind is not OperationType.SUBSCRIPTION or context_value is None:
+            results = await super().stream(text, variable_values, context_value, *args, **kwargs)
+        else:
+            results = self._stream_known(known, variable_values, context_value)
         return self._streamed(results, context_value) if _owner(context_value) else results
 
     def _known(
@@ -187,7 +195,7 @@ class Schema(strawberry.Schema):
                         return ExecutionResult(data=data, errors=None)
                 result = await self._execute(known, variables, context)
         except Exception as exc:
-            errors = [GraphQLError(str(exc), original_error=exc)]
+            errors = [_error(exc)]
             self.finish_errors(errors, kind, context)
             return PreExecutionError(data=None, errors=errors)
         finally:
@@ -196,6 +204,60 @@ class Schema(strawberry.Schema):
         if found:
             self.finish_errors(found, kind, context)
         return ExecutionResult(data=data, errors=found)
+
+    async def _stream_known(
+        self, known: KnownOperation, variables: dict[str, Any] | None, context: Context
+    ) -> AsyncGenerator[ExecutionResult]:
+        """Of a subscription."""
+        kind = known.kind.value
+        begun = self._begun(known, variables, context)
+        if isinstance(begun, list):
+            self.finish_errors(begun, kind, context)
+            yield PreExecutionError(data=None, errors=begun)
+            return
+        try:
+            async with aclosing(begun) as results:
+                async for each in results:
+                    if each.errors:
+                        self.finish_errors(each.errors, kind, context)
+                    yield ExecutionResult(data=each.data, errors=each.errors)
+        except Exception as exc:
+            errors = [_error(exc)]
+            self.finish_errors(errors, kind, context)
+            yield ExecutionResult(data=None, errors=errors)
+
+    def _begun(
+        self, known: KnownOperation, variables: dict[str, Any] | None, context: Context
+    ) -> AsyncGenerator[CoreResult] | list[GraphQLError]:
+        """The responses of a subscription, or why there are none."""
+        given = known.coerce(variables or {})
+        if given is None or not known.fits:
+            try:
+                self._check(known, variables)
+            except Exception as exc:
+                return [_error(exc)]
+        plans = known.document.plans
+        opening = None if given is None else plans.of(known.name, given).opening
+        if opening is not None and given is not None:
+            # What is wrong with it is said below.
+            with suppress(Exception):
+                return map_source_to_response_event(*opening.open(context, given))
+        executor = Executor.build(
+            self._schema,
+            known.document.document,
+            None,
+            replace(context, plans=plans),
+            variables,
+            known.name,
+        )
+        if isinstance(executor, list):
+            return executor
+        source: Any = create_source_event_stream(executor)
+        if isinstance(source, CoreResult):
+            return source.errors or []
+        if executor.plan.opening is None:
+            executor.plan.opening = opening_of(executor)
+        return map_source_to_response_event(executor, source)
 
     def _check(self, known: KnownOperation, variables: dict[str, Any] | None) -> None:
         """Raises:
@@ -277,6 +339,10 @@ class Schema(strawberry.Schema):
                 error.message = _GUESS.sub("", error.message)
         token_out = str if context is None else context.token_out
         self.failures.finish(errors, kind, token_out)
+
+
+def _error(exc: Exception) -> GraphQLError:
+    return exc if isinstance(exc, GraphQLError) else GraphQLError(str(exc), original_error=exc)
 
 
 def _owner(context: Context | None) -> str:

@@ -9,16 +9,21 @@ subscription.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from types import CoroutineType
 from typing import Any
 
 import orjson
 from graphql import ExecutionResult, GraphQLError, GraphQLObjectType
+from graphql.execution.executor import CollectedErrors
+from graphql.execution.values import VariableValues
 from graphql.pyutils import Path
+from graphql.type.definition import GraphQLResolveInfoHelpers
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from gql.context import Context
-from gql.plans import Plan, gathered, steps_of
+from gql.plans import Plan
+from gql.steps import gathered, steps_of
 
 __all__ = ["Executor", "unstorable_text"]
 
@@ -61,6 +66,31 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         return super().build(
             schema, document, root_value, context_value, raw_variable_values, *args, **kwargs
         )
+
+    def bare(self) -> Executor:
+        """What is the same for all operations of its plan."""
+        executor = copy(self)
+        executor.context_value = None  # type: ignore[assignment]
+        executor.variable_values = VariableValues({}, {})
+        return executor
+
+    def anew(self, context: Context, given: Mapping[str, Any]) -> Executor:
+        """For another operation of the same plan.
+
+        Args:
+            given: its variables, coerced.
+        """
+        executor = copy(self)
+        executor.variable_values = VariableValues({}, dict(given))
+        executor.context_value = context.fresh(self.plan)
+        executor.context_value.executor = executor
+        executor.collected_errors = CollectedErrors()
+        executor.pending_incremental_futures = set()
+        executor.background_futures = set()
+        executor.async_helpers = GraphQLResolveInfoHelpers(
+            gather=executor.gather_async_work, track=executor.track_async_work
+        )
+        return executor
 
     def execute_root_grouped_field_set(
         self,

@@ -73,14 +73,14 @@ class Executed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = self._body
-        headers = [*_raw_headers(str(self._media_type)), (b"content-length", b"%d" % len(body))]
+        headers = [*_raw_headers(self._media_type.name), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
 
 @cache
-def _raw_headers(media_type: str) -> Sequence[tuple[bytes, bytes]]:
-    headers = {**_HEADERS, "content-type": media_type}
+def _raw_headers(name: str) -> Sequence[tuple[bytes, bytes]]:
+    headers = {**_HEADERS, "content-type": str(MediaType(name, JSON.parameters))}
     return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 

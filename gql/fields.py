@@ -5,18 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
-from graphql import GraphQLResolveInfo
+from graphql import GraphQLField, GraphQLResolveInfo
 from strawberry.types.field import StrawberryField
 from strawberry.types.info import Info
 from strawberry.types.unset import UNSET
 
 from model.entities import Field
 
-__all__ = ["Argument", "FieldInfo", "InputField", "Read", "Resolve"]
+__all__ = [
+    "Ahead",
+    "Argument",
+    "FieldInfo",
+    "InputField",
+    "Prepared",
+    "Read",
+    "Resolve",
+    "field_of",
+    "told",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,25 @@ class FieldInfo(Info[Any, Any]):
     @property
     def graphql(self) -> GraphQLResolveInfo[Any]:
         return self._raw_info
+
+
+Ahead: TypeAlias = "Callable[[Any, Sequence[Any], Sequence[Any], Any], Awaitable[None]]"
+
+
+class Prepared(Protocol):
+    """A root field with what is selected below it, compiled (`gql.direct`)."""
+
+    @property
+    def read(self) -> Callable[..., Awaitable[Any]]:
+        """(graphql-core's info, arguments by keyword) -> what it takes to answer; None: null.
+        Raises as the field's own function."""
+
+    @property
+    def made(self) -> Callable[[Any, Any], Any]:
+        """(what was read, context) -> what the response has, or GIVEN_UP (`gql.generated`)."""
+
+    def record(self, found: Any, info: Any) -> Any:
+        """What the field's own function would have given, for the executor to go on with."""
 
 
 class Read(StrawberryField):
@@ -81,6 +110,10 @@ class Resolve(StrawberryField):
         ready: the executor, where the field is selected -> a function of the source and the
             context that gives the value where it is there without waiting, else GIVEN_UP
             (`gql.generated`).
+        prepare: of a field of Query: the executor, where the field is selected -> what is left to
+            do for each request; None where there is no short way.
+        ahead: graphql-core's info, sources, where the field is selected of them, and what its
+            arguments are made by (`gql.arguments`): reads for all of them what `ready` then has.
         stream: true for fields of Subscription, whose function returns an async generator.
     """
 
@@ -93,6 +126,8 @@ class Resolve(StrawberryField):
         arguments: Iterable[Argument] = (),
         *,
         ready: Callable[[Any, Any], Callable[[Any, Any], Any]] | None = None,
+        prepare: Callable[[Any, Any], Prepared | None] | None = None,
+        ahead: Ahead | None = None,
         stream: bool = False,
     ) -> None:
         super().__init__(
@@ -101,6 +136,8 @@ class Resolve(StrawberryField):
         self.type_text = type_
         self.resolve = resolve
         self.ready = ready
+        self.prepare = prepare
+        self.ahead = ahead
         self.declared = tuple(arguments)
 
     @property
@@ -110,3 +147,22 @@ class Resolve(StrawberryField):
     def get_result(self, source: Any, info: Info | None, args: Any, kwargs: Any) -> Any:
         assert isinstance(info, FieldInfo)
         return self.resolve(source, info.graphql, **kwargs)
+
+
+def field_of(definition: GraphQLField | None) -> Any:
+    """Strawberry's field that graphql-core's was made of: a `Read` or a `Resolve`, but for
+    introspection's."""
+    return None if definition is None else definition.extensions.get("strawberry-definition")
+
+
+def told(
+    name: str, type_: str, description: str | None, tell: Callable[[Any, Any], Any]
+) -> Resolve:
+    """A field whose value is made of the source and the context, without waiting."""
+    return Resolve(
+        name,
+        type_,
+        description,
+        lambda source, info: tell(source, info.context),
+        ready=lambda executor, details: tell,
+    )

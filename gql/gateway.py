@@ -81,7 +81,12 @@ OnFatal = Callable[[BaseException], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Gateway:
-    """The services of one process, and what they say of themselves."""
+    """The services of one process, and what they say of themselves.
+
+    Attributes:
+        follows: whether the live stream is followed; what would come of it reaches nobody where
+            this process serves nobody and only records.
+    """
 
     settings: Settings
     model: Model
@@ -103,6 +108,7 @@ class Gateway:
     consumers: tuple[tuple[Consumer, Listener], ...]
     failures: dict[str, BaseException]
     members: Members
+    follows: bool
     tasks: list[asyncio.Task[None]]
 
     def not_ready(self) -> dict[str, str]:
@@ -112,9 +118,9 @@ class Gateway:
         if self.live.farewell.said:
             found["gateway"] = "it is shutting down"
         silent_s = time.monotonic() - self.hub.moved_at
-        if not self.source.connected:
+        if self.follows and not self.source.connected:
             found["stream"] = _not_open(self.source.trouble)
-        elif silent_s > _SILENT_MOST_S:
+        elif self.follows and silent_s > _SILENT_MOST_S:
             found["stream"] = f"MongoDB's change stream has been silent for {silent_s:.1f} s"
         for recorder, listener in zip(self.recorders, self.listeners, strict=True):
             if listener.trouble is not None:
@@ -156,6 +162,7 @@ async def open_gateway(
     uri: str,
     database: str,
     *,
+    serves: bool = True,
     report: Report = lambda text, done, total: None,
     reading: Report = lambda collection, read, total: None,
     on_fatal: OnFatal = lambda failure: None,
@@ -163,6 +170,7 @@ async def open_gateway(
     """A gateway that follows the stream and, where settings say so, offers itself as recorder.
 
     Args:
+        serves: False where nobody asks it anything: then it follows the stream only for listeners.
         report: given the steps of the start.
         reading: given how far the first readings of collections have come.
 
@@ -171,7 +179,7 @@ async def open_gateway(
         Unsuitable: a standalone, too old, or not permitted.
     """
     async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
-        gateway = await _assemble(settings, model, mongo, report, reading)
+        gateway = await _assemble(settings, model, mongo, serves, report, reading)
         gateway.tasks.extend(
             asyncio.create_task(_watched(name, work(), gateway, on_fatal), name=name)
             for name, work in _background(gateway)
@@ -198,7 +206,12 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 async def _assemble(
-    settings: Settings, model: Model, mongo: Mongo, report: Report, reading: Report
+    settings: Settings,
+    model: Model,
+    mongo: Mongo,
+    serves: bool,
+    report: Report,
+    reading: Report,
 ) -> Gateway:
     server = await inspect_server(mongo)
     await check_stream(mongo)
@@ -334,6 +347,8 @@ async def _assemble(
         consumers=consumers,
         failures={},
         members=members,
+        # Recorders and retentions know by themselves, or from checkpoints, how far archives are.
+        follows=serves or bool(consumers),
         tasks=[],
     )
 
@@ -353,7 +368,9 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
     beside = [*gateway.retentions, *gateway.consumers]
     listeners = [*gateway.listeners, *(listener for _, listener in beside)]
     tasks: list[tuple[str, Callable[[], Awaitable[None]]]]
-    tasks = [(_STREAM, follow_stream), *((each.name, each.run) for each in listeners)]
+    tasks = [(each.name, each.run) for each in listeners]
+    if gateway.follows:
+        tasks.insert(0, (_STREAM, follow_stream))
     return [*tasks, ("members", gateway.members.run)] if gateway.listeners else tasks
 
 

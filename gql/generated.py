@@ -19,27 +19,28 @@ from bson import Decimal128, ObjectId
 from graphql import (
     GraphQLObjectType,
     get_nullable_type,
+    is_enum_type,
     is_leaf_type,
     is_list_type,
     is_non_null_type,
     is_object_type,
 )
 
-from gql.fields import Read, Resolve
-from model.entities import Field, Scalar
-from resolvers.dates import date_text
+from gql.fields import Read, Resolve, field_of
+from model.entities import EnumType, Field, Scalar
+from resolvers.dates import date_text, utc_text
+from resolvers.values import SAFE_INTEGER
 
 if TYPE_CHECKING:
     from gql.context import Context
     from gql.executor import Executor
 
-__all__ = ["GIVEN_UP", "Make", "made_of", "sure_of"]
+__all__ = ["GIVEN_UP", "NAMES", "Make", "made_of", "sure_of", "usual_of"]
 
 GIVEN_UP: Any = type("GivenUp", (), {"__repr__": lambda _: "GIVEN_UP"})()
 Make: TypeAlias = "Callable[[Any, Context], Any]"
 """(source, context) -> what the response has of it, or GIVEN_UP."""
 
-_DEFINITION = "strawberry-definition"
 # What graphql-core would leave as it is.
 _CLASS = {"ID": "str", "String": "str", "Boolean": "bool"}
 # What stored values nearly always are, by the type in the model, and how they are shown then.
@@ -47,14 +48,22 @@ _USUAL = {
     Scalar.STRING: ("{0}.__class__ is str", "{0}"),
     Scalar.BOOLEAN: ("{0}.__class__ is bool", "{0}"),
     Scalar.INT: ("{0}.__class__ is int and -2147483648 <= {0} <= 2147483647", "{0}"),
-    # Neither NaN nor infinite.
-    Scalar.FLOAT: ("{0}.__class__ is float and {0} - {0} == 0", "{0}"),
+    # Beyond what JavaScript keeps exactly, it is text.
+    Scalar.LONG: (
+        f"{{0}}.__class__ is int and -{SAFE_INTEGER} <= {{0}} <= {SAFE_INTEGER}",
+        "{0}",
+    ),
+    # Neither NaN nor infinite; JavaScript stores whole ones as integers.
+    Scalar.FLOAT: (
+        "({0}.__class__ is float and {0} - {0} == 0 or {0}.__class__ is int)",
+        "{0} if {0}.__class__ is float else float({0})",
+    ),
     Scalar.DECIMAL: ("{0}.__class__ is Decimal128", "str({0})"),
     Scalar.OBJECTID: ("{0}.__class__ is ObjectId", "str({0})"),
-    # In UTC, whether it says so or not; without, its text is a third of the work.
+    # In UTC, whether it says so or not.
     Scalar.DATETIME: (
         "{0}.__class__ is datetime",
-        "{0}.isoformat(timespec='milliseconds') + 'Z' if {0}.tzinfo is None else date_text({0})",
+        "utc_text({0}) if {0}.tzinfo is None else date_text({0})",
     ),
 }
 _USUAL_ID = {
@@ -67,18 +76,24 @@ _DEPTH = 12
 
 
 def made_of(
-    executor: Executor, type_: GraphQLObjectType, details: Any, depth: int = 0
+    executor: Executor,
+    type_: GraphQLObjectType,
+    details: Any,
+    depth: int = 0,
+    *,
+    ready: GraphQLObjectType | None = None,
 ) -> Make | None:
     """The function for what is selected of an object type; None where something of it is to be
     waited for, or has arguments.
 
     Args:
         details: where the object is selected, as graphql-core collects them.
+        ready: a type whose objects are given as the response has them.
     """
     if depth > _DEPTH:
         return None
     fields = executor.collect_subfields(type_, details).grouped_field_set
-    code = _Code(executor, depth)
+    code = _Code(executor, depth, ready)
     for number, (name, found) in enumerate(fields.items()):
         if not code.add(f"a{number}", name, type_, found):
             return None
@@ -88,12 +103,13 @@ def made_of(
 class _Code:
     """The lines of one function, and what they name."""
 
-    def __init__(self, executor: Executor, depth: int) -> None:
+    def __init__(self, executor: Executor, depth: int, ready: GraphQLObjectType | None) -> None:
         self._executor = executor
         self._depth = depth
+        self._ready = ready
         self._lines: list[str] = []
         self._items: list[str] = []
-        self._names: dict[str, Any] = dict(_NAMES)
+        self._names: dict[str, Any] = dict(NAMES)
         self._stored = False
         self._space = ""
 
@@ -104,7 +120,7 @@ class _Code:
             self._items.append(f"{name!r}: {parent.name!r}")
             return True
         definition = self._executor.schema.get_field(parent, field_name)
-        made = None if definition is None else definition.extensions.get(_DEFINITION)
+        made = field_of(definition)
         if definition is None or not isinstance(made, Read | Resolve):
             return False
         self._items.append(f"{name!r}: {var}")
@@ -115,7 +131,7 @@ class _Code:
         return self._add_ready(var, made, type_, required, details)
 
     def _add_read(self, var: str, made: Read, type_: Any, required: bool, details: Any) -> bool:
-        usual = None if made.stored is None else _usual(made.stored)
+        usual = None if made.stored is None else usual_of(made.stored)
         self._names[f"r{var}"] = made.read
         if usual is None:
             self._line(f"{var} = r{var}(source)")
@@ -154,9 +170,11 @@ class _Code:
         if is_list_type(type_) and is_leaf_type(item):
             self._line(f"if not texts({var}): {_GIVE_UP}")
             return item.name in {"String", "ID"}
+        if self._ready is not None and item is self._ready:
+            return True
         make = None
         if is_object_type(item):
-            make = made_of(self._executor, item, details, self._depth + 1)
+            make = made_of(self._executor, item, details, self._depth + 1, ready=self._ready)
         if make is None:
             return False
         self._names[f"m{var}"] = make
@@ -174,7 +192,17 @@ class _Code:
                 f"if {var}.__class__ is not int or not -2147483648 <= {var} <= 2147483647: "
                 f"{_GIVE_UP}"
             )
+        if type_.name == Scalar.JSON.value:
+            # Made as it is shown.
+            return "pass"
         self._names[f"c{var}"] = type_.coerce_output_value
+        if type_.name == Scalar.DATETIME.value:
+            return f"{var} = date_text({var}) if {var}.__class__ is datetime else c{var}({var})"
+        if is_enum_type(type_):
+            self._names[f"e{var}"] = {
+                name for name, each in type_.values.items() if each.value == name
+            }
+            return f"if {var}.__class__ is not str or {var} not in e{var}: {var} = c{var}({var})"
         return f"{var} = c{var}({var})"
 
     def _line(self, text: str) -> None:
@@ -205,12 +233,14 @@ class _Code:
 _GIVE_UP = "return GIVEN_UP"
 
 
-def _usual(field: Field) -> tuple[str, str] | None:
+def usual_of(field: Field) -> tuple[str, str] | None:
     """A test, and how to show what passes it; None where values are to be looked at."""
     if field.is_list:
         return ("texts({0})", "{0}") if field.type is Scalar.STRING else None
     if field.type is Scalar.ID:
         return _USUAL_ID.get(field.stored_scalar or Scalar.ID)
+    if isinstance(field.type, EnumType):
+        return f"{{0}}.__class__ is str and {{0}} in {tuple(field.type.values)!r}", "{0}"
     return _USUAL.get(field.type) if isinstance(field.type, Scalar) else None
 
 
@@ -220,7 +250,7 @@ def sure_of(fields: tuple[Field, ...]) -> Callable[[Callable[[str], Any]], bool]
     where there is no such test."""
     tests = []
     for number, field in enumerate(fields):
-        usual = _usual(replace(field, is_list=False))
+        usual = usual_of(replace(field, is_list=False))
         if usual is None or (field.is_list and field.type is not Scalar.STRING):
             return None
         test = "texts({0})" if field.is_list else usual[0]
@@ -228,7 +258,7 @@ def sure_of(fields: tuple[Field, ...]) -> Callable[[Callable[[str], Any]], bool]
         # It is read where it is looked at first.
         tests.append(test.replace("{0}", read, 1).format(f"a{number}"))
     text = f"lambda get: {' and '.join(tests) or 'True'}"
-    sure: Callable[[Callable[[str], Any]], bool] = eval(text, dict(_NAMES))
+    sure: Callable[[Callable[[str], Any]], bool] = eval(text, dict(NAMES))
     return sure
 
 
@@ -249,7 +279,7 @@ def _texts(values: Any) -> bool:
     return values.__class__ is list and _TEXT.issuperset(map(type, values))
 
 
-_NAMES = {
+NAMES = {
     "GIVEN_UP": GIVEN_UP,
     "Decimal128": Decimal128,
     "ObjectId": ObjectId,
@@ -257,4 +287,5 @@ _NAMES = {
     "date_text": date_text,
     "each_of": _each_of,
     "texts": _texts,
+    "utc_text": utc_text,
 }

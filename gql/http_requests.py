@@ -48,7 +48,7 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class GraphQLRequest:
     """`query`: None where it was not given, as of an operation that is known by another name."""
 

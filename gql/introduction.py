@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 from gql.sessions import Session
@@ -61,7 +60,7 @@ class Introduction:
             return False
         session = Session(principal, "websocket", self._end)
         self._session = self._stack.enter_context(callers.sessions.opened(session))
-        handler.context = replace(context, session=self._session)
+        handler.context = context.over(self._session)
         return True
 
     async def again(self, message: Mapping[str, Any]) -> bool:

@@ -8,19 +8,17 @@ field, which says what is wrong.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from gql.context import ResolveInfo
 from gql.records import CurrentDocument
+from gql.references import ids_named
 from gql.selection import Nodes
 from gql.shapes import Link, Shape
-from resolvers.errors import DocumentMisfit
-from resolvers.values import Convert, converter
 from streams.errors import GatewayError
-from streams.events import identity
 
-__all__ = ["prefetch"]
+__all__ = ["prefetch", "read_ahead"]
 
 
 async def prefetch(
@@ -33,17 +31,35 @@ async def prefetch(
     if not documents:
         return
     needs = context.selections(info).needs(nodes, shape)
-    reads = [
+    reads: list[Awaitable[None]] = [
         _refer(info, documents, link, places)
         for name, link, places in needs.links
         if _readable(info, shape, name)
     ]
+    if context.trusting:
+        reads += read_ahead(info, documents, shape, nodes)
     if needs.version and not _numbered(info, documents, shape):
         reads.append(_number(info, documents, shape))
     if len(reads) == 1:
         await reads[0]
     elif reads:
         await asyncio.gather(*reads)
+
+
+def read_ahead(
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
+) -> list[Awaitable[None]]:
+    """Reads of what of these documents takes no more than their `_id`, and is not read yet."""
+    context = info.context
+    return [
+        read(info, wanted, places, arguments)
+        for read, arguments, places in context.selections(info).needs(nodes, shape).ahead
+        if (
+            wanted := [
+                each for each in documents if context.read_ahead(places, each.values["_id"]) is None
+            ]
+        )
+    ]
 
 
 def _readable(info: ResolveInfo, shape: Shape, name: str) -> bool:
@@ -75,15 +91,8 @@ async def _refer(
     context, target = info.context, link.target
     fields = context.selections(info).stored(nodes, target, target.name)
     known = context.known.setdefault((target.name, fields), {})
-    wanted: dict[Any, Any] = {}
-    convert, stored = converter(link.by, nullable=True), link.by.stored
-    for document in documents:
-        id_ = document.values.get(stored)
-        if id_ is None:
-            continue
-        name = identity(id_)
-        if name not in known and name not in wanted and _is_id(convert, id_, document):
-            wanted[name] = id_
+    named = ids_named(link, [each.values for each in documents])
+    wanted = {name: id_ for name, id_ in named.items() if name not in known}
     if not wanted:
         return
     try:
@@ -100,11 +109,3 @@ async def _refer(
     records = [None if each is None else CurrentDocument(target, each) for each in found]
     await prefetch(info, [each for each in records if each is not None], target, nodes)
     known.update(zip(wanted, records, strict=True))
-
-
-def _is_id(convert: Convert, id_: Any, document: CurrentDocument) -> bool:
-    try:
-        convert(id_, document.place)
-    except DocumentMisfit:
-        return False
-    return True

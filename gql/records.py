@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from bson import Timestamp
 
 from gql.shapes import Shape
-from resolvers.values import Place, id_to_api
+from resolvers.values import REFUSED, Place, id_to_api
 from streams.documents import Document
 from streams.versions import Version
 
@@ -40,13 +40,13 @@ class CurrentDocument:
 
     @property
     def id_text(self) -> str:
-        return _id_text(self.shape, self.values["_id"], self.place)
+        return _id_text(self.shape, self.values["_id"], self)
 
 
 class SnapshotDocument:
     """A document as one version left it, or as a draft would: then `number` is a name of that."""
 
-    __slots__ = ("moment", "number", "place", "shape", "values")
+    __slots__ = ("moment", "number", "shape", "values")
 
     def __init__(
         self, shape: Shape, values: Document, number: int | str | None, moment: Timestamp
@@ -55,7 +55,10 @@ class SnapshotDocument:
         self.values = values
         self.number = number
         self.moment = moment
-        self.place = Place(shape.entity.collection, values["_id"])
+
+    @property
+    def place(self) -> Place:
+        return Place(self.shape.entity.collection, self.values["_id"])
 
     @property
     def type_name(self) -> str:
@@ -63,7 +66,7 @@ class SnapshotDocument:
 
     @property
     def id_text(self) -> str:
-        return f"{_id_text(self.shape, self.values['_id'], self.place)}@{self.number}"
+        return f"{_id_text(self.shape, self.values['_id'], self)}@{self.number}"
 
 
 class EmbeddedDocument:
@@ -89,15 +92,25 @@ State = CurrentDocument | SnapshotDocument | EmbeddedDocument
 
 class VersionRecord:
     """One version of one document; by itself it stands at its own moment, below an as-of root at
-    the root's."""
+    the root's. `before`: the version before, where that was read with it, with the same fields."""
 
-    __slots__ = ("moment", "place", "shape", "version")
+    __slots__ = ("before", "moment", "shape", "version")
 
-    def __init__(self, shape: Shape, version: Version, moment: Timestamp | None = None) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        version: Version,
+        moment: Timestamp | None = None,
+        before: Version | None = None,
+    ) -> None:
         self.shape = shape
         self.version = version
         self.moment = version.at if moment is None else moment
-        self.place = Place(shape.entity.collection, version.document)
+        self.before = before
+
+    @property
+    def place(self) -> Place:
+        return Place(self.shape.entity.collection, self.version.document)
 
     @property
     def type_name(self) -> str:
@@ -105,7 +118,7 @@ class VersionRecord:
 
     @property
     def document_id(self) -> str:
-        return _id_text(self.shape, self.version.document, self.place)
+        return _id_text(self.shape, self.version.document, self)
 
     @property
     def id_text(self) -> str:
@@ -121,5 +134,10 @@ class VersionRecord:
         return SnapshotDocument(self.shape, values, version.number, self.moment)
 
 
-def _id_text(shape: Shape, value: Any, place: Place) -> str:
-    return id_to_api(shape.entity.id.stored_scalar or shape.entity.id.type, value, place)  # type: ignore[arg-type]
+def _id_text(shape: Shape, value: Any, record: Any) -> str:
+    """Raises:
+    DocumentMisfit: it is none.
+    """
+    shown: Any = shape.shown_id(value)
+    # The place is for the error.
+    return id_to_api(shape.id_scalar, value, record.place) if shown is REFUSED else shown

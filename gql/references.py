@@ -3,7 +3,7 @@ from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bson import Timestamp
@@ -13,10 +13,14 @@ from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, SnapshotDocument, State
 from gql.selection import Nodes
 from gql.shapes import Link
-from resolvers.values import converter
-from streams.events import identity
+from resolvers.errors import DocumentMisfit
+from resolvers.values import Convert, Place, converter
+from streams.documents import Document
+from streams.events import PLAIN, identity
 
-__all__ = ["follow", "followed_already"]
+__all__ = ["follow", "followed_already", "ids_named"]
+
+_NOWHERE = Place("", None)
 
 
 def follow(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
@@ -98,6 +102,26 @@ def _there(
     if found is None and _required(link, source):
         raise source.place.misfit(link.by.name, id_, f"the id of a {link.target.name} that exists")
     return found
+
+
+def ids_named(link: Link, documents: Iterable[Document]) -> dict[Any, Any]:
+    """The ids that documents refer by, each once, by `identity`; without what is none, which the
+    field complains of."""
+    stored, convert = link.by.stored, converter(link.by, nullable=True)
+    named: dict[Any, Any] = {}
+    for id_ in [each.get(stored) for each in documents]:
+        name = id_ if id_.__class__ in PLAIN else identity(id_)
+        if id_ is not None and name not in named and _is_id(convert, id_):
+            named[name] = id_
+    return named
+
+
+def _is_id(convert: Convert, id_: Any) -> bool:
+    try:
+        convert(id_, _NOWHERE)
+    except DocumentMisfit:
+        return False
+    return True
 
 
 def _required(link: Link, source: State) -> bool:

@@ -22,9 +22,12 @@ from graphql import (
     VariableNode,
 )
 
+from gql.arguments import Arguments, arguments_of
+from gql.fields import Ahead, Resolve, field_of
 from gql.shapes import Link, Shape
 
 __all__ = ["ConnectionSelection", "Needs", "Nodes", "Selections"]
+
 
 Nodes = Sequence[FieldNode]
 """The places of a document where one field of one object is selected; its selections are the union
@@ -45,11 +48,12 @@ class ConnectionSelection:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What has to be read beside documents: their versions' numbers, and what they refer to, with
-    the places where that is selected."""
+    """What has to be read beside documents: their versions' numbers, what they refer to, with the
+    places where that is selected, and what else can be read ahead, with its arguments."""
 
     version: bool
     links: Sequence[tuple[str, Link, Nodes]]
+    ahead: Sequence[tuple[Ahead, Arguments, Nodes]]
 
 
 class Selections:
@@ -89,8 +93,28 @@ class Selections:
                     for name, places in selected.items()
                     if name in shape.links
                 ],
+                ahead=[
+                    each
+                    for name, places in selected.items()
+                    for each in self._ahead(shape, name, places)
+                ],
             )
         return found
+
+    def _ahead(
+        self, shape: Shape, name: str, places: Nodes
+    ) -> Iterable[tuple[Ahead, Arguments, Nodes]]:
+        """Of a field, under each name that the response has of it: their arguments differ."""
+        type_: Any = self._schema.type_map[shape.name]
+        definition = type_.fields.get(name)
+        made = field_of(definition)
+        if not isinstance(made, Resolve) or made.ahead is None:
+            return
+        aliased: dict[str, list[FieldNode]] = {}
+        for node in places:
+            aliased.setdefault(node.alias.value if node.alias else name, []).append(node)
+        for nodes in aliased.values():
+            yield made.ahead, arguments_of(definition, nodes[0], made), nodes
 
     def stored(self, nodes: Nodes, shape: Shape, type_name: str) -> frozenset[str]:
         """The stored names, dotted below embedded documents, that the selected fields of a document
@@ -128,6 +152,10 @@ class Selections:
         if "diff" in selected:
             return shape.everything
         return None if document is None else self.stored(document, shape, shape.snapshot)
+
+    def compares(self, nodes: Nodes, shape: Shape) -> bool:
+        """Whether versions are compared with those before."""
+        return "diff" in self.under(nodes, shape.version)
 
     def _collect(
         self,

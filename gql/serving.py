@@ -42,6 +42,12 @@ log = logging.getLogger(__name__)
 
 # How long it is waited for what subscribers are told to go out: one small message each.
 _FAREWELL_MOST_S = 2.0
+# Connections that wait to be accepted; a system that allows fewer has its way. Whoever finds no
+# room is not told, and tries again 1, 3 and 7 s later.
+_BACKLOG = 65_535
+# libuv accepts one in each turn of the loop, of each descriptor that it listens on: the heads of
+# these are read in the next one.
+_ACCEPTED_A_TURN = 8
 # That are open beside WebSockets: requests, and connections to MongoDB.
 _OTHER_FILES = 500
 
@@ -107,6 +113,7 @@ async def serve(
                 model,
                 uri,
                 database,
+                serves=http,
                 report=report,
                 reading=reading,
                 on_fatal=stop.fail,
@@ -125,11 +132,13 @@ async def serve(
 
 def _settle_garbage() -> None:
     """What there is now stays for good (the schema above all): a full collection that walks it
-    again takes 60 ms, every few seconds, in which no event goes out.
+    again takes 60 ms, every few seconds, in which no event goes out. What comes later is looked at
+    in small portions: ten thousand who reconnect leave three million objects, and 400,000 of them
+    at once would take 200 ms.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 1000)
+    gc.set_threshold(10_000, 3, 2000)
 
 
 def _allow_files(sockets: int) -> None:
@@ -170,10 +179,12 @@ async def _until_stopped(
                     lifespan="off",
                     log_config=None,
                     access_log=False,
+                    backlog=_BACKLOG,
                     timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
                 ),
             )
-            serving = tasks.create_task(server.serve(sockets=[listening]))
+            accepting = [listening, *(listening.dup() for _ in range(1, _ACCEPTED_A_TURN))]
+            serving = tasks.create_task(server.serve(sockets=accepting))
         watching = None
         if sign_in is not None and sign_in.keys is not None:
             watching = tasks.create_task(sign_in.keys.watch())
@@ -268,7 +279,8 @@ def _bound(settings: Settings) -> Iterator[socket.socket]:
     """Bind first: a port that is taken should not be found out after a minute of starting."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        bound = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        address = settings.host, settings.port
+        bound = socket.create_server(address, family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as exc:
         # Python appends the address, which is said already.
         reason = str(getattr(exc, "strerror", exc)).partition(" (while attempting")[0]

@@ -3,11 +3,22 @@ done per request."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from model.entities import BackReference, Embedded, Entity, Field, Model, ObjectType, Reference
+from model.entities import (
+    BackReference,
+    Embedded,
+    Entity,
+    Field,
+    Model,
+    ObjectType,
+    Reference,
+    Scalar,
+)
 from resolvers.scopes import members, read_by
+from resolvers.values import ID_TO_API
 
 __all__ = ["BackLink", "Link", "Shape", "shapes_of"]
 
@@ -38,6 +49,8 @@ class Shape:
         guarded: fields, references and back references that not everyone may read, by name.
         fields: stored values, by API name; `embedded` says which of them hold documents.
         everything: the stored names of all fields, which is what a comparison of two states reads.
+        id_scalar: of an entity, what its `_id` is stored as. shown_id: an `_id` -> as the API shows
+            it, or REFUSED.
     """
 
     type: ObjectType
@@ -48,10 +61,15 @@ class Shape:
     guarded: dict[str, Field | Reference | BackReference] = field(default_factory=dict)
     name: str = field(init=False)
     everything: frozenset[str] = field(init=False)
+    id_scalar: Scalar = field(init=False)
+    shown_id: Callable[[Any], Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self.name = self.type.name
         self.everything = frozenset(each.stored for each in self.fields.values())
+        if isinstance(self.type, Entity):
+            self.id_scalar = self.type.id.stored_scalar or Scalar.ID
+            self.shown_id = ID_TO_API[self.id_scalar]
 
     @property
     def entity(self) -> Entity:

@@ -7,7 +7,7 @@ does not take what he is sent goes on alone from there, at his own pace and with
 
 Guarantees: whoever joins behind a token is told everything behind it, in order, once; he leaves as
 he would leave a subscription of his own, by ending it, by his sign-in's end or the process's. The
-first of an operation is left alone: there is nothing to share.
+first of an operation is alone until there is a second: there is nothing to share.
 
 Source: docs/decisions/0028-shared-subscriptions.md
 """
@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequen
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 from gql.turns import Breath
 from streams.errors import GatewayError, SlowConsumer, Unavailable
@@ -65,7 +66,7 @@ class Told:
         frames: what seats of one kind make of it, by kind: the first makes it for all of them.
     """
 
-    __slots__ = ("counts", "frames", "payload", "shown", "token")
+    __slots__ = ("__weakref__", "counts", "frames", "payload", "shown", "token")
 
     def __init__(self, token: str, payload: bytes, *, shown: str, counts: bool) -> None:
         self.token = token
@@ -285,9 +286,15 @@ class Audience:
 
 
 class Audiences:
-    """Those of one caller's rights, by operation."""
+    """Those of one caller's rights, by operation.
+
+    Attributes:
+        responses: to one change each, for audiences whose filters differ; for as long as one of
+            them remembers it.
+    """
 
     def __init__(self) -> None:
+        self.responses: WeakValueDictionary[Hashable, Told] = WeakValueDictionary()
         self._by_key: dict[Hashable, Audience] = {}
 
     @contextmanager

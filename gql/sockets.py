@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from json import JSONDecodeError
 from typing import Any
 
@@ -108,12 +109,32 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
         self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
         self._seats: dict[str, SocketSeat] = {}
+        self._waiting: asyncio.TimerHandle | None = None
         self.schema = _Executing(self.schema)  # type: ignore[assignment]
         self._introduction = Introduction(self)
 
     async def handle(self) -> None:
         async with self._introduction:
-            await super().handle()
+            try:
+                await super().handle()
+            finally:
+                self._wait_no_more()
+
+    def on_request_accepted(self) -> None:
+        # A timer, where Strawberry has a task that sleeps: ten thousand come back at once.
+        limit_s = self.connection_init_wait_timeout.total_seconds()
+        self._waiting = asyncio.get_running_loop().call_later(limit_s, self._waited)
+
+    def _waited(self) -> None:
+        self.connection_init_wait_timeout = timedelta()
+        closing = asyncio.create_task(self.handle_connection_init_timeout())
+        closing.add_done_callback(self._task_done)
+        self.connection_init_timeout_task = closing
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
 
     async def run_operation(self, operation: Operation[Context, None]) -> None:
         seat = SocketSeat.of(self.websocket.ws.scope, operation.id, b"next", _extensions.get())  # type: ignore[attr-defined]
@@ -145,6 +166,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
         if self.connection_timed_out:
             return
         # It has come: how long it takes to check is not the client's doing.
+        self._wait_no_more()
         if self.connection_init_timeout_task is not None:
             self.connection_init_timeout_task.cancel()
         # The protocol lets the payload be null.

@@ -34,6 +34,7 @@ from graphql import (
     is_list_type,
 )
 
+from gql.fields import field_of
 from resolvers.errors import BadUserInput
 from resolvers.pages import LONGEST_PAGE, USUAL_PAGE
 
@@ -218,7 +219,7 @@ class Scales:
         if "first" in found.args and "last" in found.args:
             items = pages.size(node)
             own.cost += times * items
-        elif not getattr(found.extensions.get("strawberry-definition"), "is_basic_field", True):
+        elif not getattr(field_of(found), "is_basic_field", True):
             # Has to be fetched, as `gql.fields.Resolve` says.
             own.cost += times
         if is_list_type(get_nullable_type(found.type)):

@@ -63,11 +63,13 @@ class CollectionAsOf:
         *,
         where: Condition | None,
         order: Order | None,
+        shown: bool = False,
     ) -> None:
         self._mongo = mongo
         self._archive = archive
         self._name = archive.name
         self._at = at
+        self._shown = shown
         condition = EVERYTHING if where is None else on_records(where, entity)
         self._where = to_query(condition)
         self._where_id = to_query(_of_id(condition))
@@ -110,7 +112,9 @@ class CollectionAsOf:
         walked, step = 0, window.limit
         shown = inside("found", projection)
         while walked < _WALK_MOST:
-            passed = await self._walk(window, place, step, self._where_here, shown)
+            passed = await self._walk(
+                window, place, step, self._where_here, shown, naive=self._shown
+            )
             rows += _found(passed)
             missing = window.limit - len(rows)
             if missing <= 0 or len(passed) < step:
@@ -128,6 +132,8 @@ class CollectionAsOf:
         step: int,
         where: Mapping[str, Any],
         shown: Mapping[str, Any],
+        *,
+        naive: bool = False,
     ) -> list[Document]:
         """The next `step` documents that existed by then: `doc`, and in `found` a record or
         none."""
@@ -154,7 +160,7 @@ class CollectionAsOf:
             },
             {"$project": {"doc": 1, **shown}},
         ]
-        return await self._mongo.aggregate(self._name, pipeline, hint=DOCUMENTS)
+        return await self._mongo.aggregate(self._name, pipeline, hint=DOCUMENTS, naive=naive)
 
     async def _sweep(
         self, window: Window, place: Mapping[str, Any], projection: Mapping[str, Any], limit: int

@@ -6,18 +6,20 @@ value, JSON fields keep their own keys; the id, the version field and reserved o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from model.entities import Entity, Field, Model, ObjectType, Scalar
 from resolvers.errors import BadUserInput
 from resolvers.values import json_value, whole_number
-from streams.differences import Difference, Kind, differences
+from streams.differences import OBJECTS, Difference, Kind, differences, same
 from streams.documents import Document
 from streams.versions import RESERVED
 
 __all__ = [
+    "Comparison",
     "FieldChange",
     "changed_fields",
     "field_changes",
@@ -29,7 +31,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, as it might be: pages of diffs make many.
+@dataclass(slots=True)
 class FieldChange:
     """`path`: dotted API names. `kind`: ADDED, REMOVED or CHANGED. Values as JSON."""
 
@@ -47,14 +50,63 @@ def field_changes(
     In the order of the model's fields, below them in that of the documents. An embedded document
     that appears or goes is one change.
     """
-    hidden = hidden_fields(entity)
-    found: dict[str, list[FieldChange]] = {}
-    for each in differences(before, after):
-        if each.path[0] not in hidden:
-            change = _in_api_names(entity, model, each)
+    return Comparison(entity, model).changes(before, after)
+
+
+class Comparison:
+    """Of states of an entity's documents, many times: what there is to know of the entity is known
+    once."""
+
+    __slots__ = ("_entity", "_fields", "_model", "_names")
+
+    def __init__(self, entity: Entity, model: Model) -> None:
+        self._entity = entity
+        self._model = model
+        self._fields = [(each.stored, each.name, _shower(each, model)) for each in visible(entity)]
+        self._names = {stored: name for stored, name, _ in self._fields}
+
+    def changes(self, before: Document | None, after: Document | None) -> list[FieldChange]:
+        """See `field_changes`."""
+        old_fields, new_fields = _plain(before), _plain(after)
+        found: list[FieldChange] = []
+        for stored, name, show in self._fields:
+            old, new = old_fields.get(stored, _GONE), new_fields.get(stored, _GONE)
+            # Nearly all fields, nearly always; lists and dicts call 1 and true equal.
+            kind = type(new)
+            if kind is type(old) and kind is not list and kind is not dict and new == old:
+                continue
+            if isinstance(old, OBJECTS) and isinstance(new, OBJECTS):
+                found += self._inside(stored, old, new)
+            elif old is _GONE:
+                found.append(FieldChange(name, _ADDED, show(None), show(new)))
+            elif new is _GONE:
+                found.append(FieldChange(name, _REMOVED, show(old), show(None)))
+            elif not same(old, new):
+                found.append(FieldChange(name, _CHANGED, show(old), show(new)))
+        return found
+
+    def paths(self, stored_paths: Iterable[str]) -> list[str]:
+        """See `changed_fields`."""
+        names, paths = self._names, list(stored_paths)
+        found = [names.get(each) for each in paths]
+        if None in found:
+            return changed_fields(self._entity, self._model, paths)
+        return list(dict.fromkeys(found))  # type: ignore[arg-type]
+
+    def latest(self, stored_paths: Iterable[str], after: Document | None) -> list[FieldChange]:
+        """See `latest_values`."""
+        return latest_values(self._entity, self._model, stored_paths, after)
+
+    def _inside(self, stored: str, old: Any, new: Any) -> Iterator[FieldChange]:
+        for each in differences({stored: old}, {stored: new}):
+            change = _in_api_names(self._entity, self._model, each)
             if change is not None:
-                found.setdefault(each.path[0], []).append(change)
-    return [change for field in entity.fields for change in found.get(field.stored, ())]
+                yield change
+
+
+def _plain(state: Document | None) -> Mapping[str, Any]:
+    # Each look into a raw document costs several Python calls.
+    return state if isinstance(state, dict) else dict((state or {}).items())
 
 
 def latest_values(
@@ -77,6 +129,7 @@ def latest_values(
 
 
 _GONE = object()
+_ADDED, _REMOVED, _CHANGED = Kind.ADDED.value, Kind.REMOVED.value, Kind.CHANGED.value
 
 
 def changed_fields(entity: Entity, model: Model, stored_paths: Iterable[str]) -> list[str]:
@@ -148,6 +201,13 @@ def shown(field: Field, model: Model, value: Any) -> Any:
     if isinstance(value, list):
         return [_embedded(kind, model, item) for item in value]
     return _embedded(kind, model, value)
+
+
+def _shower(field: Field, model: Model) -> Callable[[Any], Any]:
+    """`shown`, for many values of one field."""
+    if field.type is Scalar.ID or isinstance(field.type, str):
+        return partial(shown, field, model)
+    return json_value
 
 
 def _id(value: Any) -> Any:

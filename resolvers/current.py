@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -42,6 +42,7 @@ T = TypeVar("T")
 # SnapshotUnavailable: since that cluster time an index was made, or the collection itself.
 _CATALOG_CHANGED = 246
 _ATTEMPTS = 5
+_MOST_WINDOWS = 500
 
 
 class Current:
@@ -62,6 +63,7 @@ class Current:
         self._own_writes = own_writes
         self.lookups = Pools()
         self._scope = OPEN
+        self._windows: dict[Hashable, tuple[Window, Mapping[str, Any]]] = {}
 
     def within(self, scope: Scope) -> Current:
         """The same for one caller: the rows that are there for him. Reads of entities that he may
@@ -84,20 +86,18 @@ class Current:
         wanted = rows.widened(fields) or fields
         layout = self._layout(entity)
 
-        # A row rule compares dates, for which they have to say their zone.
-        naive = shown and not rows.limits
-
         async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
             found = await layout.find(
                 {"_id": {"$in": list({identity(each): each for each in ids}.values())}},
                 projection=document_projection(wanted),
-                naive=naive,
+                naive=shown,
             )
             by_id = {identity(each["_id"]): each for each in found}
             return [by_id.get(identity(each)) for each in ids]
 
-        found = await self.lookups.ask((entity.collection, wanted, naive), ids, read)
-        # Judged here: whoever asks for the same fields shares the read, whatever he may see.
+        found = await self.lookups.ask((entity.collection, wanted, shown), ids, read)
+        # Judged here: whoever asks for the same fields shares the read, whatever he may see. To a
+        # predicate, dates are in UTC, whether they say so or not.
         return [each if rows.allow(each) else None for each in found]
 
     async def page(
@@ -123,15 +123,14 @@ class Current:
             BadUserInput: an order that cannot be, a cursor of another list.
             TimeLimit: the read took longer than it may.
         """
-        keyset = Keyset(f"current {entity.name}", order_keys(entity, order))
-        window = Window(keyset, page)
+        window, projection = self._window(entity, order, page, fields)
         query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
         layout = self._layout(entity)
 
         async def read(at: Timestamp | None) -> Page[Document]:
             reading = layout.find(
                 window.limited_to(query),
-                projection=window.projected(document_projection(fields)) | window.placing,
+                projection=projection,
                 sort=window.keys,
                 limit=window.limit,
                 at=at,
@@ -243,6 +242,22 @@ class Current:
             None if number is None else max(carried_number(document, entity.version) or 0, number)
             for document, number in zip(documents, known, strict=True)
         ]
+
+    def _window(
+        self, entity: Entity, order: Order | None, page: PageRequest, fields: Fields
+    ) -> tuple[Window, Mapping[str, Any]]:
+        """What is read for a page, and its projection."""
+        key = entity.name, fields, page
+        usual = not order and page.after is None and page.before is None
+        found = self._windows.get(key) if usual else None
+        if found is None:
+            keyset = Keyset(f"current {entity.name}", order_keys(entity, order))
+            window = Window(keyset, page)
+            found = window, window.projected(document_projection(fields)) | window.placing
+            if usual and len(self._windows) < _MOST_WINDOWS:
+                # First pages are asked for again and again.
+                self._windows[key] = found
+        return found
 
     def _layout(self, entity: Entity) -> Layout:
         archive = self._archives.get(entity.collection)

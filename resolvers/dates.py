@@ -9,15 +9,19 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+import orjson
 from bson.datetime_ms import DatetimeMS
+from bson.tz_util import utc
 
-__all__ = ["date_from_text", "date_text", "from_milliseconds", "milliseconds"]
+__all__ = ["date_from_text", "date_text", "from_milliseconds", "milliseconds", "utc_text"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 DAY_MS = 86_400_000
 FIRST_MS = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MILLISECOND
 LAST_MS = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MILLISECOND
+
+_FULL = len('"2024-05-01T12:00:00.000000"')
 
 RFC_3339 = re.compile(
     r"(?P<year>\d{4}|[+-]\d{6,9})-(?P<month>\d\d)-(?P<day>\d\d)"
@@ -45,14 +49,19 @@ def from_milliseconds(count: int) -> datetime | DatetimeMS:
 
 def date_text(date: datetime | DatetimeMS) -> str:
     """`2024-05-01T12:00:00.000Z`"""
-    if date.__class__ is datetime and date.tzinfo is None:
-        return date.isoformat(timespec="milliseconds") + "Z"
     if isinstance(date, DatetimeMS):
         return _far_text(int(date))
     if date.tzinfo is not None:
-        # utcoffset() is nothing for what the driver decodes; other zones come from tests and input.
-        date = (date.astimezone(UTC) if date.utcoffset() else date).replace(tzinfo=None)
-    return date.isoformat(timespec="milliseconds") + "Z"
+        # The driver's is UTC; other zones come from tests and input.
+        date = (date if date.tzinfo is utc else date.astimezone(UTC)).replace(tzinfo=None)
+    return utc_text(date)
+
+
+def utc_text(date: datetime) -> str:
+    """Of a naive datetime, which is UTC: orjson has the text in a third of `isoformat`'s time."""
+    text = orjson.dumps(date)
+    # Quoted; with microseconds, where there are any.
+    return f"{text[1:24].decode()}Z" if len(text) == _FULL else f"{text[1:20].decode()}.000Z"
 
 
 def date_from_text(text: str) -> datetime | DatetimeMS | None:

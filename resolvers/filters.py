@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from model.entities import Embedded, Entity, EnumType, Field, Model, ObjectType, Scalar
@@ -97,16 +96,18 @@ def parse_where(
     return _Parser(model, check).where(entity, entity.name, where, "")
 
 
-@dataclass(frozen=True, slots=True)
 class _Parser:
     """`owner` is what messages call a type or field: Product, or Product.dimensions.
 
     `prefix` is the stored path that leads to the fields of an embedded document, dot included.
     """
 
-    model: Model
-    check: Check | None = None
-    depth: int = 0
+    __slots__ = ("check", "depth", "model")
+
+    def __init__(self, model: Model, check: Check | None = None, depth: int = 0) -> None:
+        self.model = model
+        self.check = check
+        self.depth = depth
 
     def where(
         self, kind: ObjectType, owner: str, where: object, prefix: str, *, embedded: bool = False

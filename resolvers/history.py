@@ -207,8 +207,12 @@ class History:
         page: PageRequest,
         fields: Fields | None,
         total: bool = False,
+        shown: bool = False,
     ) -> list[Page[Version]]:
         """n ids -> a page each of the document's versions, newest first, in one command.
+
+        Args:
+            shown: they are shown, and nothing else: their dates need not say that they are in UTC.
 
         Raises:
             BadUserInput: a cursor of another list.
@@ -226,11 +230,25 @@ class History:
                 for key in ids
             )
             return [*await asyncio.gather(*reads)]
+        query = sifting.query({} if where is None else where.query)
+        if len(ids) == 1 and ids[0] is not None and not total:
+            window = Window(keyset, page)
+            own = {"doc": {"$eq": ids[0]}}
+            # A third of what the lookup costs that many take.
+            found = await archive.find(
+                window.limited_to({"$and": [own, query]} if query else own),
+                projection=record_projection(fields),
+                sort=window.keys,
+                limit=window.limit,
+                short=True,
+                naive=shown,
+            )
+            return [window.page(found, Version.from_record)]
         return await pages_by_key(
             self._mongo,
             by_field(archive.name, "doc"),
             ids,
-            query=sifting.query({} if where is None else where.query),
+            query=query,
             window=Window(keyset, page),
             projection=record_projection(fields),
             make=Version.from_record,
@@ -246,8 +264,12 @@ class History:
         page: PageRequest,
         fields: Fields | None,
         total: bool = False,
+        shown: bool = False,
     ) -> Page[Version]:
         """A page of the versions of all documents, newest first: in the order of the stream.
+
+        Args:
+            shown: see `pages_of`.
 
         Raises:
             BadUserInput: a cursor of another list.
@@ -266,6 +288,8 @@ class History:
             projection=window.projected(record_projection(fields)),
             sort=window.keys,
             limit=window.limit,
+            short=True,
+            naive=shown,
         )
         if total:
             found, count = await asyncio.gather(reading, self._mongo.count(archive.name, query))
@@ -283,8 +307,12 @@ class History:
         page: PageRequest,
         fields: Fields | None,
         total: bool = False,
+        shown: bool = False,
     ) -> Page[Version]:
         """A page of the versions that stood at a moment, of the documents that matched then.
+
+        Args:
+            shown: see `pages_of`.
 
         Raises:
             BadUserInput: an order that cannot be, a cursor of another list.
@@ -299,6 +327,7 @@ class History:
             moment.at,
             where=rows.narrowed(where),
             order=order,
+            shown=shown,
         )
         found = await reading.page(page, fields, total=total)
         # Behind the read: see `streams.horizons`.

@@ -41,6 +41,7 @@ JSON_DEPTH = 80
 """How deep a JSON value may be nested: MongoDB stores documents of up to 100 levels."""
 
 DECIMAL_TEXT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,5})?|NaN|-?Infinity")
+NUMBER_TEXT = re.compile(r"0|-?[1-9][0-9]{0,18}")
 UUID_TEXT = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
 
@@ -52,7 +53,7 @@ def id_from_api(scalar: Scalar, value: object, name: str) -> Any:
     """
     if isinstance(value, str) and scalar in (Scalar.INT, Scalar.LONG):
         # Not "007" or "+7": one document has one id, and caches go by it.
-        number = int(value) if re.fullmatch(r"0|-?[1-9][0-9]{0,18}", value) else REFUSED
+        number = int(value) if NUMBER_TEXT.fullmatch(value) else REFUSED
         return _accepted(scalar, number, value, name)
     return from_api(scalar, value, name)
 

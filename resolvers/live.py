@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Literal
+from typing import Literal, Protocol
 
 from bson import Timestamp
 
@@ -30,9 +30,23 @@ from streams.numbers import Numbers
 from streams.progress import Progress
 from streams.replay import Live, Quiet, Replay
 
-__all__ = ["Changes"]
+__all__ = ["Changes", "Company"]
 
-Join = Callable[[str, bool], Awaitable[str | None]]
+
+class Company(Protocol):
+    """Those who are told the same."""
+
+    @property
+    def others(self) -> bool:
+        """Whether there are any."""
+        ...
+
+    async def join(self, position: str, *, caught_up: bool) -> str | None:
+        """Be told with them what comes behind a position; returns the token behind which to go on
+        alone, or None: nobody has been joined."""
+        ...
+
+
 DeliveredFrom = Literal["snapshot", "replay", "live"]
 
 # Documents or versions that all subscriptions that are behind hold together, about; each at least.
@@ -92,16 +106,16 @@ class Changes:
         entity: Entity,
         request: ChangeRequest,
         *,
-        join: Join | None = None,
+        company: Company | None = None,
         counted: bool = True,
     ) -> AsyncGenerator[Change]:
         """Every change that matches, in order, without gap or duplicate. Never ends.
 
         Args:
-            join: is asked at the beginning, where that lies within the ring, and once the stream is
-                caught up with, which it is told as well: whoever waits there is told elsewhere what
-                comes behind a token. They go on here behind the one that it returns, or, if that is
-                None, where they were.
+            company: is joined at the beginning, where that lies within the ring; else once the
+                stream is caught up with, or, where there is nobody yet, as soon as there is.
+                Whoever is with it is told elsewhere what comes behind a token, and goes on here
+                behind the one that it returns, or, if that is None, from where he was.
             counted: among those who follow.
 
         Raises:
@@ -113,7 +127,9 @@ class Changes:
         name = entity.collection
         self.following[name] += counted
         try:
-            async with aclosing(self.farewell.until(self._parts(entity, request, join))) as parts:
+            async with aclosing(
+                self.farewell.until(self._parts(entity, request, company))
+            ) as parts:
                 async for source, changes in parts:
                     for change in changes:
                         self.farewell.check()
@@ -132,14 +148,14 @@ class Changes:
         return count
 
     async def _parts(
-        self, entity: Entity, request: ChangeRequest, join: Join | None
+        self, entity: Entity, request: ChangeRequest, company: Company | None
     ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
         """What was found at once, and where it comes from."""
         me = object()
         self._behind.add(me)
         page = max(_LEAST_PAGE, min(self._page, _READ_MOST // len(self._behind)))
         try:
-            async with aclosing(self._followed(entity, request, page, join)) as parts:
+            async with aclosing(self._followed(entity, request, page, company)) as parts:
                 async for part in parts:
                     if part[0] == "live":
                         self._behind.discard(me)
@@ -148,7 +164,7 @@ class Changes:
             self._behind.discard(me)
 
     async def _followed(
-        self, entity: Entity, request: ChangeRequest, page: int, join: Join | None
+        self, entity: Entity, request: ChangeRequest, page: int, company: Company | None
     ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
         archive = self._archives[entity.collection]
         after = await self._starts.token(archive, request)
@@ -170,14 +186,14 @@ class Changes:
         rows = self._scope.read_rows(entity)
         watch = Watch(entity, request, rows, self._completion(entity))
         interest = interest_of(request, rows)
-        told = False
-        if join is not None and request.since is None:
+        told = alone = False
+        if company is not None and request.since is None:
             # Those who were told there skip the token that they have come to.
             told, left = True, None
             here = self._hub.position if after is None else after
             if here >= self._hub.ring(entity.collection).floor:
                 yield "live", []
-                left = await self._joined(entity, join, here, caught_up=False)
+                left = await self._joined(entity, company, here, caught_up=False)
             if left is None:
                 async with aclosing(replay.follow(after, interest=interest)) as parts:
                     async for part in parts:
@@ -186,25 +202,35 @@ class Changes:
                         if isinstance(part, Quiet):
                             here = part.token
                             break
-                left = await self._joined(entity, join, here, caught_up=True)
-            after = here if left is None else left
-        async with aclosing(replay.follow(after, interest=interest)) as parts:
-            async for part in parts:
-                if told and isinstance(part, Quiet):
-                    told = False
-                    continue
-                source: DeliveredFrom = "live" if isinstance(part, Live | Quiet) else "replay"
-                yield source, await watch.take(part)
-                fresher = watch.fresher_token(self._quiet_s)
-                if fresher is not None:
-                    yield source, [Change(entity=entity, kind="CHECKPOINT", token=fresher)]
+                left = await self._joined(entity, company, here, caught_up=True)
+            after, alone = here if left is None else left, left is None
+        while True:
+            async with aclosing(replay.follow(after, interest=interest)) as parts:
+                async for part in parts:
+                    if told and isinstance(part, Quiet):
+                        told = False
+                        continue
+                    source: DeliveredFrom = "live" if isinstance(part, Live | Quiet) else "replay"
+                    yield source, await watch.take(part)
+                    fresher = watch.fresher_token(self._quiet_s)
+                    if fresher is not None:
+                        yield source, [Change(entity=entity, kind="CHECKPOINT", token=fresher)]
+                    if alone and isinstance(part, Live) and company is not None and company.others:
+                        # Only now: whoever is joined is told the rest of it.
+                        after = part.events[-1].token
+                        break
+                else:
+                    return
+            told, alone = True, False
+            left = await self._joined(entity, company, after, caught_up=True)
+            after = after if left is None else left
 
     async def _joined(
-        self, entity: Entity, join: Join, position: str, *, caught_up: bool
+        self, entity: Entity, company: Company, position: str, *, caught_up: bool
     ) -> str | None:
         self.joined[entity.collection] += 1
         try:
-            return await join(position, caught_up)
+            return await company.join(position, caught_up=caught_up)
         finally:
             self.joined[entity.collection] -= 1
 

@@ -43,6 +43,7 @@ class Page(Generic[T]):
 
     `cursors` are the items', in their order. `total`: how many there are on all pages; None where
     not asked for. `token`: the moment at which all this was so; None where not asked for.
+    `beyond`: the item that follows the way that was walked, where it was read.
     The way that was walked, `has_next` (or `has_previous`) is exact. Looking back it says whether a
     cursor bounds the page, without a further read: what stood there may have been deleted since.
     """
@@ -53,6 +54,7 @@ class Page(Generic[T]):
     has_previous: bool = False
     total: int | None = None
     token: str | None = None
+    beyond: T | None = None
 
 
 def page_request(
@@ -177,6 +179,7 @@ class Window:
             has_previous=more if self.backwards else request.after is not None,
             total=total,
             token=token,
+            beyond=make(rows[self.size]) if more else None,
         )
 
 

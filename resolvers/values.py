@@ -37,9 +37,11 @@ from resolvers.dates import date_text
 from resolvers.errors import DocumentMisfit
 
 __all__ = [
+    "ID_TO_API",
     "INT_LIMIT",
     "LONG_LIMIT",
     "REFUSED",
+    "SAFE_INTEGER",
     "Convert",
     "Place",
     "converter",

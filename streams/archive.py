@@ -17,20 +17,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import bson
 from bson import Timestamp
-from bson.raw_bson import RawBSONDocument
 
-from streams.documents import DECODED, RAW, Document
-from streams.errors import DuplicateKey, HistoryLost
+from streams.contents import Contents
+from streams.documents import Document
+from streams.errors import DuplicateKey
 from streams.events import identity
 from streams.intervals import Until, closing
 from streams.layouts.archived import Archived
 from streams.layouts.layout import Layout
 from streams.mongo import Mongo
-from streams.storage import Contents, in_parts
+from streams.storage import in_parts
 from streams.tokens import cluster_time
-from streams.versions import Last, without_reserved
+from streams.versions import Last
 
 __all__ = [
     "DOCUMENTS",
@@ -80,7 +79,7 @@ class Archive:
         self.layout = layout or Archived(mongo, collection)
         self.name = f"{collection}.versions"
         self.parts = f"{collection}.overflow"
-        self._contents = Contents(mongo, self.name, self.parts)
+        self._contents = Contents(mongo, collection, self.layout)
         self._has_packed = False
 
     async def prepare(self) -> None:
@@ -90,8 +89,20 @@ class Archive:
 
     async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
         """The last version of each document that has one, by `events.identity` of its `_id`. One
-        round trip."""
-        found = await self.newest([{"key": key} for key in keys], limit=1, raw=True, lenient=True)
+        round trip: from one document to the next in an index, an eighth of what `newest` costs."""
+        wanted = list(keys)
+        if not wanted:
+            return {}
+        # MongoDB makes a DISTINCT_SCAN of these together: of each document, only its last version
+        # is looked at.
+        pipeline: list[Mapping[str, Any]] = [
+            {"$match": {"doc": {"$in": wanted}}},
+            {"$sort": {"doc": 1, "at": -1, "v": -1}},
+            {"$group": {"_id": "$doc", "last": {"$first": "$$ROOT"}}},
+            {"$replaceWith": "$last"},
+        ]
+        found = await self._mongo.aggregate(self.name, pipeline, raw=True)
+        found = await self.filled(found, raw=True, lenient=True)
         return {
             identity(record["doc"]): Last(
                 token=record["_id"],
@@ -124,44 +135,8 @@ class Archive:
         raw: bool = False,
         lenient: bool = False,
     ) -> list[Any]:
-        """Records that were read with `storage.PACKED`, each with its content in `full`.
-
-        Args:
-            whole: nothing was left out of them.
-            lenient: a content that is no longer kept is an empty one, and no error.
-
-        Raises:
-            DamagedArchive: of one of them it cannot be made.
-            HistoryLost: one was dropped since it was read.
-        """
-        if any(_is_kept(each) for each in records):
-            records = await self._fetched(records, raw=raw, lenient=lenient)
-        return await self._contents.filled(records, whole=whole, raw=raw)
-
-    async def _fetched(self, records: Sequence[Any], *, raw: bool, lenient: bool) -> list[Document]:
-        """The records, with the contents that the collection itself keeps."""
-        wanted = {
-            (identity(each["doc"]), each["kept"]): (each["doc"], each["kept"])
-            for each in records
-            if _is_kept(each)
-        }
-        found = await self.layout.versions(list(wanted.values()))
-        made: list[Any] = []
-        for record in records:
-            if not _is_kept(record):
-                made.append(record)
-                continue
-            kept = found.get((identity(record["doc"]), record["kept"]))
-            content = None if kept is None else kept.content
-            if content is None and not lenient:
-                raise HistoryLost(
-                    f"{self.collection}/{record['doc']!r}: version {record['v']} is not kept any "
-                    f"more: it was number {record['kept']} there"
-                )
-            content = _empty(record["doc"]) if content is None else without_reserved(content)
-            full = content if raw else bson.decode(content.raw, DECODED)
-            made.append({**{n: v for n, v in record.items() if n != "packed"}, "full": full})
-        return made
+        """See `Contents.filled`."""
+        return await self._contents.filled(records, whole=whole, raw=raw, lenient=lenient)
 
     async def find(
         self,
@@ -172,25 +147,27 @@ class Archive:
         limit: int = 0,
         raw: bool = False,
         fill: bool = True,
+        short: bool = False,
+        naive: bool = False,
     ) -> list[Any]:
         """Records, with their contents where the projection has something of them; without `fill`
-        as they are stored, for `filled`."""
+        as they are stored, for `filled`.
+
+        Args:
+            short, naive: see `Reads.find`.
+        """
         found = await self._mongo.find(
-            self.name, query, projection=projection, sort=sort, limit=limit, raw=raw
+            self.name,
+            query,
+            projection=projection,
+            sort=sort,
+            limit=limit,
+            raw=raw,
+            short=short,
+            naive=naive,
         )
         fill = fill and _shows_content(projection)
         return await self.filled(found, raw=raw) if fill else found
-
-    async def known(self, keys: Iterable[Any]) -> list[Any]:
-        """Of these `_id`s, those that have versions: a look into an index each, and no lookup as in
-        `last`. Cheaper where most have none."""
-        wanted = list(keys)
-        pipeline: list[Mapping[str, Any]] = [
-            {"$match": {"first": True, "doc": {"$in": wanted}}},
-            {"$project": {"_id": 0, "doc": 1}},
-        ]
-        found = await self._mongo.aggregate(self.name, pipeline, hint=DOCUMENTS)
-        return [each["doc"] for each in found]
 
     async def documents(
         self, first: tuple[Any] | None, end: tuple[Any] | None, *, limit: int
@@ -367,14 +344,6 @@ class Archive:
             ],
             idempotent=True,
         )
-
-
-def _is_kept(record: Mapping[str, Any]) -> bool:
-    return bool(record.get("packed")) and "kept" in record
-
-
-def _empty(key: Any) -> RawBSONDocument:
-    return RawBSONDocument(bson.encode({"_id": key}, codec_options=DECODED), RAW)
 
 
 def _shows_content(projection: Mapping[str, Any] | None) -> bool:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from math import isnan
 from typing import Any
 
+from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
 
-__all__ = ["Difference", "Kind", "differences", "same"]
+__all__ = ["OBJECTS", "Difference", "Kind", "differences", "differing_paths", "same"]
+
+Path = tuple[str, ...]
 
 
 class Kind(Enum):
@@ -28,7 +32,7 @@ class Kind(Enum):
 class Difference:
     """`path`: stored field names from the top, each as it is (a name may contain dots)."""
 
-    path: tuple[str, ...]
+    path: Path
     kind: Kind
     before: Any
     after: Any
@@ -42,43 +46,57 @@ def differences(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> Iterator[Difference]:
     """In the order of `after`, then what was removed; a subtree that appears or goes is one."""
-    yield from _between(before or {}, after or {}, ())
+    for each in _between(before or {}, after or {}, ()):
+        yield Difference(*each)
+
+
+def differing_paths(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Path]:
+    """Those of the differences, and nothing made of them: the recorder asks with each version."""
+    for path, _, _, _ in _between(before, after, ()):
+        yield path
 
 
 def _between(
-    before: Mapping[str, Any], after: Mapping[str, Any], path: tuple[str, ...]
-) -> Iterator[Difference]:
+    before: Mapping[str, Any], after: Mapping[str, Any], path: Path
+) -> Iterator[tuple[Path, Kind, Any, Any]]:
     # Plain dicts: each look into a raw document costs several Python calls.
     old_fields = dict(before.items())
     new_fields = dict(after.items())
     for name, new in new_fields.items():
         if name not in old_fields:
-            yield Difference((*path, name), Kind.ADDED, None, new)
+            yield (*path, name), Kind.ADDED, None, new
             continue
         old = old_fields[name]
         # Nearly all fields, nearly always; lists and dicts call 1 and true equal.
         kind = type(new)
         if kind is type(old) and kind is not list and kind is not dict and new == old:
             continue
-        if isinstance(old, _OBJECTS) and isinstance(new, _OBJECTS):
+        if kind not in _PLAIN and isinstance(old, OBJECTS) and isinstance(new, OBJECTS):
             if not _same_bytes(old, new):
                 yield from _between(old, new, (*path, name))
         elif not same(old, new):
-            yield Difference((*path, name), Kind.CHANGED, old, new)
-    for name, old in old_fields.items():
-        if name not in new_fields:
-            yield Difference((*path, name), Kind.REMOVED, old, None)
+            yield (*path, name), Kind.CHANGED, old, new
+    if not old_fields.keys() <= new_fields.keys():
+        for name, old in old_fields.items():
+            if name not in new_fields:
+                yield (*path, name), Kind.REMOVED, old, None
 
 
 def same(one: Any, other: Any) -> bool:
     """Equal in type and content; an integer's width and the order of fields do not count."""
-    if isinstance(one, _OBJECTS) and isinstance(other, _OBJECTS):
+    if one.__class__ in _PLAIN:
+        return _same_plain(one, other)
+    if isinstance(one, OBJECTS) and isinstance(other, OBJECTS):
         return _same_bytes(one, other) or (
             len(one) == len(other)
             and all(name in other and same(value, other[name]) for name, value in one.items())
         )
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
+    return _same_plain(one, other)
+
+
+def _same_plain(one: Any, other: Any) -> bool:
     if type(one) is not type(other) and not (_is_integer(one) and _is_integer(other)):
         return False
     # NaN is the same as NaN: nothing has changed. 0.0 and -0.0 differ only to the eye.
@@ -86,7 +104,9 @@ def same(one: Any, other: Any) -> bool:
 
 
 # Concrete types, since asking whether something is a Mapping costs more than comparing it.
-_OBJECTS = (dict, RawBSONDocument)
+OBJECTS = (dict, RawBSONDocument)
+# Neither object nor list, without asking: that takes longer than comparing them.
+_PLAIN = frozenset({str, int, float, bool, datetime, ObjectId, type(None)})
 
 
 def _is_integer(value: Any) -> bool:

@@ -85,8 +85,6 @@ class Drafting:
                 image, of a document that has no version or one in doubt, is left to it.
         """
         draft = Draft()
-        inserted = [each.key for each in events if each.operation == "insert"]
-        await self._load(inserted, mostly_new=True)
         await self._load(each.key for each in events)
         doubtful = await self._doubtful(events, baseline)
         deletions = await self._deletions.of(self._archive.collection, events)
@@ -127,7 +125,7 @@ class Drafting:
         number = baseline.documents
         place = tokens.moment(chunk.at)
         documents = [each for each in chunk.documents if self._partition.holds(each["_id"])]
-        await self._load((each["_id"] for each in documents), mostly_new=True)
+        await self._load(each["_id"] for each in documents)
         for count, document in enumerate(documents, 1):
             if count % _TURN == 0:
                 await asyncio.sleep(0)
@@ -160,7 +158,7 @@ class Drafting:
         number = baseline.documents
         place = tokens.moment(chunk.at)
         mine = [each for each in versions if self._partition.holds(each.key)]
-        await self._load((each.key for each in mine), mostly_new=True)
+        await self._load(each.key for each in mine)
         for count, version in enumerate(mine, 1):
             if count % _TURN == 0:
                 await asyncio.sleep(0)
@@ -288,11 +286,11 @@ class Drafting:
         )
         return int(found[0]["last"]) // count if found else 0
 
-    async def _load(self, keys: Iterable[Any], *, mostly_new: bool = False) -> None:
+    async def _load(self, keys: Iterable[Any]) -> None:
         if self._lasts.crowded:
             await self._settled()
         # Otherwise what is being written meanwhile is remembered, and not among what is read.
-        await self._lasts.load(keys, mostly_new=mostly_new)
+        await self._lasts.load(keys)
 
     async def _write(
         self,

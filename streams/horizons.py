@@ -44,7 +44,7 @@ class Horizons:
 
     async def of(self, collection: str) -> str:
         """The token; "" where retention has dropped nothing yet."""
-        found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1)
+        found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1, naive=True)
         return found[0].get("token", "") if found else ""
 
     async def advance(self, collection: str, token: str) -> None:

@@ -37,21 +37,14 @@ class LastVersions:
         """Whether the next `load` lets something go, which is then read from the archive again."""
         return self._size_bytes > self._capacity_bytes
 
-    async def load(self, keys: Iterable[Any], *, mostly_new: bool = False) -> None:
+    async def load(self, keys: Iterable[Any]) -> None:
         """Make sure that `get` knows these, in one read for all that are missing; what does not fit
-        leaves first.
-
-        Args:
-            mostly_new: that most have no version yet is likely: those that have are found first.
-        """
+        leaves first."""
         self._shrink()
         missing = {name: key for key in keys if (name := identity(key)) not in self._known}
         if not missing:
             return
-        asked: Iterable[Any] = missing.values()
-        if mostly_new:
-            asked = await self._archive.known(asked)
-        found = await self._archive.last(asked)
+        found = await self._archive.last(missing.values())
         for name in missing:
             self._set(name, found.get(name))
 

@@ -53,16 +53,19 @@ class Reads:
         limit: int = 0,
         at: Timestamp | None = None,
         raw: bool = False,
+        short: bool = False,
         naive: bool = False,
     ) -> list[Any]:
         """All matching documents; with `at`, as they were at that cluster time (a few minutes back
         at most).
 
         Args:
-            naive: they are only shown: dates may lack their time zone, which is UTC.
+            short: they come in one batch, nearly always (`streams.finder`).
+            naive: so, and they are only shown: dates may lack their time zone, which is UTC.
         """
+        short = (short or naive) and self._finder is not None
         with translated():
-            if at is not None or (naive and self._finder is not None):
+            if at is not None or short:
                 given = {"projection": projection, "sort": dict(sort), "limit": limit}
                 command = {
                     "find": collection,
@@ -74,7 +77,8 @@ class Reads:
                 if at is not None:
                     return await self._at(command, at, raw=raw)
                 assert self._finder is not None
-                found = await self._finder.first_batch({**command, "maxTimeMS": self._limit_ms})
+                command["maxTimeMS"] = self._limit_ms
+                found = await self._finder.first_batch(command, naive=naive)
                 if found is not None:
                     return found
             cursor = self._collection(collection, raw).find(
@@ -98,9 +102,15 @@ class Reads:
         snapshot: bool = False,
         raw: bool = False,
         hint: str | None = None,
+        naive: bool = False,
     ) -> list[Any]:
         """All results of a pipeline on a collection, or on the database where `collection` is
-        None; with `snapshot`, its lookups too as of one moment, the last that a majority has."""
+        None; with `snapshot`, its lookups too as of one moment, the last that a majority has.
+
+        Args:
+            naive: see `find`.
+        """
+        extra = {} if hint is None else {"hint": hint}
         with translated():
             if snapshot or at is not None:
                 command: Document = {
@@ -110,11 +120,24 @@ class Reads:
                     "cursor": {"batchSize": _BATCH},
                 }
                 return await self._at(command, at, raw=raw)
+            if naive and self._finder is not None:
+                found = await self._finder.first_batch(
+                    {
+                        "aggregate": collection or 1,
+                        "pipeline": list(pipeline),
+                        "collation": COLLATION,
+                        "cursor": {"batchSize": _BATCH},
+                        "maxTimeMS": self._limit_ms,
+                        **extra,
+                    },
+                    naive=True,
+                )
+                if found is not None:
+                    return found
             if collection is None:
                 target = self._raw if raw else self._database
             else:
                 target = self._collection(collection, raw)
-            extra = {} if hint is None else {"hint": hint}
             # Motor hands out the cursor at once, PyMongo after a round trip.
             cursor = await awaited(
                 target.aggregate(

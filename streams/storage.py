@@ -17,34 +17,30 @@ Source: docs/decisions/0017-delta.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import bson
 from bson.raw_bson import RawBSONDocument
 
-from streams.documents import DECODED, RAW, Document
-from streams.errors import DamagedArchive, HistoryLost
-from streams.events import identity
-from streams.mongo import Mongo
+from streams.documents import DECODED, Document
 from streams.patches import patch_between, patched
 from streams.versions import Last
 
-__all__ = ["KEYFRAME_EVERY", "PACKED", "Contents", "as_kept", "as_patch", "in_parts", "part_ids"]
+__all__ = ["KEYFRAME_EVERY", "PACKED", "as_kept", "as_patch", "in_parts", "part_ids"]
 
 KEYFRAME_EVERY = 20
 """A version costs as many patches at most, less one."""
 
 PACKED = ("packed", "keyframe", "parts", "kept")
-"""What a projection of records must have, for `Contents` to find what lies elsewhere."""
+"""What a projection of records must have, for `streams.contents` to find what lies elsewhere."""
 
 # A patch is kept where it has less than half of the bytes.
 _WORTH_IT = 2
 # MongoDB's 16 MB, less what a record says besides; `why` stands in it twice.
 _ROOM_BYTES = 16 * 1024 * 1024 - 64 * 1024
 _PART_BYTES = 8 * 1024 * 1024
-_CHAIN = dict.fromkeys(("doc", "v", "prev", "full", "patch", *PACKED), 1)
 
 
 def as_patch(record: Document, last: Last | None, made: Last) -> Last:
@@ -104,131 +100,3 @@ def in_parts(record: Document) -> list[Document]:
 def part_ids(record: Mapping[str, Any]) -> list[Document]:
     """The `_id`s of its parts; none of one that has its content."""
     return [{"of": record["_id"], "n": n} for n in range(record.get("parts") or 0)]
-
-
-class Contents:
-    """Of the records of one archive.
-
-    Args:
-        archive: the collection of the records. `parts`: that of parts.
-    """
-
-    def __init__(self, mongo: Mongo, archive: str, parts: str) -> None:
-        self._mongo = mongo
-        self._archive = archive
-        self._parts = parts
-
-    async def filled(
-        self, records: Sequence[Any], *, whole: bool = False, raw: bool = False
-    ) -> list[Any]:
-        """The records, each with its content in `full`. One read more where some of them are
-        packed, however many; another one where parts are.
-
-        Args:
-            whole: nothing was left out of these records: they may follow from one another.
-            raw: the content of those that were packed is not decoded.
-
-        Raises:
-            DamagedArchive: a version that another one follows from is not there.
-            HistoryLost: one of the records was dropped since it was read.
-        """
-        packed = [each for each in records if each.get("packed")]
-        if not packed:
-            return list(records)
-        chain = {each["_id"]: each for each in records} if whole else {}
-        broken = [each for each in packed if not _reaches_down(each, chain)]
-        if broken:
-            found = await self._mongo.find(
-                self._archive, {"$or": list(_ranges(broken))}, projection=_CHAIN, raw=True
-            )
-            chain = {**chain, **{each["_id"]: each for each in found}}
-        made = await self._parted(chain.values())
-        return [
-            {**_opened(each), "full": _shown(_content(each, chain, made), raw=raw)}
-            if each.get("packed")
-            else each
-            for each in records
-        ]
-
-    async def _parted(self, records: Any) -> dict[str, RawBSONDocument | None]:
-        """The contents that lie in parts, by token."""
-        wanted = {each["_id"]: part_ids(each) for each in records if each.get("parts")}
-        ids = [name for names in wanted.values() for name in names]
-        found = await self._mongo.find(self._parts, {"_id": {"$in": ids}}) if ids else []
-        data = {(each["_id"]["of"], each["_id"]["n"]): each["data"] for each in found}
-        if len(data) < len(ids):
-            raise DamagedArchive(
-                f"{self._parts} has {len(data)} of {len(ids)} parts that it should"
-            )
-        return {
-            token: RawBSONDocument(b"".join(data[token, name["n"]] for name in names), RAW)
-            for token, names in wanted.items()
-        }
-
-
-def _opened(record: Any) -> Document:
-    return {name: value for name, value in record.items() if name != "packed"}
-
-
-def _reaches_down(record: Any, chain: Mapping[str, Any]) -> bool:
-    """Whether all that a version follows from is at hand."""
-    place: Any = chain.get(record["_id"])
-    while place is not None and "patch" in place:
-        place = chain.get(place["prev"])
-    return place is not None and ("full" in place or bool(place.get("parts")))
-
-
-def _ranges(records: Sequence[Any]) -> Iterator[Document]:
-    """Queries for the records that these follow from, and for themselves."""
-    most: dict[tuple[Any, int], tuple[Any, int]] = {}
-    for each in records:
-        start = each["v"] if each.get("keyframe") is None else each["keyframe"]
-        place = (identity(each["doc"]), start)
-        most[place] = (each["doc"], max(each["v"], most.get(place, (None, 0))[1]))
-    for (_, start), (key, end) in most.items():
-        yield {"doc": {"$eq": key}, "v": {"$gte": start, "$lte": end}}
-
-
-def _content(
-    record: Any, chain: Mapping[str, Any], made: dict[str, RawBSONDocument | None]
-) -> RawBSONDocument | None:
-    """From the keyframe on, patch by patch; each state is made once."""
-    patches: list[Any] = []
-    token = record["_id"]
-    while token not in made:
-        place = chain.get(token)
-        if place is not None and "full" in place:
-            made[token] = _raw(place["full"])
-            break
-        if place is None and token == record["_id"]:
-            raise HistoryLost(f"version {record['v']} was dropped a moment ago")
-        if place is None or "patch" not in place:
-            raise DamagedArchive(
-                f"version {record['v']} of {record['doc']!r} cannot be read: it follows from "
-                f"{token!r}, which is not there; see `revstream verify`"
-            )
-        patches.append(place)
-        token = place["prev"]
-    content = made[token]
-    for place in reversed(patches):
-        try:
-            if content is None:
-                raise KeyError(place["prev"])
-            content = patched(content, place["patch"])
-        except (KeyError, TypeError, ValueError) as exc:
-            raise DamagedArchive(
-                f"version {place['v']} of {place['doc']!r} cannot be read: it does not fit what it "
-                "follows from; see `revstream verify`"
-            ) from exc
-        made[place["_id"]] = content
-    return content
-
-
-def _raw(document: Any) -> RawBSONDocument | None:
-    if document is None or isinstance(document, RawBSONDocument):
-        return document
-    return RawBSONDocument(bson.encode(document, codec_options=DECODED), RAW)
-
-
-def _shown(content: RawBSONDocument | None, *, raw: bool) -> Any:
-    return content if raw or content is None else bson.decode(content.raw, DECODED)

@@ -17,7 +17,7 @@ from bson.raw_bson import RawBSONDocument
 
 from model.fields import CHANGE_FIELD, COPIES_FIELD, KEPT_BESIDE
 from streams.cuts import Cut
-from streams.differences import differences, same
+from streams.differences import differing_paths, same
 from streams.documents import RAW, Document
 from streams.elements import without_field
 from streams.events import ChangeEvent
@@ -51,7 +51,9 @@ _OPERATIONS = {
 _CHANGED = frozenset({"update", "replace"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, as it might be: one is made of every record that is read, and that would take it twice
+# as long.
+@dataclass(slots=True, kw_only=True)
 class Version:
     """A record of the archive, as readers see it. `full` is None for a deletion, or where it was
     not asked for.
@@ -82,6 +84,8 @@ class Version:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Version:
+        get = record.get
+        cut = get("cut")
         return cls(
             token=record["_id"],
             document=record["doc"],
@@ -89,18 +93,18 @@ class Version:
             operation=record["op"],
             at=record["at"],
             wall=record["wall"],
-            until=record.get("until"),
-            until_wall=record.get("untilWall"),
-            previous=record.get("prev"),
-            by=record.get("by"),
-            why=record.get("why"),
-            restored_from=record.get("restoredFrom"),
-            draft=record.get("draft"),
-            changed=tuple(record.get("changed", ())),
-            gap=record.get("gap", False),
-            cut=Cut.from_record(record.get("cut")),
-            copies=record.get("copies"),
-            full=record.get("full"),
+            until=get("until"),
+            until_wall=get("untilWall"),
+            previous=get("prev"),
+            by=get("by"),
+            why=get("why"),
+            restored_from=get("restoredFrom"),
+            draft=get("draft"),
+            changed=tuple(get("changed", ())),
+            gap=get("gap", False),
+            cut=None if cut is None else Cut.from_record(cut),
+            copies=get("copies"),
+            full=get("full"),
         )
 
 
@@ -306,8 +310,8 @@ def changed_paths(
     if before is None:
         return [name for name in after if name not in ("_id", version_field)]
     found = [
-        each for each in differences(before, after) if each.path[0] not in ("_id", version_field)
+        path for path in differing_paths(before, after) if path[0] not in ("_id", version_field)
     ]
     if len(found) > _MOST_PATHS:
-        return list(dict.fromkeys(each.path[0] for each in found))
-    return [each.dotted for each in found]
+        return list(dict.fromkeys(path[0] for path in found))
+    return [".".join(path) for path in found]

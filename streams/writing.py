@@ -10,7 +10,9 @@ Source: docs/decisions/0012-writes.md.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -46,10 +48,24 @@ async def write(
         async with mongo.session() as session:
             writing = Writing(mongo, session)
             if transaction:
-                result = await session.with_transaction(lambda _session: work(writing))
+                with _cancelled():
+                    result = await session.with_transaction(lambda _session: work(writing))
                 return result, session.operation_time
             result = await work(writing)
             return result, writing.made_at or session.operation_time
+
+
+@contextmanager
+def _cancelled() -> Iterator[None]:
+    """Motor, cancelled while a thread of its undoes a transaction, undoes it a second time, and
+    tells of that instead."""
+    try:
+        yield
+    except pymongo.errors.InvalidOperation as exc:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from exc
+        raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def back_link_field(model: Model, link: BackLink) -> StrawberryField:
                 by.stored,
                 ids,
                 where=parse_where(model, target.entity, where, context.scope.check_read),
-                order=allowed_order(info, target, order_by),
+                order=allowed_order(context, target, order_by),
                 page=page_request(**page),
                 fields=selections.stored(selected.items, target, target.name),
                 total=selected.total,

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
 
 from bson import Timestamp
 
-from gql.context import ResolveInfo
+from gql.context import Context, ResolveInfo
 from gql.fields import Argument, Read
 from gql.fitness import fitting, showable
 from gql.prefetch import prefetch
@@ -31,7 +32,10 @@ __all__ = [
     "edge_name",
     "filter_arguments",
     "order_of",
+    "shown_page",
+    "trusted_page",
     "version_page",
+    "version_records",
 ]
 
 PAGE_ARGUMENTS = (
@@ -67,7 +71,7 @@ def order_of(
 
 
 def allowed_order(
-    info: ResolveInfo,
+    context: Context,
     shape: Shape,
     order_by: Sequence[Mapping[str, Literal["ASC", "DESC"]]] | None,
 ) -> list[tuple[str, Literal["ASC", "DESC"]]]:
@@ -79,7 +83,7 @@ def allowed_order(
     order = order_of(order_by)
     for name, _ in order:
         if name in shape.guarded:
-            info.context.scope.check_read(shape.type, shape.guarded[name])
+            context.scope.check_read(shape.type, shape.guarded[name])
     return order
 
 
@@ -170,18 +174,43 @@ async def current_page(
     Args:
         nodes: where the fields of the documents are selected.
     """
-    context = info.context
     documents = [CurrentDocument(shape, each) for each in page.items]
     await prefetch(info, documents, shape, nodes)
-    token = None if page.token is None else context.token_out(page.token)
+    if info.context.trusting:
+        return trusted_page(info, documents, page, shape, nodes)
+    return await _checked_page(info, documents, page, shape, nodes)
 
-    async def checked() -> PageRecord:
-        fits = await fitting(info, documents, shape, nodes)
-        return PageRecord(documents, fits, page, token)
 
-    if context.trusting:
-        return PageRecord(documents, None, page, token, checked)
-    return await checked()
+def trusted_page(
+    info: ResolveInfo,
+    documents: Sequence[CurrentDocument],
+    page: Page[Document],
+    shape: Shape,
+    nodes: Nodes,
+) -> PageRecord:
+    """With all of its documents; `checked` is without those that cannot be shown."""
+    checked = partial(_checked_page, info, documents, page, shape, nodes)
+    return PageRecord(documents, None, page, _token_of(info.context, page), checked)
+
+
+async def _checked_page(
+    info: ResolveInfo,
+    documents: Sequence[CurrentDocument],
+    page: Page[Document],
+    shape: Shape,
+    nodes: Nodes,
+) -> PageRecord:
+    fits = await fitting(info, documents, shape, nodes)
+    return PageRecord(documents, fits, page, _token_of(info.context, page))
+
+
+def shown_page(context: Context, page: Page[Document], items: Sequence[Any]) -> PageRecord:
+    """With its documents as the response has them."""
+    return PageRecord(items, None, page, _token_of(context, page))
+
+
+def _token_of(context: Context, page: Page[Document]) -> str | None:
+    return None if page.token is None else context.token_out(page.token)
 
 
 def version_page(
@@ -191,15 +220,32 @@ def version_page(
     nodes: Nodes,
     moment: Timestamp | None = None,
 ) -> PageRecord:
-    """Without the versions of documents whose id cannot be shown.
+    """Without the versions of documents whose id cannot be shown; where the response is made
+    directly, that is not looked for any before.
 
     Args:
         nodes: where the fields of the versions are selected.
         moment: that of an as-of root; None: each version's own.
     """
-    versions = [VersionRecord(shape, each, moment) for each in page.items]
-    fits = showable(info, versions, shape, nodes)
-    return PageRecord(versions, fits, page)
+    versions = version_records(shape, page, moment)
+
+    def known() -> PageRecord:
+        return PageRecord(versions, showable(info, versions, shape, nodes), page)
+
+    async def checked() -> PageRecord:
+        return known()
+
+    return PageRecord(versions, None, page, checked=checked) if info.context.trusting else known()
+
+
+def version_records(
+    shape: Shape, page: Page[Version], moment: Timestamp | None = None
+) -> list[VersionRecord]:
+    """The versions of a page, each with the one before where that was read, too."""
+    read: dict[str | None, Version] = {each.token: each for each in page.items}
+    if page.beyond is not None:
+        read[page.beyond.token] = page.beyond
+    return [VersionRecord(shape, each, moment, read.get(each.previous)) for each in page.items]
 
 
 def define_connections(types: Types, shape: Shape) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
-from gql.fields import InputField, Read, Resolve
+from gql.fields import InputField, Read, Resolve, told
 from gql.schema.building import Types
 from gql.schema.enums import define_enums
 
@@ -143,7 +143,8 @@ def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
     """The fields of the interface Version; an object type says how each is read, by name in snake
     case.
 
-    `resume_token` and `comments` are given the source and graphql-core's info.
+    `changed_fields` and `resume_token` are given the source and the context, `comments` the source
+    and graphql-core's info.
     """
 
     def read(name: str) -> Callable[..., Any]:
@@ -169,7 +170,7 @@ def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
         ),
         Read("author", "String", "Who wrote it, where the writer said so.", read("author")),
         Read("comment", "String", "Why it was written, where the writer said so.", read("comment")),
-        Resolve(
+        told(
             "changedFields",
             "[String!]!",
             "The fields that it changed: dotted paths.",
@@ -200,7 +201,7 @@ def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
             "has it.",
             read("cut"),
         ),
-        Resolve(
+        told(
             "resumeToken",
             "ResumeToken!",
             "Where it stands in the stream: subscribe after it, or read as of it.",
@@ -328,5 +329,5 @@ def _define_stream_status(types: Types) -> None:
     )
 
 
-def _never(_source: object) -> Any:
+def _never(_source: object, _context: object = None) -> Any:
     raise AssertionError("an interface's fields are resolved by the types that implement it")

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from strawberry.types.field import StrawberryField
 
-from gql.context import ResolveInfo
+from gql.context import Context, ResolveInfo
+from gql.executor import Executor
 from gql.fields import Argument, Resolve
-from gql.prefetch import prefetch
+from gql.generated import GIVEN_UP
+from gql.prefetch import prefetch, read_ahead
 from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
+from gql.rendering import Related, Rendering, rendering_of
 from gql.schema.proposals import DraftRecord
 from gql.schema.versions import version_asked_for
 from gql.shapes import Shape
 from resolvers.errors import BadUserInput
 from resolvers.inputs import id_from_api
 from resolvers.nodes import parse_node_id
+from streams.documents import Document
 
-__all__ = ["current_document", "node_field", "stored_id"]
+__all__ = ["current_document", "node_field", "prepared_document", "stored_id"]
 
 
 def stored_id(shape: Shape, text: str) -> Any:
@@ -41,12 +46,53 @@ async def current_document(info: ResolveInfo, shape: Shape, id_: Any) -> Current
         document = await context.loads.document(shape.entity, id_, fields)
         return None if document is None else CurrentDocument(shape, document)
     # No other field of this response can ask for it; those of others share the lookup.
-    [document] = await context.current.by_ids(shape.entity, [id_], fields, shown=True)
-    if document is None:
-        return None
+    reading = context.current.by_ids(shape.entity, [id_], fields, shown=True)
+    # Nearly always it is there: what its id alone tells is not waited for a second time.
+    sought = CurrentDocument(shape, {"_id": id_})
+    beside = [
+        asyncio.ensure_future(each) for each in read_ahead(info, [sought], shape, info.field_nodes)
+    ]
+    try:
+        [document] = await reading
+        if document is None:
+            return None
+        for each in beside:
+            await each
+    finally:
+        for each in beside:
+            each.cancel()
     found = CurrentDocument(shape, document)
     await prefetch(info, [found], shape, info.field_nodes)
     return found
+
+
+def prepared_document(executor: Executor, shape: Shape, details: Any) -> _PreparedDocument | None:
+    """The same, compiled for one place of a query."""
+    rendering = rendering_of(executor, shape, details)
+    return None if rendering is None else _PreparedDocument(rendering)
+
+
+class _PreparedDocument:
+    """See `gql.fields.Prepared`."""
+
+    def __init__(self, rendering: Rendering) -> None:
+        self._rendering = rendering
+
+    async def read(self, info: ResolveInfo, id: str) -> tuple[list[Document], Related] | None:
+        context, rendering = info.context, self._rendering
+        found: Any = await context.current.by_ids(
+            rendering.shape.entity, [stored_id(rendering.shape, id)], rendering.fields, shown=True
+        )
+        if found[0] is None:
+            return None
+        return found, await rendering.related(context, found)
+
+    def made(self, found: tuple[list[Document], Related], context: Context) -> Any:
+        made = self._rendering.made(*found, context)
+        return made if made is GIVEN_UP else made[0]
+
+    def record(self, found: tuple[list[Document], Related], info: ResolveInfo) -> CurrentDocument:
+        return self._rendering.records(*found, info.context)[0]
 
 
 _Find = Callable[[ResolveInfo, str], Awaitable[Any]]

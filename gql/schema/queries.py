@@ -21,7 +21,8 @@ from gql.schema.connections import (
     filter_arguments,
     version_page,
 )
-from gql.schema.nodes import current_document, node_field, stored_id
+from gql.schema.nodes import current_document, node_field, prepared_document, stored_id
+from gql.schema.prepared_pages import prepared_page
 from gql.schema.versions import STATE_ARGUMENTS, VERSION_WHERE, version_asked_for
 from gql.shapes import Shape
 from model.entities import Model
@@ -64,6 +65,7 @@ def _one(shape: Shape) -> StrawberryField:
         f"One {shape.name} as it is now; null where there is none.",
         resolve,
         (_ID,),
+        prepare=lambda executor, details: prepared_document(executor, shape, details),
     )
 
 
@@ -83,7 +85,7 @@ def _many(model: Model, shape: Shape) -> StrawberryField:
         found = await context.current.page(
             shape.entity,
             where=parse_where(model, shape.entity, where, context.scope.check_read),
-            order=allowed_order(info, shape, order_by),
+            order=allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=selections.stored(selected.items, shape, shape.name),
             total=selected.total,
@@ -99,6 +101,7 @@ def _many(model: Model, shape: Shape) -> StrawberryField:
         f"The collection `{shape.entity.collection}` as it is now: filtered, sorted and paged.",
         resolve,
         (*filter_arguments(shape), *PAGE_ARGUMENTS),
+        prepare=lambda executor, details: prepared_page(executor, model, shape, details),
     )
 
 
@@ -142,10 +145,11 @@ def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
             shape.entity,
             moment,
             where=parse_where(model, shape.entity, where, context.scope.check_read),
-            order=allowed_order(info, shape, order_by),
+            order=allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=selections.version(selected.items, shape),
             total=selected.total,
+            shown=context.trusting and not selections.compares(selected.items, shape),
         )
         return version_page(info, shape, found, selected.items, moment.at)
 
@@ -177,6 +181,7 @@ def _trail(model: Model, shape: Shape) -> StrawberryField:
             page=page_request(**page),
             fields=selections.version(selected.items, shape),
             total=selected.total,
+            shown=context.trusting and not selections.compares(selected.items, shape),
         )
         return version_page(info, shape, found, selected.items)
 

@@ -3,7 +3,7 @@ type of its events."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from contextlib import ExitStack, aclosing
 from dataclasses import replace
 from datetime import datetime
@@ -17,14 +17,14 @@ from strawberry.types.field import StrawberryField
 from gql.context import Context, ResolveInfo
 from gql.fields import Argument, Read, Resolve
 from gql.following import followed
-from gql.likeness import shared_key
+from gql.likeness import selection_key, shared_key
 from gql.records import CurrentDocument, SnapshotDocument
 from gql.schema.building import Types
 from gql.schema.interfaces import change_fields
 from gql.schema.nodes import stored_id
 from gql.selection import Nodes, Selections
 from gql.shapes import Shape
-from gql.sharing import SEAT, Seat, Told
+from gql.sharing import SEAT, Audience, Lead, Seat, Told
 from model.entities import Entity, Model
 from resolvers.changes import FieldChange, changed_fields, field_changes
 from resolvers.completion import Change
@@ -230,35 +230,57 @@ async def _changes_of(
     """On its own, until it is told the same as others."""
     context, seat, entity = info.context, SEAT.get(), shape.entity
     with ExitStack() as stack:
-        join = None
+        company = None
         if seat is not None:
             audience = stack.enter_context(
                 context.audiences.held(shared_key(info), context.live.told(entity))
             )
-            lead = _Lead(shape, context, request)
+            lead = _Lead(shape, context, request, selection_key(info))
             selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
-            alike = "replayed" not in selected
-
-            async def join(position: str, caught_up: bool) -> str | None:
-                # What is live to some is not to those who catch up, and they may be shown that.
-                if not (caught_up or alike):
-                    return None
-                return await audience.join(seat, position, lead, caught_up=caught_up)
-
-        changes = context.live.changes(entity, request, join=join)
+            company = _Company(audience, seat, lead, alike="replayed" not in selected)
+        changes = context.live.changes(entity, request, company=company)
         made = _followed(shape, followed(context, info.field_name, changes), context, seat)
         async with aclosing(made) as opened:
             async for each in opened:
                 yield each
 
 
+class _Company:
+    """The audience of a subscription, as `resolvers.live` knows it.
+
+    Args:
+        alike: whether those who catch up are told what is live to others in the same words.
+    """
+
+    def __init__(self, audience: Audience, seat: Seat, lead: Lead, *, alike: bool) -> None:
+        self._audience = audience
+        self._seat = seat
+        self._lead = lead
+        self._alike = alike
+
+    @property
+    def others(self) -> bool:
+        return self._audience.held > 1
+
+    async def join(self, position: str, *, caught_up: bool) -> str | None:
+        if not (caught_up or self._alike):
+            return None
+        return await self._audience.join(self._seat, position, self._lead, caught_up=caught_up)
+
+
 class _Lead:
     """The responses that all of an audience are told."""
 
-    def __init__(self, shape: Shape, context: Context, request: ChangeRequest) -> None:
+    def __init__(
+        self, shape: Shape, context: Context, request: ChangeRequest, selection: Hashable
+    ) -> None:
+        """Args:
+        selection: equal where responses to the same change, seen alike, are the same.
+        """
         self._shape = shape
         self._context = context
         self._request = request
+        self._selection = selection
 
     async def behind(self, position: str) -> AsyncGenerator[Told]:
         request = replace(self._request, after=position, since=None, cursor=None, snapshot=False)
@@ -272,9 +294,15 @@ class _Lead:
 
     async def _told(self, change: Change) -> Told:
         context = self._context
-        response = await context.executor.response_to(ChangeRecord(self._shape, change))
-        shown = context.token_out(change.token)
-        return Told(change.token, response, shown=shown, counts=change.kind != "CHECKPOINT")
+        seen = change.transition, change.replayed, change.cut, change.before is None
+        key = self._selection, change.kind, change.token, seen
+        told = context.audiences.responses.get(key)
+        if told is None:
+            response = await context.executor.response_to(ChangeRecord(self._shape, change))
+            shown = context.token_out(change.token)
+            told = Told(change.token, response, shown=shown, counts=change.kind != "CHECKPOINT")
+            context.audiences.responses[key] = told
+        return told
 
 
 async def _followed(

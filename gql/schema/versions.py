@@ -3,15 +3,16 @@ there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 from strawberry.types.field import StrawberryField
 
-from gql.context import ResolveInfo
+from gql.context import Context, ResolveInfo
 from gql.fields import Argument, Read, Resolve
+from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
 from gql.schema.connections import (
@@ -20,17 +21,18 @@ from gql.schema.connections import (
     connection_name,
     edge_name,
     version_page,
+    version_records,
 )
 from gql.schema.interfaces import version_fields
 from gql.schema.proposals import comments_of_version, draft_of_version, drafts_field
-from gql.selection import Nodes
+from gql.selection import ConnectionSelection, Nodes
 from gql.shapes import Shape
-from model.entities import Entity, Model
+from model.entities import Model
 from resolvers.blame import Blame, blame
-from resolvers.changes import FieldChange, changed_fields, field_changes, latest_values
+from resolvers.changes import Comparison, FieldChange, field_changes
 from resolvers.errors import BadUserInput
 from resolvers.nodes import node_id
-from resolvers.pages import page_request
+from resolvers.pages import Page, page_request
 from resolvers.records import parse_version_where
 from streams.documents import Document
 from streams.versions import Version
@@ -65,8 +67,18 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
     """Define the types of an entity's versions and of its blame."""
     entity = shape.entity
 
-    def resume_token(source: VersionRecord, info: ResolveInfo) -> str:
-        return info.context.token_out(source.version.token)
+    unlimited = Comparison(entity, model)
+
+    def compared(context: Context) -> Comparison:
+        """Of what the caller may read."""
+        readable = context.scope.readable(entity, model)
+        return unlimited if readable[0] is entity else Comparison(*readable)
+
+    def resume_token(source: VersionRecord, context: Context) -> str:
+        return context.token_out(source.version.token)
+
+    def changed_fields(source: VersionRecord, context: Context) -> list[str]:
+        return compared(context).paths(source.version.changed)
 
     common = version_fields(
         node_id=lambda source: node_id(shape.version, source.id_text),
@@ -78,9 +90,7 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
         until=attrgetter("version.until_wall"),
         author=attrgetter("version.by"),
         comment=attrgetter("version.why"),
-        changed_fields=lambda source, info: changed_fields(
-            *_compared(info), source.version.changed
-        ),
+        changed_fields=changed_fields,
         restored_from=attrgetter("version.restored_from"),
         from_draft=attrgetter("version.draft"),
         gap=attrgetter("version.gap"),
@@ -93,15 +103,22 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
         fields = info.context.selections(info).version(info.field_nodes, shape)
         return _recorded(shape, await _before(source.version, info, fields))
 
-    async def diff(source: VersionRecord, info: ResolveInfo) -> Sequence[FieldChange]:
-        version = source.version
-        if version.cut is not None and version.operation not in _WHOLE:
-            return latest_values(*_compared(info), version.changed, version.full)
-        before = await _before(source.version, info, shape.everything)
-        return field_changes(*_compared(info), _full(before), source.version.full)
+    def diff(source: VersionRecord, info: ResolveInfo) -> Any:
+        known = known_diff(source, info.context)
+        return read_diff(source, info) if known is GIVEN_UP else known
 
-    def _compared(info: ResolveInfo) -> tuple[Entity, Model]:
-        return info.context.scope.readable(entity, model)
+    def known_diff(source: VersionRecord, context: Context) -> Any:
+        """Without waiting: GIVEN_UP where the version before was not read with the page."""
+        version, before = source.version, source.before
+        if version.cut is not None and version.operation not in _WHOLE:
+            return compared(context).latest(version.changed, version.full)
+        if version.previous is not None and before is None:
+            return GIVEN_UP
+        return compared(context).changes(_full(before), version.full)
+
+    async def read_diff(source: VersionRecord, info: ResolveInfo) -> Sequence[FieldChange]:
+        before = await _before(source.version, info, shape.everything)
+        return compared(info.context).changes(_full(before), source.version.full)
 
     async def _before(
         version: Version, info: ResolveInfo, fields: frozenset[str] | None
@@ -135,6 +152,7 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
                 "What it changed, against the version before; where that was dropped (`cut`), "
                 "without the values that were there.",
                 diff,
+                ready=lambda executor, details: known_diff,
             ),
             draft_of_version(shape),
         ],
@@ -172,25 +190,70 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
         where: Mapping[str, Any] | None = None,
         **page: Any,
     ) -> PageRecord:
-        context = info.context
-        selections = context.selections(info)
-        selected = selections.connection(
-            info.field_nodes, connection_name(shape.version), edge_name(shape.version)
+        context, id_ = info.context, source.values["_id"]
+        nodes = info.field_nodes
+        found = context.read_ahead(nodes, id_)
+        if found is None:
+
+            async def read(ids: list[Any]) -> Any:
+                return await pages(info, ids, nodes, where, page)
+
+            kind = ("history", shape.name, *map(id, nodes))
+            found = await context.loads.together(kind, id_, read)
+        elif isinstance(found, Exception):
+            raise found
+        return version_page(info, shape, found, selected(info, nodes).items)
+
+    def selected(info: ResolveInfo, nodes: Nodes) -> ConnectionSelection:
+        return info.context.selections(info).connection(
+            nodes, connection_name(shape.version), edge_name(shape.version)
         )
 
-        async def read(ids: list[Any]) -> Any:
-            return await context.history.pages_of(
-                entity,
-                ids,
-                where=parse_version_where(model, entity, where, context.scope),
-                page=page_request(**page),
-                fields=selections.version(selected.items, shape),
-                total=selected.total,
-            )
+    async def pages(
+        info: ResolveInfo,
+        ids: Sequence[Any],
+        nodes: Nodes,
+        where: Mapping[str, Any] | None,
+        page: Mapping[str, Any],
+    ) -> list[Page[Version]]:
+        context, chosen = info.context, selected(info, nodes)
+        selections = context.selections(info)
+        return await context.history.pages_of(
+            entity,
+            ids,
+            where=parse_version_where(model, entity, where, context.scope),
+            page=page_request(**page),
+            fields=selections.version(chosen.items, shape),
+            total=chosen.total,
+            shown=context.trusting and not selections.compares(chosen.items, shape),
+        )
 
-        kind = ("history", shape.name, *map(id, info.field_nodes))
-        found = await context.loads.together(kind, source.values["_id"], read)
-        return version_page(info, shape, found, selected.items)
+    async def ahead(
+        info: ResolveInfo,
+        sources: Sequence[CurrentDocument],
+        nodes: Nodes,
+        arguments: Callable[[Mapping[str, Any]], dict[str, Any]],
+    ) -> None:
+        context, ids = info.context, [each.values["_id"] for each in sources]
+        try:
+            page = arguments(context.given)
+            where = page.pop("where", None)
+            found: Sequence[Any] = await pages(info, ids, nodes, where, page)
+        except Exception as exc:
+            # Raised by the field, which knows where it is in the response.
+            found = [exc] * len(ids)
+        context.keep_ahead(nodes, ids, found)
+
+    def ready(executor: Any, details: Any) -> Callable[[CurrentDocument, Context], Any]:
+        nodes = [each.node for each in details]
+
+        def known(source: CurrentDocument, context: Context) -> Any:
+            found = context.read_ahead(nodes, source.values["_id"])
+            if not isinstance(found, Page):
+                return GIVEN_UP
+            return PageRecord(version_records(shape, found), None, found)
+
+        return known
 
     async def state(
         source: CurrentDocument,
@@ -245,6 +308,8 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             "Its versions, the newest first.",
             history,
             (*PAGE_ARGUMENTS, VERSION_WHERE),
+            ready=ready,
+            ahead=ahead,
         ),
         Resolve(
             "state",

@@ -12,12 +12,12 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams.bootstrap import read_documents
+from streams.contents import Contents
 from streams.documents import Document
 from streams.events import ChangeEvent, identity
 from streams.layouts.as_stored import AsStored
 from streams.layouts.kept import Kept
 from streams.mongo import Mongo
-from streams.storage import Contents
 from streams.versions import CHANGE_FIELD, RESERVED, Last
 from streams.writing import Pipeline, Writing
 
@@ -31,7 +31,7 @@ class Archived(AsStored):
     def __init__(self, mongo: Mongo, collection: str) -> None:
         super().__init__(mongo, collection)
         self._archive = f"{collection}.versions"
-        self._contents = Contents(mongo, self._archive, f"{collection}.overflow")
+        self._contents = Contents(mongo, collection)
 
     async def present(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp

@@ -13,6 +13,7 @@ from bson import Int64, Timestamp
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.change_stream import DatabaseChangeStream
+from pymongo.errors import InvalidOperation
 
 from streams.errors import DatabaseError, DuplicateKey
 from streams.mongo import Mongo
@@ -262,3 +263,33 @@ async def test_a_transaction_that_met_another_one_is_run_again(
     result, _ = await writing
     assert result == 11
     assert things.find_one() == {"_id": 1, "n": 11}
+
+
+async def test_a_transaction_that_is_cancelled_tells_of_nothing_else(
+    mongo: Mongo, client: Client
+) -> None:
+    """A driver's thread may have undone it already, and the driver complain of that."""
+    things = client[mongo.name]["things"]
+    things.insert_one({"_id": 0})
+    written = asyncio.Event()
+
+    async def work(writing: Writing) -> None:
+        await several(writing)
+        written.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise InvalidOperation("Cannot call abortTransaction twice")
+
+    writing = asyncio.create_task(write(mongo, work, transaction=True))
+    await written.wait()
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert [each["_id"] for each in things.find()] == [0]
+
+    async def wrong(writing: Writing) -> None:
+        raise InvalidOperation("not to be done")
+
+    with pytest.raises(DatabaseError, match="not to be done"):
+        await write(mongo, wrong, transaction=True)

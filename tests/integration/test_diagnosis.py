@@ -176,8 +176,9 @@ async def test_gaps_are_counted_by_an_index_of_them_alone(mongo: Mongo, client: 
     found = await Diagnosis(
         mongo, MODEL, {Partition("things"): checkpoint}, {Partition("things"): HELD}
     ).run()
-    assert [each.says for each in found if "gap" in each.says] == [
-        "things: somebody records, 0 s back; 2 versions stand behind a gap"
+    # How far back it is, by whole seconds of the clock, says nothing here.
+    assert [each.says.split("; ")[1:] for each in found if "gap" in each.says] == [
+        ["2 versions stand behind a gap"]
     ]
     plan = client[mongo.name].command(
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -157,6 +158,39 @@ async def test_pages_of_several_documents_are_read_together(mongo: Mongo, scribe
         (page,) = await reading.pages_of(PRODUCT, ["a"], where=None, page=request, fields=None)
         assert told(page.items) == expected
         assert page.total is None
+
+
+async def test_one_document_alone_has_the_page_that_it_has_among_others(
+    mongo: Mongo, scribe: Scribe
+) -> None:
+    """Which is read in another way; with what follows it."""
+    reading = history(mongo, scribe)
+    (first,) = await reading.pages_of(
+        PRODUCT, ["a"], where=None, page=page_request(first=2), fields=NAME
+    )
+    wheres = (
+        None,
+        VersionFilter({"op": "UPDATE"}),
+        VersionFilter({"doc": {"$eq": "b"}}),
+        VersionFilter({"doc": {"$in": ["a", "b"]}, "v": {"$gt": 1}}),
+    )
+    for id_, where, request in product(
+        ("a", "b", "c", None, 1),
+        wheres,
+        (
+            page_request(first=2),
+            page_request(last=2),
+            page_request(first=0),
+            page_request(first=2, after=first.cursors[1]),
+            page_request(last=2, before=first.cursors[1]),
+        ),
+    ):
+        arguments: Any = {"where": where, "page": request, "fields": NAME}
+        (alone,) = await reading.pages_of(PRODUCT, [id_], **arguments)
+        shown = await reading.pages_of(PRODUCT, [id_], **arguments, shown=True)
+        among = await reading.pages_of(PRODUCT, [id_, "other"], **arguments)
+        assert alone == among[0]
+        assert [told(each.items) for each in shown] == [told(alone.items)]
 
 
 async def test_the_trail_is_in_the_order_of_the_stream(mongo: Mongo, scribe: Scribe) -> None:

@@ -161,7 +161,8 @@ async def test_a_token_from_the_first_write_resumes_out_of_the_archive_and_joins
         assert live is not None
         await live
     assert [doc for doc, _ in received] == [each.doc for each in HISTORY]
-    assert replayed == count
+    # A write of the rest may come before the subscription has joined: then it is replayed, too.
+    assert count <= replayed < len(HISTORY)
 
 
 async def _until(condition: Any, task: asyncio.Task[None]) -> None:

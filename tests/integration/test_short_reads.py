@@ -3,6 +3,7 @@ one connection will not do."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,6 +50,25 @@ async def test_what_is_longer_than_one_batch_is_there_as_a_whole(
     assert after <= before
 
 
+async def test_pipelines_are_read_alike(client: Client, mongo: Mongo) -> None:
+    """Short ones in one batch, long ones as a whole."""
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "at": NOON} for n in range(3)])
+    wanted = [{"$match": {"_id": {"$lt": 2}}}, {"$sort": {"_id": 1}}]
+    found = await mongo.aggregate("things", wanted, hint="_id_", naive=True)
+    assert [(each["_id"], each["at"].replace(tzinfo=UTC)) for each in found] == [
+        (0, NOON),
+        (1, NOON),
+    ]
+    things.update_many({}, {"$set": {"text": "x" * 7_000_000}})
+    before = client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"]
+    found = await mongo.aggregate("things", [{"$sort": {"_id": 1}}], naive=True)
+    assert [each["_id"] for each in found] == [0, 1, 2]
+    after = client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"]
+    assert after <= before
+    assert await mongo.aggregate(None, [{"$documents": [{"n": 1}]}], naive=True) == [{"n": 1}]
+
+
 @pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 async def test_a_connection_that_breaks_costs_nothing_but_another_try(
     client: Client, mongo: Mongo, monkeypatch: pytest.MonkeyPatch
@@ -69,3 +89,33 @@ async def test_a_limit_is_kept_to(client: Client, mongo: Mongo) -> None:
     mongo.options = type(mongo.options)(driver=mongo.options.driver, read_limit_s=0.2)
     with pytest.raises(TimeLimit):
         await mongo.find("things", slow, naive=True)
+
+
+async def test_slow_reads_hold_a_quick_one_for_a_moment_only(client: Client, mongo: Mongo) -> None:
+    """More of them than there are threads at first."""
+    client[mongo.name].things.insert_one({"_id": 1})
+    slow = {"$where": "sleep(3000) || true"}
+    reading = [asyncio.create_task(mongo.find("things", slow, naive=True)) for _ in range(6)]
+    # They are under way, or wait for a thread.
+    await asyncio.sleep(0)
+    assert await mongo.find("things", {"_id": 1}, naive=True) == [{"_id": 1}]
+    assert not any(each.done() for each in reading)
+    assert await asyncio.gather(*reading) == [[{"_id": 1}]] * 6
+
+
+@pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+async def test_a_read_that_nobody_waits_for_any_more_is_not_made(
+    client: Client, mongo: Mongo
+) -> None:
+    """While all threads are busy; those behind it get their turn."""
+    client[mongo.name].things.insert_one({"_id": 1})
+    slow = {"$where": "sleep(1000) || true"}
+    reading = [asyncio.create_task(mongo.find("things", slow, naive=True)) for _ in range(20)]
+    gone = asyncio.create_task(mongo.find("things", {"$where": "neither()"}, naive=True))
+    last = asyncio.create_task(mongo.find("things", {}, naive=True))
+    await asyncio.sleep(0)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    assert await last == [{"_id": 1}]
+    assert await asyncio.gather(*reading) == [[{"_id": 1}]] * 20

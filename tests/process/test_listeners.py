@@ -41,6 +41,26 @@ def holder(database: Shop) -> str | None:
     return None if lease is None else lease.get("holder")
 
 
+def open_streams(database: Shop) -> int:
+    look = {"$currentOp": {"idleCursors": True, "allUsers": True}}
+    operations = database.client.admin.aggregate([look])
+    commands = [each.get("cursor", {}).get("originatingCommand", {}) for each in operations]
+    mine = [each for each in commands if each.get("$db") == database.name]
+    return sum("$changeStream" in stage for each in mine for stage in each.get("pipeline", ()))
+
+
+@pytest.mark.parametrize(("options", "streams"), [((), 1), (TALLY, 2)])
+def test_recording_follows_the_live_stream_for_listeners_only(
+    mongo_uri: str, database: Shop, model: Path, options: tuple[str, ...], streams: int
+) -> None:
+    """Without them nobody takes what comes of it, and MongoDB would search its oplog twice."""
+    database.things.insert_one({"_id": 0, "n": 0})
+    with running_gateway(mongo_uri, database.name, model, *options, command="record") as recorder:
+        wait_until(lambda: archived(database) == {(0, 1)}, within_s=GENEROUS_S)
+        wait_until(lambda: open_streams(database) == streams, within_s=GENEROUS_S)
+        assert recorder.stop() == 0
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_it_is_taken_over_and_misses_no_version(
     mongo_uri: str, database: Shop, model: Path, end: signal.Signals

@@ -226,6 +226,7 @@ class MemoryHistory:
         page: PageRequest,
         fields: frozenset[str] | None,
         total: bool = False,
+        shown: bool = False,
     ) -> list[Page[Version]]:
         self._memory.called("pages_of", entity, len(ids), fields)
         return [self._page(entity, _of(i), page, fields, total) for i in ids]
@@ -238,6 +239,7 @@ class MemoryHistory:
         page: PageRequest,
         fields: frozenset[str] | None,
         total: bool = False,
+        shown: bool = False,
     ) -> Page[Version]:
         self._memory.called("trail", entity, 1, fields)
         return self._page(entity, lambda _: True, page, fields, total)
@@ -252,6 +254,7 @@ class MemoryHistory:
         page: PageRequest,
         fields: frozenset[str] | None,
         total: bool = False,
+        shown: bool = False,
     ) -> Page[Version]:
         self._memory.called("collection_as_of", entity, 1, fields)
         matches = (lambda _: True) if where is None else compile_predicate(where)
@@ -278,6 +281,7 @@ class MemoryHistory:
             cursors=[f"c{n}" for n, _ in enumerate(shown)],
             has_next=len(found) > len(shown),
             total=len(found) if total else None,
+            beyond=_version(found[len(shown)], fields) if len(found) > len(shown) else None,
         )
 
     def _one(
@@ -315,7 +319,7 @@ class MemoryChanges:
         self._memory = memory
 
     async def changes(
-        self, entity: Entity, request: ChangeRequest, *, join: object = None
+        self, entity: Entity, request: ChangeRequest, *, company: object = None
     ) -> AsyncGenerator[Change]:
         self._memory.requests.append(request)
         for each in self._memory.changes:

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from gql.arguments import arguments_of
 from gql.executor import Executor
 from resolvers.errors import BadUserInput
+from streams.errors import ArchiveBehind
 from tests.support.fuzzing import drawn_operation, examples
-from tests.support.reads import Memory
+from tests.support.reads import Memory, MemoryHistory
 from tests.unit.gql.test_plans import GOOD, _shown, _through, memories
 
 
@@ -120,6 +121,109 @@ def test_one_query_is_answered_alike_whatever_its_variables(
         memory = make()
         memory.knowing = True
         assert by_the_schema(schema, memory, PAGE, variables) == expected
+
+
+PAST = """
+query Past($id: ID!, $first: Int, $author: String, $more: Boolean!) {
+  product(id: $id) {
+    id
+    history(first: $first) {
+      nodes { id version operation at author changedFields resumeToken diff { ...change } }
+      pageInfo { hasNextPage endCursor }
+    }
+    last: history(first: 1, where: {author: {eq: $author}}) {
+      edges { cursor node { documentId until document { name stock } } } totalCount
+    }
+    supplier @include(if: $more) { name history { nodes { version diff { ...change } } } }
+  }
+  products { nodes { history(first: 1) { nodes { version diff { path } } } } }
+  trail: productVersions(first: $first) { nodes { documentId changedFields diff { ...change } } }
+}
+fragment change on FieldChange { path kind before after }
+"""
+
+
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    make=memories(),
+    asked=st.lists(
+        st.fixed_dictionaries(
+            {
+                "id": st.sampled_from(["p1", "p2", "none"]),
+                "first": st.sampled_from([0, 1, 2, 20, None]),
+                "author": st.sampled_from(["ann", None]),
+                "more": st.booleans(),
+            }
+        ),
+        min_size=2,
+        max_size=5,
+    ),
+)
+def test_the_past_is_answered_alike_whatever_the_variables(
+    schema: strawberry.Schema, make: Callable[[], Memory], asked: list[dict[str, Any]]
+) -> None:
+    """Histories read ahead, under several names and of what is referred to; versions whose
+    predecessors were not read with them."""
+    for variables in asked:
+        expected = by_graphql_core(schema, make(), PAST, variables)
+        memory = make()
+        assert by_the_schema(schema, memory, PAST, variables) == expected
+
+
+async def test_a_history_is_read_beside_its_document_and_diffs_with_it(schema: Any) -> None:
+    """Where nothing of it is wrong nothing else is read."""
+    memory = Memory()
+    for stock in range(3):
+        memory.write("products", {"_id": "p1", **GOOD, "stock": stock})
+    text = '{ product(id: "p1") { history(first: 2) { nodes { diff { path after } } } } }'
+    for _ in range(3):
+        memory.calls.clear()
+        result = await schema.execute(text, None, memory.context())
+        assert result.errors is None
+        assert result.data["product"]["history"]["nodes"] == [
+            {"diff": [{"path": "stock", "after": 2}]},
+            {"diff": [{"path": "stock", "after": 1}]},
+        ]
+    assert sorted(name for name, *_ in memory.calls) == ["by_ids", "pages_of"]
+
+
+async def test_what_could_not_be_read_ahead_is_told_by_the_field_and_not_tried_again(
+    schema: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no such document nobody asks what was wrong with its history."""
+    memory = Memory()
+    memory.write("products", {"_id": "p1", **GOOD})
+    text = "query($id: ID!) { product(id: $id) { id history { nodes { version } } } }"
+    for _ in range(3):
+        assert (await schema.execute(text, {"id": "p1"}, memory.context())).errors is None
+    tried = 0
+
+    async def behind(*_: Any, **__: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        raise ArchiveBehind("not yet", lagSeconds=1.0)
+
+    monkeypatch.setattr(MemoryHistory, "pages_of", behind)
+    result = await schema.execute(text, {"id": "p1"}, memory.context())
+    assert (result.data, tried) == ({"product": None}, 1)
+    assert [each.path for each in result.errors] == [["product", "history"]]
+    assert isinstance(result.errors[0].original_error, ArchiveBehind)
+    result = await schema.execute(text, {"id": "none"}, memory.context())
+    assert (result.data, result.errors) == ({"product": None}, None)
+
+
+async def test_a_page_of_history_that_cannot_be_is_told_where_it_was_asked_for(
+    schema: Any,
+) -> None:
+    memory = Memory()
+    memory.write("products", {"_id": "p1", **GOOD})
+    text = 'query($n: Int) { product(id: "p1") { p: history(first: $n) { nodes { version } } } }'
+    for _ in range(3):
+        assert (await schema.execute(text, {"n": 1}, memory.context())).errors is None
+    result = await schema.execute(text, {"n": -1}, memory.context())
+    [error] = result.errors
+    assert isinstance(error.original_error, BadUserInput)
+    assert (error.path, result.data) == (["product", "p"], {"product": None})
 
 
 async def test_what_is_begun_directly_is_not_read_again(schema: Any) -> None:

@@ -251,4 +251,4 @@ async def test_what_waits_for_nothing_is_one_function_that_gives_up_at_what_does
     for changed in ({"name": None}, {"stock": 2**31}, {"tags": [7]}, {"dimensions": {"unit": 7}}):
         assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, **changed}), context) is GIVEN_UP
     assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, "stock": 3.0}), context) == shown
-    assert made("id history { nodes { version } }") is None
+    assert made("id blame { path }") is None

@@ -5,13 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import bson
 import pytest
 from bson.decimal128 import Decimal128
 from bson.objectid import ObjectId
+from bson.raw_bson import RawBSONDocument
+from hypothesis import given
+from hypothesis import strategies as st
 
 from model.entities import Field, Scalar
-from resolvers.changes import changed_fields, field_changes, shown, stored_path, visible
+from resolvers.changes import (
+    Comparison,
+    FieldChange,
+    _in_api_names,
+    changed_fields,
+    field_changes,
+    shown,
+    stored_path,
+    visible,
+)
 from resolvers.errors import BadUserInput
+from streams.differences import differences
+from streams.documents import DECODED, RAW
 from tests.support.shapes import SHAPES, THING
 
 
@@ -36,6 +51,52 @@ def test_changes_come_in_the_order_of_the_model() -> None:
     """Not in that of the documents, which depends on who wrote them."""
     after = {"lines": [], "whole": 1, "t": "a"}
     assert [path for path, *_ in told({}, after)] == ["text", "whole", "lines"]
+
+
+VALUES = st.recursive(
+    st.sampled_from(
+        [None, True, False, 0, 1, 2, 1.0, 0.0, float("nan"), "", "a", "1", Decimal128("1")]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["w", "label", "x", "corner", "other"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+STATES = st.none() | st.dictionaries(
+    st.sampled_from(["_id", "version", "_change", "secret", *(f.stored for f in THING.fields)]),
+    VALUES,
+    max_size=6,
+)
+
+
+@given(before=STATES, after=STATES, raw=st.booleans())
+def test_changes_are_the_differences_of_whole_states(
+    before: dict[str, Any] | None, after: dict[str, Any] | None, raw: bool
+) -> None:
+    """In the order of the model's fields: what is passed over quickly is the same."""
+    found: dict[str, list[FieldChange]] = {}
+    for each in differences(before, after):
+        change = _in_api_names(THING, SHAPES, each)
+        if change is not None:
+            found.setdefault(each.path[0], []).append(change)
+    expected = [change for field in visible(THING) for change in found.get(field.stored, ())]
+    states: Any = [
+        RawBSONDocument(bson.encode(each, codec_options=DECODED), RAW) if raw and each else each
+        for each in (before, after)
+    ]
+    # NaN is itself.
+    assert repr(field_changes(THING, SHAPES, *states)) == repr(expected)
+
+
+def test_a_comparison_names_paths_as_they_are_named_one_by_one() -> None:
+    """Those at the top, those inside, those that are not shown, each once."""
+    paths = ["t", "size.w", "secret", "t", "size.secret", "_id", "whole", "size"]
+    for count in range(len(paths) + 1):
+        expected = changed_fields(THING, SHAPES, paths[:count])
+        assert Comparison(THING, SHAPES).paths(paths[:count]) == expected
 
 
 def test_what_is_not_modelled_is_not_shown() -> None:

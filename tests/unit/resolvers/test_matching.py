@@ -117,6 +117,17 @@ def test_dates_compare_by_millisecond_beyond_python_s_years_too() -> None:
     ]
 
 
+def test_dates_are_in_utc_whether_they_say_so_or_not() -> None:
+    """Short reads bring them without their zone, and row rules are judged by those."""
+    noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    for comparison, meets in ((EQ, True), (LT, False), (GTE, True)):
+        matches = compile_predicate(Compare("at", comparison, noon))
+        for date in (noon, noon.replace(tzinfo=None)):
+            assert matches({"at": date}) is meets
+            assert matches({"at": [date]}) is meets
+    assert not compile_predicate(Compare("at", LT, noon))({"at": datetime(2024, 5, 1, 12, 1)})
+
+
 def test_booleans_ids_and_uuids_equal_their_own_kind_only() -> None:
     """True is not 1, an id is not its digits, and a legacy UUID is another value."""
     assert matching(Compare("a", EQ, True), [True, 1, 1.0, "true"]) == [True]

@@ -25,17 +25,12 @@ class Shelf:
 
     def __init__(self, *known: Any) -> None:
         self.asked: list[list[Any]] = []
-        self.looked_for: list[list[Any]] = []
         self._known = {identity(key): last(1) for key in known}
 
     async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
         self.asked.append(list(keys))
         wanted = {identity(key) for key in self.asked[-1]}
         return {name: each for name, each in self._known.items() if name in wanted}
-
-    async def known(self, keys: Iterable[Any]) -> list[Any]:
-        self.looked_for.append(list(keys))
-        return [key for key in self.looked_for[-1] if identity(key) in self._known]
 
 
 def remembered(shelf: Shelf, capacity_bytes: int = 10**6) -> LastVersions:
@@ -52,15 +47,6 @@ async def test_what_is_missing_is_read_at_once_and_only_once() -> None:
     assert shelf.asked == [[1.0, 3], [2]] or shelf.asked == [[1, 3], [2]]
     assert lasts.get(3) is None
     assert lasts.get(1) == last(1)
-
-
-async def test_where_most_are_new_only_those_that_are_known_are_read() -> None:
-    """All are looked for first, at once; the others are known to have none."""
-    shelf = Shelf(1, 2)
-    lasts = remembered(shelf)
-    await lasts.load([1, 3, 4], mostly_new=True)
-    assert (shelf.looked_for, shelf.asked) == ([[1, 3, 4]], [[1]])
-    assert (lasts.get(1), lasts.get(3), lasts.get(4)) == (last(1), None, None)
 
 
 async def test_what_was_looked_into_is_kept_as_bytes_alone() -> None:

@@ -1,0 +1,285 @@
+"""Current documents from what was read to what the response has of them, without an object for
+each: what an operation selects of one type, compiled.
+
+One generated function goes over the documents of a page. A document of which anything is not what
+it nearly always is becomes a record after all and goes the longer way (`gql.generated`), which may
+give up; then all of them are made by the executor, with what was read here.
+
+Source: docs/decisions/0027-compiled-operations.md
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from graphql import GraphQLObjectType, is_non_null_type
+
+from gql.fields import Read, Resolve, field_of
+from gql.generated import GIVEN_UP, NAMES, Make, made_of, usual_of
+from gql.records import CurrentDocument
+from gql.references import ids_named
+from gql.shapes import Link, Shape
+from streams.documents import Document
+from streams.errors import GatewayError
+from streams.events import PLAIN
+
+if TYPE_CHECKING:
+    from gql.context import Context
+    from gql.executor import Executor
+
+__all__ = ["Related", "Rendering", "rendering_of"]
+
+_DEPTH = 6
+
+_Rows: TypeAlias = "Callable[[Sequence[Document], Related, Callable[[Document, Any], Any]], Any]"
+"""(documents, what was read beside them, how one is made that is unusual) -> what the response has
+of them, or GIVEN_UP."""
+
+
+@dataclass(slots=True)
+class Related:
+    """What was read beside documents.
+
+    Attributes:
+        numbers: of their versions, in their order; None of those that are not known, and none at
+            all where they are not selected.
+        followed: by reference, in the order of their fields.
+    """
+
+    numbers: Sequence[int | None] = ()
+    followed: list[_Followed] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """What the ids of one reference lead to, by `identity`.
+
+    Attributes:
+        found: None where there is nothing. made: of those that were found, what the response has;
+            of none, where one of them was given up.
+        related: what was read beside those that were found.
+    """
+
+    found: Mapping[Any, Document | None]
+    made: Mapping[Any, Any]
+    related: Related
+
+
+_NOTHING = Related()
+
+
+class Rendering:
+    """Args:
+    fields: what has to be read of a document. make: of a record, what the response has.
+    """
+
+    def __init__(self, shape: Shape, fields: frozenset[str], make: Make) -> None:
+        self.shape = shape
+        self.fields = fields
+        self.version = False
+        self.links: list[tuple[Link, Rendering]] = []
+        self._make = make
+        self._rows: _Rows
+
+    async def related(self, context: Context, documents: Sequence[Document]) -> Related:
+        """Read what is shown with them: one read for each reference, one for the numbers. What
+        cannot be read is left to whoever says what is wrong."""
+        if not documents or not (self.version or self.links):
+            return _NOTHING
+        related = Related()
+        if self.version:
+            related.numbers = context.loads.known_numbers(self.shape.entity, documents)
+        reads: list[Any] = [self._follow(context, documents, *each) for each in self.links]
+        if None in related.numbers:
+            reads.append(self._number(context, documents, related))
+        found = [await reads[0]] if len(reads) == 1 else await asyncio.gather(*reads)
+        related.followed = found[: len(self.links)]
+        return related
+
+    async def _number(
+        self, context: Context, documents: Sequence[Document], related: Related
+    ) -> None:
+        with suppress(GatewayError):
+            related.numbers = await context.loads.numbers(self.shape.entity, documents)
+
+    async def _follow(
+        self, context: Context, documents: Sequence[Document], link: Link, target: Rendering
+    ) -> _Followed:
+        wanted = ids_named(link, documents)
+        found: dict[Any, Document | None] = {}
+        if wanted:
+            with suppress(GatewayError):
+                read = await context.current.by_ids(
+                    target.shape.entity, list(wanted.values()), target.fields, shown=True
+                )
+                found = dict(zip(wanted, read, strict=True))
+        there = {name: each for name, each in found.items() if each is not None}
+        related = await target.related(context, list(there.values()))
+        made = target.made(list(there.values()), related, context)
+        return _Followed(
+            found, {} if made is GIVEN_UP else dict(zip(there, made, strict=True)), related
+        )
+
+    def made(self, documents: Sequence[Document], related: Related, context: Context) -> Any:
+        """What the response has of them, in their order, or GIVEN_UP."""
+        if not documents:
+            return []
+        remembered = False
+
+        def unusual(document: Document, number: Any) -> Any:
+            nonlocal remembered
+            if not remembered:
+                remembered = True
+                self._remember(related, context)
+            return self._make(CurrentDocument(self.shape, document, number), context)
+
+        return self._rows(documents, related, unusual)
+
+    def records(
+        self, documents: Sequence[Document], related: Related, context: Context
+    ) -> list[CurrentDocument]:
+        """For the executor, with what was read beside them."""
+        self._remember(related, context)
+        numbers = related.numbers or [None] * len(documents)
+        return [
+            CurrentDocument(self.shape, document, number)
+            for document, number in zip(documents, numbers, strict=True)
+        ]
+
+    def _remember(self, related: Related, context: Context) -> None:
+        """What references lead to, where fields look for it."""
+        for (_, target), each in zip(self.links, related.followed, strict=False):
+            known = context.known.setdefault((target.shape.name, target.fields), {})
+            there = {name: one for name, one in each.found.items() if one is not None}
+            records = target.records(list(there.values()), each.related, context)
+            known |= dict.fromkeys(each.found) | dict(zip(there, records, strict=True))
+
+
+def rendering_of(
+    executor: Executor, shape: Shape, details: Any, depth: int = 0
+) -> Rendering | None:
+    """Of a type of current documents; None where something of it takes a closer look.
+
+    Args:
+        details: where it is selected, as graphql-core collects it.
+    """
+    selections = executor.plan.selections
+    type_ = executor.schema.type_map[shape.name]
+    assert isinstance(type_, GraphQLObjectType)
+    make = made_of(executor, type_, details)
+    if selections is None or make is None or depth > _DEPTH:
+        return None
+    nodes = [each.node for each in details]
+    rendering = Rendering(shape, selections.stored(nodes, shape, shape.name), make)
+    code = _Code(executor, rendering, depth)
+    for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
+        if not code.add(name, type_, found):
+            return None
+    rendering._rows = code.function()
+    return rendering
+
+
+class _Code:
+    """The lines of one function over documents."""
+
+    def __init__(self, executor: Executor, rendering: Rendering, depth: int) -> None:
+        self._executor = executor
+        self._rendering = rendering
+        self._depth = depth
+        self._names: dict[str, Any] = {**NAMES, "PLAIN": PLAIN}
+        self._reads: list[str] = []
+        self._tests: list[str] = []
+        self._items: list[str] = []
+
+    def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
+        """Whether the field can be part of the function."""
+        field_name = details[0].node.name.value
+        if field_name == "__typename":
+            self._items.append(f"{name!r}: {parent.name!r}")
+            return True
+        definition = self._executor.schema.get_field(parent, field_name)
+        made = field_of(definition)
+        if definition is None:
+            return False
+        required = is_non_null_type(definition.type)
+        if isinstance(made, Read) and made.stored is not None:
+            return self._add_stored(name, made, required)
+        if not isinstance(made, Resolve) or made.ready is None:
+            return False
+        shape = self._rendering.shape
+        if field_name == "version":
+            self._rendering.version = True
+            self._tests.append("number.__class__ is int")
+            self._items.append(f"{name!r}: number")
+            return True
+        link = shape.links.get(field_name)
+        return link is not None and self._add_link(name, link, required, details)
+
+    def _add_stored(self, name: str, made: Read, required: bool) -> bool:
+        assert made.stored is not None
+        var = f"a{len(self._reads)}"
+        usual = usual_of(made.stored)
+        if usual is None:
+            return False
+        test, shown = (each.format(var) for each in usual)
+        self._read(var, made.stored.stored, required)
+        if not required:
+            test = f"({var} is None or {test})"
+            shown = shown if shown == var else f"None if {var} is None else {shown}"
+        self._tests.append(test)
+        self._items.append(f"{name!r}: {shown}")
+        return True
+
+    def _add_link(self, name: str, link: Link, required: bool, details: Any) -> bool:
+        target = rendering_of(self._executor, link.target, details, self._depth + 1)
+        if target is None:
+            return False
+        links = self._rendering.links
+        var, place = f"a{len(self._reads)}", len(links)
+        links.append((link, target))
+        self._read(var, link.by.stored, False)
+        shown = f"k{place}({var}) if {var}.__class__ in PLAIN else None"
+        self._reads.append(f"l{place} = {shown}")
+        there = f"l{place} is not None"
+        self._tests.append(there if required else f"({var} is None or {there})")
+        self._items.append(f"{name!r}: l{place}")
+        return True
+
+    def _read(self, var: str, stored: str, required: bool) -> None:
+        self._reads.append(
+            f"{var} = document[{stored!r}]" if required else f"{var} = document.get({stored!r})"
+        )
+
+    def function(self) -> _Rows:
+        numbered = self._rendering.version
+        each = "document, number" if numbered else "document"
+        rows = "zip(documents, related.numbers, strict=True)" if numbered else "documents"
+        count = len(self._rendering.links)
+        links = [f"    k{n} = related.followed[{n}].made.get" for n in range(count)]
+        tests, items = " and ".join(self._tests) or "True", ", ".join(self._items)
+        lines = [
+            "def rows(documents, related, unusual):",
+            "    made = []",
+            "    add = made.append",
+            *links,
+            f"    for {each} in {rows}:",
+            "        try:",
+            *(f"            {line}" for line in self._reads),
+            f"            if {tests}:",
+            f"                add({{{items}}})",
+            "                continue",
+            "        except (LookupError, TypeError, ValueError, ArithmeticError):",
+            "            pass",
+            f"        one = unusual(document, {'number' if numbered else 'None'})",
+            "        if one is GIVEN_UP: return GIVEN_UP",
+            "        add(one)",
+            "    return made",
+        ]
+        # Nothing of a request is in the text but names, which GraphQL's grammar bounds, as text.
+        exec(compile("\n".join(lines), "<documents>", "exec"), self._names)
+        made: _Rows = self._names["rows"]
+        return made

@@ -1,0 +1,111 @@
+"""Pages of current documents, compiled for one place of a query: see `gql.fields.Prepared`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphql import GraphQLObjectType
+
+from gql.context import Context, ResolveInfo
+from gql.executor import Executor
+from gql.generated import GIVEN_UP, Make, made_of
+from gql.rendering import Related, Rendering, rendering_of
+from gql.schema.connections import (
+    PageRecord,
+    allowed_order,
+    connection_name,
+    edge_name,
+    shown_page,
+    trusted_page,
+)
+from gql.selection import ConnectionSelection
+from gql.shapes import Shape
+from model.entities import Model
+from resolvers.filters import parse_where
+from resolvers.pages import Page, page_request
+from streams.documents import Document
+
+__all__ = ["prepared_page"]
+
+
+def prepared_page(
+    executor: Executor, model: Model, shape: Shape, details: Any
+) -> _PreparedPage | None:
+    """None where something of it takes a closer look."""
+    selections = executor.plan.selections
+    if selections is None:
+        return None
+    nodes = [each.node for each in details]
+    selected = selections.connection(nodes, connection_name(shape.name), edge_name(shape.name))
+    types: Any = executor.schema.type_map
+    connection: GraphQLObjectType = types[connection_name(shape.name)]
+    places = _places(executor, connection, types[edge_name(shape.name)], details)
+    if len(places) > 1:
+        # Each place has another part of the same documents.
+        return None
+    rendering = rendering_of(executor, shape, places[0] if places else [])
+    make = made_of(executor, connection, details, ready=types[shape.name])
+    if rendering is None or make is None:
+        return None
+    return _PreparedPage(model, selected, rendering, make)
+
+
+def _places(
+    executor: Executor, connection: GraphQLObjectType, edge: GraphQLObjectType, details: Any
+) -> list[Any]:
+    """Where the items are, in the response."""
+    found = []
+    for each in executor.collect_subfields(connection, details).grouped_field_set.values():
+        match each[0].node.name.value:
+            case "nodes":
+                found.append(each)
+            case "edges":
+                fields = executor.collect_subfields(edge, each).grouped_field_set.values()
+                found += [field for field in fields if field[0].node.name.value == "node"]
+    return found
+
+
+class _PreparedPage:
+    """Args:
+    make: the connection, from a page whose items are as the response has them.
+    """
+
+    def __init__(
+        self, model: Model, selected: ConnectionSelection, rendering: Rendering, make: Make
+    ) -> None:
+        self._model = model
+        self._shape = rendering.shape
+        self._selected = selected
+        self._rendering = rendering
+        self._make = make
+
+    async def read(
+        self,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        order_by: Any = None,
+        **page: Any,
+    ) -> tuple[Page[Document], Related]:
+        context, shape, selected = info.context, self._shape, self._selected
+        found = await context.current.page(
+            shape.entity,
+            where=parse_where(self._model, shape.entity, where, context.scope.check_read),
+            order=allowed_order(context, shape, order_by),
+            page=page_request(**page),
+            fields=self._rendering.fields,
+            total=selected.total,
+            token=selected.token,
+            shown=True,
+        )
+        return found, await self._rendering.related(context, found.items)
+
+    def made(self, found: tuple[Page[Document], Related], context: Context) -> Any:
+        page, related = found
+        items = self._rendering.made(page.items, related, context)
+        return items if items is GIVEN_UP else self._make(shown_page(context, page, items), context)
+
+    def record(self, found: tuple[Page[Document], Related], info: ResolveInfo) -> PageRecord:
+        page, related = found
+        documents = self._rendering.records(page.items, related, info.context)
+        return trusted_page(info, documents, page, self._shape, self._selected.items)
