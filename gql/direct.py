@@ -195,11 +195,17 @@ def coercion_of(operation: OperationDefinitionNode) -> Coerce:
     def coerce(variables: Mapping[str, Any]) -> Given | None:
         if not quick or len(variables) != len(wanted):
             return None
+        numbers: dict[str, str] = {}
         for name, value in variables.items():
             test = wanted.get(name)
-            if test is None or not test(value):
+            if test is None:
                 return None
-        return variables
+            if not test(value):
+                if test is not _is_id or value.__class__ is not int:
+                    return None
+                # Whoever has numbers for ids may send them as such.
+                numbers[name] = str(value)
+        return {**variables, **numbers} if numbers else variables
 
     return coerce
 
@@ -209,8 +215,12 @@ def _is_text(value: Any) -> bool:
     return value.__class__ is str and value.isascii()
 
 
+def _is_id(value: Any) -> bool:
+    return _is_text(value)
+
+
 _USUAL: Mapping[str, Callable[[Any], bool]] = {
-    "ID": _is_text,
+    "ID": _is_id,
     "String": _is_text,
     "ResumeToken": lambda value: value != "" and _is_text(value),
     "Boolean": lambda value: value.__class__ is bool,

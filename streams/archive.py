@@ -37,6 +37,7 @@ __all__ = [
     "INTERVALS",
     "NUMBERS",
     "Archive",
+    "last_of_each",
 ]
 
 _FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
@@ -93,14 +94,7 @@ class Archive:
         wanted = list(keys)
         if not wanted:
             return {}
-        # MongoDB makes a DISTINCT_SCAN of these together: of each document, only its last version
-        # is looked at.
-        pipeline: list[Mapping[str, Any]] = [
-            {"$match": {"doc": {"$in": wanted}}},
-            {"$sort": {"doc": 1, "at": -1, "v": -1}},
-            {"$group": {"_id": "$doc", "last": {"$first": "$$ROOT"}}},
-            {"$replaceWith": "$last"},
-        ]
+        pipeline = [{"$match": {"doc": {"$in": wanted}}}, *last_of_each()]
         found = await self._mongo.aggregate(self.name, pipeline, raw=True)
         found = await self.filled(found, raw=True, lenient=True)
         return {
@@ -211,6 +205,12 @@ class Archive:
         """
         if not wanted:
             return []
+        moment = wanted[0].get("at")
+        if limit == 1 and not (match or raw) and all(each.get("at") == moment for each in wanted):
+            found = await self._last_of_each([each["key"] for each in wanted], moment, projection)
+            return (
+                await self.filled(found, lenient=lenient) if _shows_content(projection) else found
+            )
         rows: list[Document] = [
             {"n": n, "key": each["key"], "at": each.get("at", _FOREVER)}
             for n, each in enumerate(wanted)
@@ -245,6 +245,22 @@ class Archive:
         if not _shows_content(projection):
             return found
         return await self.filled(found, raw=raw, lenient=lenient)
+
+    async def _last_of_each(
+        self, keys: Sequence[Any], at: Timestamp | None, projection: Mapping[str, Any] | None
+    ) -> list[Document]:
+        """`newest` of one moment, for an eighth of what a lookup each costs."""
+        places: dict[Any, list[int]] = {}
+        for n, key in enumerate(keys):
+            places.setdefault(identity(key), []).append(n)
+        once = [keys[each[0]] for each in places.values()]
+        pipeline = [{"$match": {"doc": {"$in": once}}}, *last_of_each(at)]
+        if projection is not None:
+            pipeline.append({"$project": {"doc": 1, **projection}})
+        found = await self._mongo.aggregate(self.name, pipeline)
+        return [
+            {**record, "wanted": n} for record in found for n in places[identity(record["doc"])]
+        ]
 
     async def scan(
         self,
@@ -344,6 +360,21 @@ class Archive:
             ],
             idempotent=True,
         )
+
+
+def last_of_each(at: Timestamp | None = None) -> list[Mapping[str, Any]]:
+    """Stages that leave of each document its last version, at a cluster time or now.
+
+    MongoDB makes a DISTINCT_SCAN of them together with a match of `doc` before them: from one
+    document to the next in the index, whatever the number of versions, 5 µs each.
+    """
+    standing: list[Mapping[str, Any]] = [] if at is None else [{"$match": {"at": {"$lte": at}}}]
+    return [
+        *standing,
+        {"$sort": {"doc": 1, "at": -1, "v": -1}},
+        {"$group": {"_id": "$doc", "last": {"$first": "$$ROOT"}}},
+        {"$replaceWith": "$last"},
+    ]
 
 
 def _shows_content(projection: Mapping[str, Any] | None) -> bool:

@@ -11,7 +11,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
 from streams import tokens
-from streams.archive import Archive
+from streams.archive import Archive, last_of_each
 from streams.documents import Document
 from streams.events import identity
 from streams.intervals import closing, span
@@ -150,6 +150,43 @@ async def test_the_newest_versions_up_to_a_moment_are_found_for_each_document(
     found = await archive.newest(wanted[:1], limit=5, match=[{"$match": {"v": {"$lte": 2}}}])
     assert [each["v"] for each in found] == [2, 1]
     assert await archive.newest([], limit=5) == []
+
+
+async def test_the_newest_of_one_moment_are_found_as_those_of_several_are(archive: Archive) -> None:
+    """In one walk over an index: of ids of every type, also of those that are asked for twice."""
+    keys = [1, True, "$name", {"b": 1, "a": 2}, float("nan"), None, MinKey(), ObjectId("0" * 24)]
+    for n, key in enumerate(keys):
+        records, _ = versions(key, [10 + n, 30 + n, 50 + n])
+        assert await archive.append(records, untils(records))
+    asked = [*keys, 1.0, "$name", "missing", False]
+    for moment in (None, Timestamp(9, 1), Timestamp(33, 1), Timestamp(99, 1)):
+        wanted = [{"key": key} if moment is None else {"key": key, "at": moment} for key in asked]
+        several: list[Any] = [{"$match": {}}]
+        for projection in (None, {"v": 1}, {"doc": 1, "full.n": 1}):
+            one = await archive.newest(wanted, limit=1, projection=projection)
+            others = await archive.newest(wanted, limit=1, projection=projection, match=several)
+            # As text: a NaN is not equal to itself.
+            found, expected = (
+                {each["wanted"]: repr(sorted({**each, "doc": 0}.items())) for each in way}
+                for way in (one, others)
+            )
+            assert found == expected
+            assert len(one) == len(others)
+
+
+async def test_the_newest_of_one_moment_cost_the_same_however_many_versions(
+    archive: Archive, mongo: Mongo, client: Client
+) -> None:
+    """Two keys of the index for each document, and one of its versions."""
+    for key in range(20):
+        records, _ = versions(key, range(1 + key, 800, 20))
+        assert await archive.append(records, untils(records))
+    stages = [{"$match": {"doc": {"$in": list(range(20))}}}, *last_of_each(Timestamp(410, 1))]
+    command = {"aggregate": archive.name, "pipeline": stages, "cursor": {}}
+    explained = client[mongo.name].command({"explain": command, "verbosity": "executionStats"})
+    costs = explained["stages"][0]["$cursor"]["executionStats"]
+    assert costs["nReturned"] == costs["totalDocsExamined"] == 20
+    assert costs["totalKeysExamined"] <= 41
 
 
 async def test_records_are_scanned_in_token_order_between_two_places(archive: Archive) -> None:

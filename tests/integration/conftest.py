@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient, monitoring
 
-from streams.client import MongoOptions
 from streams.layouts.choice import layout_of
 from streams.layouts.layout import Layout
 from streams.mongo import Mongo
@@ -47,16 +46,6 @@ class Commands(monitoring.CommandListener):
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
         pass
-
-
-@pytest.fixture(params=["motor", "pymongo"])
-async def mongo(
-    request: pytest.FixtureRequest, mongo_uri: str, database_name: str
-) -> AsyncIterator[Mongo]:
-    """The test's database, by way of one driver and of the other."""
-    options = MongoOptions(driver=request.param)
-    async with Mongo.connect(mongo_uri, database_name, options=options) as connected:
-        yield connected
 
 
 @pytest.fixture

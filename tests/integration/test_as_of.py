@@ -274,3 +274,25 @@ async def test_a_page_in_id_order_passes_over_what_is_not_there(
         page = await plain(counted, scribe, 10).page(PageRequest(first=5), None)
     assert told(page) == [f"there {key}@1" for key in (0, 1, 10, 11, 12)]
     assert started == ["aggregate"]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+async def test_a_page_in_id_order_costs_the_same_however_many_versions(
+    mongo: Mongo, client: Client, backwards: bool
+) -> None:
+    """A key for each document that is passed, and two for its version."""
+    scribe = Scribe(mongo, PRODUCT)
+    for second in range(40):
+        for key in range(30):
+            scribe.write(f"{key:02}", {"stock": second}, at(100 * second, key + 1))
+    await scribe.save()
+    client[mongo.name].command({"profile": 2})
+    order = (("id", "DESC"),) if backwards else ()
+    page = await plain(mongo, scribe, 2050, order).page(PageRequest(first=19), None)
+    client[mongo.name].command({"profile": 0})
+    keys = [f"{key:02}@21" for key in range(30)]
+    assert told(page) == (keys[::-1] if backwards else keys)[:19]
+    (profiled,) = client[mongo.name]["system.profile"].find({"command.aggregate": {"$exists": 1}})
+    # Twenty, to know whether there are more.
+    assert profiled["keysExamined"] <= 3 * 20 + 1
+    assert profiled["docsExamined"] <= 2 * 20

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gql.arguments import arguments_of
+from gql.direct import coercion_of
 from gql.executor import Executor
 from resolvers.errors import BadUserInput
 from streams.errors import ArchiveBehind
@@ -308,3 +309,22 @@ async def test_variables_that_are_not_quite_as_declared_are_looked_at(
     for _ in range(4):
         found = await schema.execute(text, variables, memory.context())
         assert told(found.data, found.errors) == expected
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just([])
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(variables=st.dictionaries(st.sampled_from(["id", "name", "first", "flag"]), VALUES))
+def test_quick_coercion_is_graphql_core_s_or_none(schema: Any, variables: dict[str, Any]) -> None:
+    """Also of ids that are numbers, as whoever has such ids sends them."""
+    text = "query($id: ID!, $name: String, $first: Int, $flag: Boolean) { __typename }"
+    document: Any = parse(text)
+    [operation] = document.definitions
+    found = coercion_of(operation)(variables)
+    coerced = get_variable_values(schema._schema, operation.variable_definitions, variables)
+    if found is not None:
+        assert isinstance(coerced, VariableValues)
+        assert found == coerced.coerced
+    full = {"id": 7, "name": "x", "first": 1, "flag": True}
+    assert coercion_of(operation)(full) == {**full, "id": "7"}
