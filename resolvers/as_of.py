@@ -35,6 +35,7 @@ from resolvers.queries import to_query
 from streams.archive import DOCUMENTS, INTERVALS, Archive, last_of_each
 from streams.documents import Document
 from streams.events import identity
+from streams.horizons import Horizons, check_horizon, horizon_stage
 from streams.intervals import SPANS
 from streams.mongo import Mongo
 from streams.versions import Version
@@ -57,12 +58,13 @@ class _Passed:
 
     Attributes:
         count: of documents, and the id of the last one. found: the versions that stood then, of
-            those that were there and matched; in the walk's order.
+            those that were there and matched; in the walk's order. horizon: read behind them.
     """
 
     count: int
     last: Any
     found: list[Document]
+    horizon: str
 
 
 class CollectionAsOf:
@@ -80,6 +82,7 @@ class CollectionAsOf:
         shown: bool = False,
     ) -> None:
         self._mongo = mongo
+        self._horizons = Horizons(mongo)
         self._archive = archive
         self._name = archive.name
         self._at = at
@@ -103,24 +106,33 @@ class CollectionAsOf:
     ) -> Page[Version]:
         """Raises:
         BadUserInput: a cursor of another list.
+        HistoryLost: versions of then were dropped.
         """
         window = Window(self._keyset, request)
         projection = window.projected(record_projection(fields))
         apart = self._looks_inside and await self._archive.has_packed()
         reading = self._read_apart(window) if apart else self._read(window, projection)
+        count = None
         if total:
             counting = self._count_apart() if apart else self._count()
-            rows, count = await asyncio.gather(reading, counting)
+            (rows, horizon), count = await asyncio.gather(reading, counting)
         else:
-            rows, count = await reading, None
+            rows, horizon = await reading
+        if horizon is None or total:
+            # Behind the reads: see `streams.horizons`.
+            horizon = await self._horizons.of(self._archive.collection)
+        check_horizon(self._archive.collection, self._at, horizon)
         if fields is not None and not apart:
             rows = await self._archive.filled(rows)
         return window.page(rows, Version.from_record, total=count)
 
-    async def _read(self, window: Window, projection: Mapping[str, Any]) -> list[Document]:
-        """At most `window.limit` records in the window's order."""
+    async def _read(
+        self, window: Window, projection: Mapping[str, Any]
+    ) -> tuple[list[Document], str | None]:
+        """At most `window.limit` records in the window's order, and the horizon, if it was read
+        behind them."""
         if len(self._keyset.keys) > 1:
-            return await self._sweep(window, window.query, projection, window.limit)
+            return await self._sweep(window, window.query, projection, window.limit), None
         rows: list[Document] = []
         place = window.query
         walked, step = 0, window.limit
@@ -132,12 +144,13 @@ class CollectionAsOf:
             rows += passed.found
             missing = window.limit - len(rows)
             if missing <= 0 or passed.count < step:
-                return rows[: window.limit]
+                return rows[: window.limit], passed.horizon
             walked += step
             place = window.behind({"doc": passed.last})
             # As many as will do if they drop out as they did so far, and not too many on a few.
             step = min(missing * walked // (len(rows) + 1) + missing, 8 * step, _WALK_MOST)
-        return rows + await self._sweep(window, place, projection, window.limit - len(rows))
+        rows += await self._sweep(window, place, projection, window.limit - len(rows))
+        return rows, None
 
     async def _walk(
         self,
@@ -181,12 +194,14 @@ class CollectionAsOf:
             # In one list they could be longer than a document may be.
             {"$unwind": {"path": "$found", "preserveNullAndEmptyArrays": True}},
             {"$project": {"last": 1, "passed": 1, **shown}},
+            horizon_stage(self._archive.collection),
         ]
         rows = await self._mongo.aggregate(self._name, pipeline, hint=DOCUMENTS, naive=naive)
+        horizon = rows.pop()["horizon"] if rows and "horizon" in rows[-1] else ""
         if not rows:
-            return _Passed(0, None, [])
+            return _Passed(0, None, [], horizon)
         found = [each["found"] for each in rows if "found" in each]
-        return _Passed(rows[0]["passed"], rows[0]["last"], found)
+        return _Passed(rows[0]["passed"], rows[0]["last"], found, horizon)
 
     async def _sweep(
         self, window: Window, place: Mapping[str, Any], projection: Mapping[str, Any], limit: int
@@ -208,7 +223,8 @@ class CollectionAsOf:
                 return rows
             place = window.behind(found[-1])
 
-    async def _read_apart(self, window: Window) -> list[Document]:
+    async def _read_apart(self, window: Window) -> tuple[list[Document], str | None]:
+        """See `_read`."""
         rows: list[Document] = []
         place = window.query
         while len(self._keyset.keys) > 1:
@@ -217,14 +233,14 @@ class CollectionAsOf:
             newer = await self._replaced([each["doc"] for each in found])
             rows += (each for each in found if each["v"] >= newer[identity(each["doc"])])
             if len(rows) >= window.limit or len(found) < missing:
-                return rows
+                return rows, None
             place = window.behind(found[-1])
         step = window.limit
         while True:
             passed = await self._walk(window, place, step, {}, {"found": 1})
             rows += await self._judging.matching(passed.found)
             if len(rows) >= window.limit or passed.count < step:
-                return rows[: window.limit]
+                return rows[: window.limit], None
             place = window.behind({"doc": passed.last})
             step = min(2 * step, _WALK_MOST)
 

@@ -329,10 +329,7 @@ class History:
             order=order,
             shown=shown,
         )
-        found = await reading.page(page, fields, total=total)
-        # Behind the read: see `streams.horizons`.
-        await self._horizons.check(entity.collection, moment.at)
-        return found
+        return await reading.page(page, fields, total=total)
 
     def _archive(self, entity: Entity) -> Archive:
         return self._archives[entity.collection]

@@ -18,11 +18,12 @@ from bson import Timestamp
 from streams import tokens
 from streams.archive import Archive
 from streams.cuts import Cut
+from streams.documents import Document
 from streams.errors import HistoryLost
 from streams.events import identity
 from streams.mongo import Mongo
 
-__all__ = ["Horizons", "Place"]
+__all__ = ["Horizons", "Place", "check_horizon", "horizon_stage"]
 
 COLLECTION = "revstream.horizons"
 
@@ -75,9 +76,7 @@ class Horizons:
         Raises:
             HistoryLost: versions of then were dropped.
         """
-        token = await self.of(collection)
-        if token and at < tokens.cluster_time(token):
-            raise _beyond(collection, token, at)
+        check_horizon(collection, at, await self.of(collection))
 
     async def check_behind(self, collection: str, position: str) -> None:
         """To be called after a read of what came after a token.
@@ -142,6 +141,22 @@ class Horizons:
             assert cut is not None
             firsts[identity(each["doc"])] = _First(each["_id"], each["v"], each["at"], cut)
         return firsts
+
+
+def horizon_stage(collection: str) -> Document:
+    """For the end of a pipeline: the horizon, in a document behind all others (`horizon`), read
+    when they were."""
+    shown = {"_id": 0, "horizon": {"$ifNull": ["$token", ""]}}
+    pipeline: list[Document] = [{"$match": {"_id": collection}}, {"$project": shown}]
+    return {"$unionWith": {"coll": COLLECTION, "pipeline": pipeline}}
+
+
+def check_horizon(collection: str, at: Timestamp, token: str) -> None:
+    """Raises:
+    HistoryLost: of what stood at a moment, some was dropped.
+    """
+    if token and at < tokens.cluster_time(token):
+        raise _beyond(collection, token, at)
 
 
 @dataclass(frozen=True, slots=True)
