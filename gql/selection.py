@@ -34,6 +34,37 @@ Nodes = Sequence[FieldNode]
 of theirs."""
 
 
+_FACTS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            "__typename",
+            "nodeId",
+            "id",
+            "documentId",
+            "version",
+            "operation",
+            "at",
+            "resumeToken",
+            "document",
+            "comments",
+        ),
+        (),
+    ),
+    "until": ("untilWall",),
+    "author": ("by",),
+    "comment": ("why",),
+    "changedFields": ("changed",),
+    "restoredFrom": ("restoredFrom",),
+    "fromDraft": ("draft",),
+    "draft": ("draft",),
+    "gap": ("gap",),
+    "cut": ("cut",),
+    "previous": ("prev",),
+    "diff": ("prev", "cut", "changed"),
+}
+"""What of an archive's record a version's fields are made of, beside what all of them are."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionSelection:
     """What is selected of a page.
@@ -152,6 +183,11 @@ class Selections:
         if "diff" in selected:
             return shape.everything
         return None if document is None else self.stored(document, shape, shape.snapshot)
+
+    def facts(self, nodes: Nodes, shape: Shape) -> frozenset[str]:
+        """What has to be read of versions beside what all have: see `record_projection`."""
+        selected = self.under(nodes, shape.version)
+        return frozenset(fact for name in selected for fact in _FACTS[name])
 
     def compares(self, nodes: Nodes, shape: Shape) -> bool:
         """Whether versions are compared with those before."""

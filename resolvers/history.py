@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bson.timestamp import Timestamp
@@ -25,7 +25,7 @@ from resolvers.moments import Moment
 from resolvers.orders import Order
 from resolvers.own_writes import OwnWrites
 from resolvers.pages import Page, PageRequest, Window
-from resolvers.projections import Fields, record_projection
+from resolvers.projections import EVERY_FACT, Fields, record_projection
 from resolvers.records import VersionFilter
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
@@ -207,11 +207,13 @@ class History:
         page: PageRequest,
         fields: Fields | None,
         total: bool = False,
+        facts: Iterable[str] = EVERY_FACT,
         shown: bool = False,
     ) -> list[Page[Version]]:
         """n ids -> a page each of the document's versions, newest first, in one command.
 
         Args:
+            facts: see `record_projection`.
             shown: they are shown, and nothing else: their dates need not say that they are in UTC.
 
         Raises:
@@ -237,7 +239,7 @@ class History:
             # A third of what the lookup costs that many take.
             found = await archive.find(
                 window.limited_to({"$and": [own, query]} if query else own),
-                projection=record_projection(fields),
+                projection=record_projection(fields, facts),
                 sort=window.keys,
                 limit=window.limit,
                 short=True,
@@ -250,7 +252,7 @@ class History:
             ids,
             query=query,
             window=Window(keyset, page),
-            projection=record_projection(fields),
+            projection=record_projection(fields, facts),
             make=Version.from_record,
             total=total,
             filled=archive.filled,
@@ -264,11 +266,13 @@ class History:
         page: PageRequest,
         fields: Fields | None,
         total: bool = False,
+        facts: Iterable[str] = EVERY_FACT,
         shown: bool = False,
     ) -> Page[Version]:
         """A page of the versions of all documents, newest first: in the order of the stream.
 
         Args:
+            facts: see `record_projection`.
             shown: see `pages_of`.
 
         Raises:
@@ -285,7 +289,7 @@ class History:
         query = sifting.query({} if where is None else where.query)
         reading = archive.find(
             window.limited_to(query),
-            projection=window.projected(record_projection(fields)),
+            projection=window.projected(record_projection(fields, facts)),
             sort=window.keys,
             limit=window.limit,
             short=True,
@@ -307,11 +311,13 @@ class History:
         page: PageRequest,
         fields: Fields | None,
         total: bool = False,
+        facts: Iterable[str] = EVERY_FACT,
         shown: bool = False,
     ) -> Page[Version]:
         """A page of the versions that stood at a moment, of the documents that matched then.
 
         Args:
+            facts: see `record_projection`.
             shown: see `pages_of`.
 
         Raises:
@@ -327,6 +333,7 @@ class History:
             moment.at,
             where=rows.narrowed(where),
             order=order,
+            facts=facts,
             shown=shown,
         )
         return await reading.page(page, fields, total=total)

@@ -7,18 +7,16 @@ from typing import Any
 
 from streams.storage import PACKED
 
-__all__ = ["Fields", "document_projection", "inside", "record_projection"]
+__all__ = ["EVERY_FACT", "Fields", "document_projection", "inside", "record_projection"]
 
 Fields = frozenset[str]
 """Stored names, dotted where they lie inside of an embedded document."""
 
-_RECORD: Mapping[str, Any] = dict.fromkeys(
+# Every version has them; they are what a page of versions is made of.
+_RECORD: Mapping[str, Any] = dict.fromkeys(("doc", "v", "op", "at", "wall"), 1)
+
+EVERY_FACT = frozenset(
     (
-        "doc",
-        "v",
-        "op",
-        "at",
-        "wall",
         "until",
         "untilWall",
         "prev",
@@ -29,8 +27,7 @@ _RECORD: Mapping[str, Any] = dict.fromkeys(
         "changed",
         "gap",
         "cut",
-    ),
-    1,
+    )
 )
 
 
@@ -39,17 +36,21 @@ def document_projection(fields: Iterable[str]) -> dict[str, Any]:
     return {"_id": 1, **dict.fromkeys(_outermost(fields), 1)}
 
 
-def record_projection(fields: Iterable[str] | None) -> dict[str, Any]:
-    """Of an archive record: all that is said of the version, and of the document these fields.
+def record_projection(
+    fields: Iterable[str] | None, facts: Iterable[str] = EVERY_FACT
+) -> dict[str, Any]:
+    """Of an archive record: what is said of the version, and of the document these fields.
 
     Args:
         fields: None for nothing of the document; its `_id` is read with any. With them goes what
             leads to a content that lies elsewhere.
+        facts: what is said beside the document's id, the number, the operation and the times.
     """
+    record = {**_RECORD, **dict.fromkeys(facts, 1)}
     if fields is None:
-        return dict(_RECORD)
+        return record
     content = {f"full.{name}": 1 for name in _outermost({"_id", *fields})}
-    return {**_RECORD, **dict.fromkeys(PACKED, 1), **content}
+    return {**record, **dict.fromkeys(PACKED, 1), **content}
 
 
 def inside(name: str, projection: Mapping[str, Any]) -> dict[str, Any]:

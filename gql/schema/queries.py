@@ -148,6 +148,7 @@ def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
             order=allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=selections.version(selected.items, shape),
+            facts=selections.facts(selected.items, shape),
             total=selected.total,
             shown=context.trusting and not selections.compares(selected.items, shape),
         )
@@ -180,6 +181,7 @@ def _trail(model: Model, shape: Shape) -> StrawberryField:
             where=parse_version_where(model, shape.entity, where, context.scope),
             page=page_request(**page),
             fields=selections.version(selected.items, shape),
+            facts=selections.facts(selected.items, shape),
             total=selected.total,
             shown=context.trusting and not selections.compares(selected.items, shape),
         )

@@ -224,6 +224,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             where=parse_version_where(model, entity, where, context.scope),
             page=page_request(**page),
             fields=selections.version(chosen.items, shape),
+            facts=selections.facts(chosen.items, shape),
             total=chosen.total,
             shown=context.trusting and not selections.compares(chosen.items, shape),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -199,6 +200,72 @@ async def test_only_the_selected_fields_are_read(
     assert result.errors is None
     # One more than the page holds tells whether there are more.
     assert read[0] == {"_id": "p00", "stock": 3, "dimensions": {"width": 1.0}}
+
+
+FACTS = {
+    "by": "Ada",
+    "why": "because",
+    "changed": ["stock"],
+    "restoredFrom": 1,
+    "draft": 7,
+    "gap": True,
+    "cut": {"versions": 1, "number": 1, "since": at(0), "at": datetime(2024, 5, 1, tzinfo=UTC)},
+}
+TOLD = {
+    "author": "Ada",
+    "comment": "because",
+    "changedFields": ["stock"],
+    "restoredFrom": 1,
+    "fromDraft": 7,
+    "gap": True,
+}
+SELECTED = {
+    "document": "document { name stock }",
+    "previous": "previous { version author }",
+    "diff": "diff { path before after }",
+    "cut": "cut { versions at }",
+    "comments": "comments { text }",
+    "draft": "draft { number }",
+}
+PAGES = {
+    "products(first: 5) { nodes { history(first: 2) { nodes { %s } } } }": ("products", "history"),
+    'productsAsOf(first: 5, asOf: {token: "TOKEN"}) { nodes { %s } }': ("productsAsOf",),
+    "productVersions(first: 60) { nodes { %s } }": ("productVersions",),
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_a_field_of_a_version_says_the_same_whatever_is_selected_beside_it(
+    mongo: Mongo, schema: strawberry.Schema, client: MongoClient[dict[str, Any]], page: str
+) -> None:
+    """Of records only what is selected is read."""
+    context = await filled(mongo)
+    versions = client[mongo.name]["products.versions"]
+    versions.update_many({"doc": {"$in": ["p00", "p02"]}}, {"$set": FACTS})
+
+    async def shown(selected: str) -> list[Any]:
+        result = await schema.execute(
+            f"{{ {page.replace('TOKEN', TOKEN) % selected} }}", None, context
+        )
+        assert result.errors is None
+        found: list[Any] = [result.data]
+        for name in PAGES[page]:
+            found = [node for each in found for node in each[name]["nodes"]]
+        return found
+
+    fields = schema._schema.type_map["ProductVersion"].fields
+    selections = {name: SELECTED.get(name, name) for name in fields}
+    # Twice each: the second time it is not the executor that answers.
+    together = [await shown(" ".join(selections.values())) for _ in range(3)]
+    assert together[0] == together[1] == together[2]
+    said = [each for each in together[0] if each["documentId"] == "p00"]
+    assert said
+    for each in said:
+        assert each.items() >= TOLD.items()
+        assert (each["until"] is None) is (each["version"] == 4)
+    for name, selected in selections.items():
+        expected = [{name: each[name]} for each in together[0]]
+        assert [await shown(selected) for _ in range(3)] == [expected] * 3
 
 
 async def test_a_document_that_does_not_fit_is_left_out_and_named(

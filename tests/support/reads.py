@@ -226,6 +226,7 @@ class MemoryHistory:
         page: PageRequest,
         fields: frozenset[str] | None,
         total: bool = False,
+        facts: frozenset[str] = frozenset(),
         shown: bool = False,
     ) -> list[Page[Version]]:
         self._memory.called("pages_of", entity, len(ids), fields)
@@ -239,6 +240,7 @@ class MemoryHistory:
         page: PageRequest,
         fields: frozenset[str] | None,
         total: bool = False,
+        facts: frozenset[str] = frozenset(),
         shown: bool = False,
     ) -> Page[Version]:
         self._memory.called("trail", entity, 1, fields)
@@ -254,6 +256,7 @@ class MemoryHistory:
         page: PageRequest,
         fields: frozenset[str] | None,
         total: bool = False,
+        facts: frozenset[str] = frozenset(),
         shown: bool = False,
     ) -> Page[Version]:
         self._memory.called("collection_as_of", entity, 1, fields)
