@@ -238,8 +238,14 @@ class Current:
         known = self._own_writes.numbers.of(
             entity.collection, [each["_id"] for each in documents], seen
         )
+        field = entity.version
+        if field is None:
+            return known
         return [
-            None if number is None else max(carried_number(document, entity.version) or 0, number)
+            number
+            # What a document carries is nearly always the very number.
+            if number is None or document.get(field) == number
+            else max(carried_number(document, field) or 0, number)
             for document, number in zip(documents, known, strict=True)
         ]
 
