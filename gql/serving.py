@@ -50,6 +50,12 @@ _BACKLOG = 65_535
 _ACCEPTED_A_TURN = 8
 # That are open beside WebSockets: requests, and connections to MongoDB.
 _OTHER_FILES = 500
+# Objects that are looked at for garbage at once. Small portions while others wait: ten thousand who
+# reconnect leave three million, and 400,000 of them at once would take 200 ms.
+_GARBAGE_SERVING = 10_000
+# Batches of events are all gone by themselves before so many have come: looking through them, in
+# vain, was a sixth of a recorder's time.
+_GARBAGE_RECORDING = 200_000
 
 Ready = Callable[[Gateway, str, str], Awaitable[None]]
 Beside = Callable[[str], Awaitable[None]]
@@ -121,7 +127,7 @@ async def serve(
         ):
             report("", 0, 0)
             stop.serving = True
-            _settle_garbage()
+            _settle_garbage(most=_GARBAGE_SERVING if http else _GARBAGE_RECORDING)
             if http:
                 _allow_files(settings.sockets)
             beside = None if ready is None else lambda address: ready(gateway, address, uri)
@@ -130,15 +136,17 @@ async def serve(
         raise Failed(str(stop.failure)) from stop.failure
 
 
-def _settle_garbage() -> None:
+def _settle_garbage(*, most: int) -> None:
     """What there is now stays for good (the schema above all): a full collection that walks it
     again takes 60 ms, every few seconds, in which no event goes out. What comes later is looked at
-    in small portions: ten thousand who reconnect leave three million objects, and 400,000 of them
-    at once would take 200 ms.
+    in portions.
+
+    Args:
+        most: objects that come before they are looked at.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 3, 2000)
+    gc.set_threshold(most, 3, 2000)
 
 
 def _allow_files(sockets: int) -> None:
