@@ -219,10 +219,20 @@ def _is_id(value: Any) -> bool:
     return _is_text(value)
 
 
+def _is_token(value: Any) -> bool:
+    return value != "" and _is_text(value)
+
+
+def _is_moment(value: Any) -> bool:
+    """By a token; times are more than text."""
+    return value.__class__ is dict and len(value) == 1 and _is_token(value.get("token"))
+
+
 _USUAL: Mapping[str, Callable[[Any], bool]] = {
     "ID": _is_id,
     "String": _is_text,
-    "ResumeToken": lambda value: value != "" and _is_text(value),
+    "ResumeToken": _is_token,
+    "TimePoint": _is_moment,
     "Boolean": lambda value: value.__class__ is bool,
     "Int": lambda value: value.__class__ is int and -_INT <= value < _INT,
 }

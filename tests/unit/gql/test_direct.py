@@ -312,19 +312,26 @@ async def test_variables_that_are_not_quite_as_declared_are_looked_at(
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just([])
+MOMENTS = st.dictionaries(st.sampled_from(["token", "time", "x"]), VALUES, max_size=2)
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(variables=st.dictionaries(st.sampled_from(["id", "name", "first", "flag"]), VALUES))
+@given(
+    variables=st.dictionaries(
+        st.sampled_from(["id", "name", "first", "flag", "at"]), VALUES | MOMENTS
+    )
+)
 def test_quick_coercion_is_graphql_core_s_or_none(schema: Any, variables: dict[str, Any]) -> None:
-    """Also of ids that are numbers, as whoever has such ids sends them."""
-    text = "query($id: ID!, $name: String, $first: Int, $flag: Boolean) { __typename }"
-    document: Any = parse(text)
+    """Also of ids that are numbers, as whoever has such ids sends them, and of moments."""
+    declared = "$id: ID!, $name: String, $first: Int, $flag: Boolean, $at: TimePoint!"
+    document: Any = parse(f"query({declared}) {{ __typename }}")
     [operation] = document.definitions
     found = coercion_of(operation)(variables)
     coerced = get_variable_values(schema._schema, operation.variable_definitions, variables)
     if found is not None:
         assert isinstance(coerced, VariableValues)
         assert found == coerced.coerced
-    full = {"id": 7, "name": "x", "first": 1, "flag": True}
-    assert coercion_of(operation)(full) == {**full, "id": "7"}
+    full = {"id": 7, "name": "x", "first": 1, "flag": True, "at": {"token": "82.here"}}
+    expected = get_variable_values(schema._schema, operation.variable_definitions, full)
+    assert isinstance(expected, VariableValues)
+    assert coercion_of(operation)(full) == expected.coerced == {**full, "id": "7"}
