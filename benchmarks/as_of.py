@@ -175,7 +175,9 @@ def run_past(stage: Stage) -> list[Part]:
             dice = random.Random(1)
 
             def ask(query: str) -> None:
-                client.ask(query, id=str(dice.randrange(scale.documents)), asOf=at)
+                variables = {"id": str(dice.randrange(scale.documents)), "asOf": at}
+                declared = {name: each for name, each in variables.items() if f"${name}:" in query}
+                client.ask(query, **declared)
 
             for query in _PAGES.values():
                 _timed(gateway, ask, query, scale.pages)

@@ -30,7 +30,7 @@ from resolvers.judging import Judging
 from resolvers.keyset import Keyset
 from resolvers.orders import Order, order_keys
 from resolvers.pages import Page, PageRequest, Window
-from resolvers.projections import EVERY_FACT, Fields, inside, record_projection
+from resolvers.projections import EVERY_FACT, Fields, record_projection
 from resolvers.queries import to_query
 from streams.archive import DOCUMENTS, INTERVALS, Archive, last_of_each
 from streams.documents import Document
@@ -138,10 +138,9 @@ class CollectionAsOf:
         rows: list[Document] = []
         place = window.query
         walked, step = 0, window.limit
-        shown = inside("found", projection)
         while walked < _WALK_MOST:
             passed = await self._walk(
-                window, place, step, self._where_here, shown, naive=self._shown
+                window, place, step, self._where_here, projection, naive=self._shown
             )
             rows += passed.found
             missing = window.limit - len(rows)
@@ -160,13 +159,19 @@ class CollectionAsOf:
         place: Mapping[str, Any],
         step: int,
         where: Mapping[str, Any],
-        shown: Mapping[str, Any],
+        projection: Mapping[str, Any] | None,
         *,
         naive: bool = False,
     ) -> _Passed:
-        """The next `step` documents that existed by then, passed in one command."""
+        """The next `step` documents that existed by then, passed in one command.
+
+        Args:
+            projection: of the versions that are found; None: as they are.
+        """
+        conditions = [_FIRST, {"at": {"$lte": self._at}}, self._where_id, place]
+        shown = [] if projection is None else [{"$project": projection}]
         pipeline: list[Document] = [
-            {"$match": {"$and": [_FIRST, {"at": {"$lte": self._at}}, self._where_id, place]}},
+            {"$match": {"$and": [each for each in conditions if each]}},
             {"$sort": window.sort},
             # Without it the server reads 4 MB ahead of the lookup: 20,000 documents.
             {"$limit": step},
@@ -188,13 +193,14 @@ class CollectionAsOf:
                         *last_of_each(self._at),
                         {"$match": {"$and": [{"op": {"$ne": "DELETE"}}, where]}},
                         {"$sort": window.sort},
+                        *shown,
                     ],
                     "as": "found",
                 }
             },
             # In one list they could be longer than a document may be.
             {"$unwind": {"path": "$found", "preserveNullAndEmptyArrays": True}},
-            {"$project": {"last": 1, "passed": 1, **shown}},
+            {"$unset": ["_id", "ids"]},
             horizon_stage(self._archive.collection),
         ]
         rows = await self._mongo.aggregate(self._name, pipeline, hint=DOCUMENTS, naive=naive)
@@ -238,7 +244,7 @@ class CollectionAsOf:
             place = window.behind(found[-1])
         step = window.limit
         while True:
-            passed = await self._walk(window, place, step, {}, {"found": 1})
+            passed = await self._walk(window, place, step, {}, None)
             rows += await self._judging.matching(passed.found)
             if len(rows) >= window.limit or passed.count < step:
                 return rows[: window.limit], None

@@ -140,7 +140,12 @@ def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
         selected = selections.connection(
             info.field_nodes, connection_name(shape.version), edge_name(shape.version)
         )
-        moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
+        time, token = as_of.get("time"), as_of.get("token")
+        if token is None:
+            moment = await context.loads.moment(shape.entity, time, token)
+        else:
+            # It says itself where it stands: nothing is asked that others could share.
+            moment = await context.moments.of(shape.entity, time=time, token=token)
         found = await context.history.collection_as_of(
             shape.entity,
             moment,
