@@ -115,7 +115,9 @@ class Completion:
         if needs.version and self._numbers is not None:
             # Without an image of what was, it may not be what it seems.
             sure = [e for e in events if e.before is not None or e.operation == "insert"]
-            numbers = await self._numbers.of(sure)
+            # Of what was told a moment ago, the record is here.
+            unknown = [each for each in sure if not self._records.known(each.token)]
+            numbers = await self._numbers.of(unknown) if unknown else {}
         incomplete = [
             each
             for each in events
@@ -239,6 +241,10 @@ class _Records:
         self._archive = archive
         self._capacity = capacity
         self._known: OrderedDict[tuple[str, bool], asyncio.Future[Document | None]] = OrderedDict()
+
+    def known(self, token: str) -> bool:
+        """Whether it is here already, without what its document was."""
+        return (token, False) in self._known
 
     async def of(self, wanted: Sequence[str], *, full: bool) -> dict[str, Document | None]:
         """By token; None where there is no such record. At most one read."""
