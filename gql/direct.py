@@ -182,57 +182,61 @@ def _root_of(executor: Executor, name: str, details: Any) -> _Root | None:
 
 def coercion_of(operation: OperationDefinitionNode) -> Coerce:
     """Quick for what clients nearly always send: every variable, of a plain type, as it is."""
-    wanted: dict[str, Callable[[Any], bool]] = {}
+    wanted: dict[str, _Quick] = {}
     quick = True
     for each in operation.variable_definitions or ():
         required = isinstance(each.type, NonNullTypeNode)
         type_: Any = each.type.type if required else each.type  # type: ignore[attr-defined]
-        test = _USUAL.get(type_.name.value) if hasattr(type_, "name") else None
-        quick = quick and test is not None
-        if test is not None:
-            wanted[each.variable.name.value] = test
+        made = _QUICK.get(type_.name.value) if hasattr(type_, "name") else None
+        quick = quick and made is not None
+        if made is not None:
+            wanted[each.variable.name.value] = made
 
     def coerce(variables: Mapping[str, Any]) -> Given | None:
         if not quick or len(variables) != len(wanted):
             return None
-        numbers: dict[str, str] = {}
+        given: dict[str, Any] = {}
         for name, value in variables.items():
-            test = wanted.get(name)
-            if test is None:
+            made = wanted.get(name)
+            if made is None:
                 return None
-            if not test(value):
-                if test is not _is_id or value.__class__ is not int:
-                    return None
-                # Whoever has numbers for ids may send them as such.
-                numbers[name] = str(value)
-        return {**variables, **numbers} if numbers else variables
+            found = given[name] = made(value)
+            if found is None:
+                return None
+        return given
 
     return coerce
 
 
-def _is_text(value: Any) -> bool:
+_Quick: TypeAlias = "Callable[[Any], Any]"
+"""A value as it was sent -> coerced; None where that takes a closer look."""
+
+
+def _text(value: Any) -> str | None:
     # Others may hold half of a surrogate pair.
-    return value.__class__ is str and value.isascii()
+    return value if value.__class__ is str and value.isascii() else None
 
 
-def _is_id(value: Any) -> bool:
-    return _is_text(value)
+def _id(value: Any) -> str | None:
+    # Whoever has numbers for ids may send them as such.
+    return str(value) if value.__class__ is int else _text(value)
 
 
-def _is_token(value: Any) -> bool:
-    return value != "" and _is_text(value)
+def _token(value: Any) -> str | None:
+    return _text(value) or None
 
 
-def _is_moment(value: Any) -> bool:
+def _moment(value: Any) -> Any:
     """By a token; times are more than text."""
-    return value.__class__ is dict and len(value) == 1 and _is_token(value.get("token"))
+    by_token = value.__class__ is dict and len(value) == 1 and _token(value.get("token"))
+    return value if by_token else None
 
 
-_USUAL: Mapping[str, Callable[[Any], bool]] = {
-    "ID": _is_id,
-    "String": _is_text,
-    "ResumeToken": _is_token,
-    "TimePoint": _is_moment,
-    "Boolean": lambda value: value.__class__ is bool,
-    "Int": lambda value: value.__class__ is int and -_INT <= value < _INT,
+_QUICK: Mapping[str, _Quick] = {
+    "ID": _id,
+    "String": _text,
+    "ResumeToken": _token,
+    "TimePoint": _moment,
+    "Boolean": lambda value: value if value.__class__ is bool else None,
+    "Int": lambda value: value if value.__class__ is int and -_INT <= value < _INT else None,
 }

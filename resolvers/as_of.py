@@ -113,19 +113,24 @@ class CollectionAsOf:
         window = Window(self._keyset, request)
         projection = window.projected(record_projection(fields, self._facts))
         apart = self._looks_inside and await self._archive.has_packed()
-        reading = self._read_apart(window) if apart else self._read(window, projection)
+
+        async def read() -> tuple[list[Document], str | None]:
+            if apart:
+                return await self._read_apart(window), None
+            return await self._read(window, projection)
+
         count = None
         if total:
             counting = self._count_apart() if apart else self._count()
-            (rows, horizon), count = await asyncio.gather(reading, counting)
+            (rows, horizon), count = await asyncio.gather(read(), counting)
         else:
-            rows, horizon = await reading
+            rows, horizon = await read()
         if horizon is None or total:
             # Behind the reads: see `streams.horizons`.
             horizon = await self._horizons.of(self._archive.collection)
         check_horizon(self._archive.collection, self._at, horizon)
         if fields is not None and not apart:
-            rows = await self._archive.filled(rows)
+            rows = await self._archive.contents.filled(rows)
         return window.page(rows, Version.from_record, total=count)
 
     async def _read(
@@ -230,8 +235,7 @@ class CollectionAsOf:
                 return rows
             place = window.behind(found[-1])
 
-    async def _read_apart(self, window: Window) -> tuple[list[Document], str | None]:
-        """See `_read`."""
+    async def _read_apart(self, window: Window) -> list[Document]:
         rows: list[Document] = []
         place = window.query
         while len(self._keyset.keys) > 1:
@@ -240,14 +244,14 @@ class CollectionAsOf:
             newer = await self._replaced([each["doc"] for each in found])
             rows += (each for each in found if each["v"] >= newer[identity(each["doc"])])
             if len(rows) >= window.limit or len(found) < missing:
-                return rows, None
+                return rows
             place = window.behind(found[-1])
         step = window.limit
         while True:
             passed = await self._walk(window, place, step, {}, None)
             rows += await self._judging.matching(passed.found)
             if len(rows) >= window.limit or passed.count < step:
-                return rows[: window.limit], None
+                return rows[: window.limit]
             place = window.behind({"doc": passed.last})
             step = min(2 * step, _WALK_MOST)
 

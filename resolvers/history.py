@@ -255,7 +255,7 @@ class History:
             projection=record_projection(fields, facts),
             make=Version.from_record,
             total=total,
-            filled=archive.filled,
+            filled=archive.contents.filled,
         )
 
     async def trail(

@@ -16,19 +16,9 @@ Fields = frozenset[str]
 _RECORD: Mapping[str, Any] = dict.fromkeys(("doc", "v", "op", "at", "wall"), 1)
 
 EVERY_FACT = frozenset(
-    (
-        "until",
-        "untilWall",
-        "prev",
-        "by",
-        "why",
-        "restoredFrom",
-        "draft",
-        "changed",
-        "gap",
-        "cut",
-    )
+    ["until", "untilWall", "prev", "by", "why", "restoredFrom", "draft", "changed", "gap", "cut"]
 )
+"""What records say besides."""
 
 
 def document_projection(fields: Iterable[str]) -> dict[str, Any]:

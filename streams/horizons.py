@@ -70,14 +70,6 @@ class Horizons:
             upsert=True,
         )
 
-    async def check(self, collection: str, at: Timestamp) -> None:
-        """To be called after a read of the collection as of a moment.
-
-        Raises:
-            HistoryLost: versions of then were dropped.
-        """
-        check_horizon(collection, at, await self.of(collection))
-
     async def check_behind(self, collection: str, position: str) -> None:
         """To be called after a read of what came after a token.
 

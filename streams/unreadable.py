@@ -20,7 +20,7 @@ async def versions_of(archive: Archive, records: Sequence[Any]) -> list[Version 
     be read.
     """
     try:
-        return [Version.from_record(each) for each in await archive.filled(records)]
+        return [Version.from_record(each) for each in await archive.contents.filled(records)]
     except (HistoryLost, DamagedArchive) as exc:
         if len(records) == 1:
             [record] = records

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from bson import Timestamp
 
@@ -17,9 +17,10 @@ from gql.fitness import fitting, showable
 from gql.prefetch import prefetch
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
-from gql.selection import Nodes
+from gql.selection import ConnectionSelection, Nodes, Selections
 from gql.shapes import Shape
 from resolvers.pages import Page
+from resolvers.projections import Fields
 from streams.documents import Document
 from streams.versions import Version
 
@@ -35,6 +36,7 @@ __all__ = [
     "shown_page",
     "trusted_page",
     "version_page",
+    "version_reading",
     "version_records",
 ]
 
@@ -211,6 +213,29 @@ def shown_page(context: Context, page: Page[Document], items: Sequence[Any]) -> 
 
 def _token_of(context: Context, page: Page[Document]) -> str | None:
     return None if page.token is None else context.token_out(page.token)
+
+
+class VersionReading(TypedDict):
+    """What of a page of versions is read: see `resolvers.history`."""
+
+    fields: Fields | None
+    facts: frozenset[str]
+    total: bool
+    shown: bool
+
+
+def version_reading(
+    context: Context, selections: Selections, selected: ConnectionSelection, shape: Shape
+) -> VersionReading:
+    """What is selected of it, and no more."""
+    nodes = selected.items
+    return {
+        "fields": selections.version(nodes, shape),
+        "facts": selections.facts(nodes, shape),
+        "total": selected.total,
+        # What is compared is not only shown.
+        "shown": context.trusting and not selections.compares(nodes, shape),
+    }
 
 
 def version_page(

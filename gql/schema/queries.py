@@ -20,6 +20,7 @@ from gql.schema.connections import (
     edge_name,
     filter_arguments,
     version_page,
+    version_reading,
 )
 from gql.schema.nodes import current_document, node_field, prepared_document, stored_id
 from gql.schema.prepared_pages import prepared_page
@@ -140,22 +141,14 @@ def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
         selected = selections.connection(
             info.field_nodes, connection_name(shape.version), edge_name(shape.version)
         )
-        time, token = as_of.get("time"), as_of.get("token")
-        if token is None:
-            moment = await context.loads.moment(shape.entity, time, token)
-        else:
-            # It says itself where it stands: nothing is asked that others could share.
-            moment = await context.moments.of(shape.entity, time=time, token=token)
+        moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
         found = await context.history.collection_as_of(
             shape.entity,
             moment,
             where=parse_where(model, shape.entity, where, context.scope.check_read),
             order=allowed_order(context, shape, order_by),
             page=page_request(**page),
-            fields=selections.version(selected.items, shape),
-            facts=selections.facts(selected.items, shape),
-            total=selected.total,
-            shown=context.trusting and not selections.compares(selected.items, shape),
+            **version_reading(context, selections, selected, shape),
         )
         return version_page(info, shape, found, selected.items, moment.at)
 
@@ -185,10 +178,7 @@ def _trail(model: Model, shape: Shape) -> StrawberryField:
             shape.entity,
             where=parse_version_where(model, shape.entity, where, context.scope),
             page=page_request(**page),
-            fields=selections.version(selected.items, shape),
-            facts=selections.facts(selected.items, shape),
-            total=selected.total,
-            shown=context.trusting and not selections.compares(selected.items, shape),
+            **version_reading(context, selections, selected, shape),
         )
         return version_page(info, shape, found, selected.items)
 

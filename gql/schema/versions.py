@@ -21,6 +21,7 @@ from gql.schema.connections import (
     connection_name,
     edge_name,
     version_page,
+    version_reading,
     version_records,
 )
 from gql.schema.interfaces import version_fields
@@ -223,10 +224,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             ids,
             where=parse_version_where(model, entity, where, context.scope),
             page=page_request(**page),
-            fields=selections.version(chosen.items, shape),
-            facts=selections.facts(chosen.items, shape),
-            total=chosen.total,
-            shown=context.trusting and not selections.compares(chosen.items, shape),
+            **version_reading(context, selections, chosen, shape),
         )
 
     async def ahead(

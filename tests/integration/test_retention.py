@@ -82,7 +82,9 @@ async def emptied(mongo: Mongo) -> None:
 
 
 async def stored(mongo: Mongo, archive: Archive) -> list[dict[str, Any]]:
-    return await archive.filled(await mongo.find(archive.name, {}, sort=[("_id", 1)]), whole=True)
+    return await archive.contents.filled(
+        await mongo.find(archive.name, {}, sort=[("_id", 1)]), whole=True
+    )
 
 
 @one_driver
