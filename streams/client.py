@@ -6,6 +6,7 @@ Source: docs/decisions/0004-driver.md.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -34,13 +35,17 @@ class MongoOptions:
     server_selection_s: float = 10.0
 
 
-def open_client(uri: str, options: MongoOptions) -> Any:
+def open_client(uri: str, options: MongoOptions, *, listeners: Sequence[Any] = ()) -> Any:
     """Lazily: no server is asked before the first command.
+
+    Args:
+        listeners: of the driver's events.
 
     Raises:
         Unsuitable: the URI cannot be understood.
     """
     kind = AsyncIOMotorClient if options.driver == "motor" else pymongo.AsyncMongoClient
+    heard: dict[str, Any] = {"event_listeners": listeners} if listeners else {}
     try:
         with warnings.catch_warnings():
             # PyMongo warns of an option that it cannot use, and goes on without: `tls=yes`.
@@ -53,6 +58,7 @@ def open_client(uri: str, options: MongoOptions) -> Any:
                 # Snapshot reads and the archive are only worth something when the majority has
                 # them.
                 w="majority",
+                **heard,
             )
     except OSError as exc:
         # Of a certificate or a key, which the URI names.

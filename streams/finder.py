@@ -1,51 +1,77 @@
-"""Short reads: one command in one hop to a thread; and for what is only shown, dates without a time
-zone, which the driver makes twice as fast; they are UTC.
+"""Short reads: one message to the primary and one back; and for what is only shown, dates without a
+time zone, which the driver makes twice as fast; they are UTC.
 
-A driver's cursor, its options and its retries cost as much as the read itself. What does not come
-in one batch, or fails for a reason that may have passed, is left to it.
+What does not come in one batch, or fails for any reason but its time limit, is left to the driver's
+cursor, which repeats what may be repeated and says what is wrong.
 
-Source: docs/benchmarks.md
+Source: docs/decisions/0031-lines.md
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from concurrent.futures import ThreadPoolExecutor
+import logging
+from collections import deque
 from contextlib import suppress
-from typing import TypeAlias
 
+import bson
 import pymongo
 import pymongo.errors
-from bson import CodecOptions
-from pymongo.client_session import ClientSession
+from pymongo import monitoring
 
 from streams.documents import DECODED, SHOWN, Document
+from streams.line import Line, Unfit, lent
+from streams.tasks import ended
 
 __all__ = ["Finder"]
 
-# Reads wait in their threads for the server, so that there are more of them than cores; fewer at
-# once are no cheaper (measured: 3, 4 and 16).
-_THREADS = 16
+log = logging.getLogger(__name__)
 
-_Codec: TypeAlias = "CodecOptions[Document]"
-_Found: TypeAlias = "asyncio.Future[list[Document] | None]"
+# As many short reads are under way at once; what comes on top waits for one of them to end.
+_LINES = 16
+_TIME_LIMIT = 50
+
+_Turn = asyncio.Future[Line | None]
 
 
-class Finder:
-    """Args:
-    client: PyMongo's own, not asyncio's.
+class Finder(monitoring.TopologyListener):
+    """Reads of one database, on lines that are opened as they are needed.
+
+    To be entered as a listener of the client that `use` is given.
+
+    Attributes:
+        lines: the open ones.
     """
 
-    def __init__(self, client: pymongo.MongoClient[Document], name: str) -> None:
-        self._client = client
-        self._database = client.get_database(name)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="find")
-        # Each thread has a session of its own: to make one takes a fifth of a short command.
-        self._of_thread = threading.local()
+    def __init__(self, name: str) -> None:
+        self.lines: set[Line] = set()
+        self._name = name
+        self._client: pymongo.AsyncMongoClient[Document] | None = None
+        self._extra: Document = {"$db": name}
+        # Why no line can be used.
+        self._unfit: str | None = None
+        self._free: list[Line] = []
+        # Those that hold a line or are opening one.
+        self._holders: set[asyncio.Task[None]] = set()
+        self._waiting: deque[_Turn] = deque()
 
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    def use(self, client: pymongo.AsyncMongoClient[Document]) -> None:
+        """A client of whose connections nobody else uses any."""
+        self._client = client
+        database = client.get_database(self._name)
+        if database.read_preference != pymongo.ReadPreference.PRIMARY:
+            self._unfit = "the MongoDB URI asks for reads of secondaries"
+        concern = database.read_concern.document
+        if concern:
+            self._extra["readConcern"] = concern
+
+    async def close(self) -> None:
+        """And the client; whoever still waits is left to a cursor."""
+        self._unfit = "closed"
+        self._leave_to_cursors()
+        await ended(*self._holders)
+        if self._client is not None:
+            await self._client.close()
 
     async def first_batch(self, command: Document, *, naive: bool) -> list[Document] | None:
         """All that a `find` or an `aggregate` finds; None where a cursor has to say it.
@@ -53,67 +79,97 @@ class Finder:
         Args:
             naive: without the time zone of dates.
 
-        Raises: as the driver.
+        Raises:
+            ExecutionTimeout: the driver's; it took longer than its `maxTimeMS`.
         """
-        loop = asyncio.get_running_loop()
-        found: _Found = loop.create_future()
-        # Not `run_in_executor`, whose two futures that follow one another cost as much as the hop.
-        codec = SHOWN if naive else DECODED
-        self._threads.submit(self._answer, command, codec, found, loop)
-        return await found
-
-    def _answer(
-        self, command: Document, codec: _Codec, found: _Found, loop: asyncio.AbstractEventLoop
-    ) -> None:
-        """In a thread."""
-        batch, failure = None, None
-        try:
-            if not found.cancelled():
-                batch = self._read(command, codec)
-        except BaseException as exc:
-            failure = exc
-        with suppress(RuntimeError):  # the loop has ended meanwhile, and with it who asked
-            loop.call_soon_threadsafe(_settle, found, batch, failure)
-
-    def _session(self) -> ClientSession:
-        found: ClientSession | None = getattr(self._of_thread, "session", None)
-        if found is None:
-            found = self._of_thread.session = self._client.start_session(causal_consistency=False)
-        return found
-
-    def _read(self, command: Document, codec: _Codec) -> list[Document] | None:
-        session = self._session()
-        given = self._database.read_concern.document
-        if given:
-            # Which `command` leaves to its caller.
-            command = {**command, "readConcern": given}
-        try:
-            reply = self._database.command(
-                command,
-                codec_options=codec,
-                read_preference=self._database.read_preference,
-                session=session,
-            )
-        except pymongo.errors.ConnectionFailure:
-            # Or the primary has changed; a cursor would try again.
-            del self._of_thread.session
-            session.end_session()
+        message = bson.encode({**command, **self._extra}, codec_options=DECODED)
+        line = self._free.pop() if self._free else await self._turn()
+        reply = await line.ask(message) if line is not None else None
+        if reply is None:
             return None
-        cursor = reply["cursor"]
+        found: Document = bson.decode(reply, SHOWN if naive else DECODED)
+        if found.get("ok") != 1:
+            if found.get("code") == _TIME_LIMIT:
+                raise pymongo.errors.ExecutionTimeout(found.get("errmsg", ""), _TIME_LIMIT, found)
+            return None
+        cursor = found["cursor"]
         if cursor["id"]:
             # It is longer than a message.
             collection = cursor["ns"].partition(".")[2]
             kill = {"killCursors": collection, "cursors": [cursor["id"]]}
-            self._database.command(kill, session=session)
+            assert self._client is not None
+            with suppress(pymongo.errors.PyMongoError):
+                await self._client[self._name].command(kill)
             return None
         batch: list[Document] = cursor["firstBatch"]
         return batch
 
+    def description_changed(self, event: monitoring.TopologyDescriptionChangedEvent) -> None:
+        """The driver knows of another primary, or of none any more."""
+        servers = event.new_description.server_descriptions()
+        for line in list(self.lines):
+            known = servers.get(line.address)
+            if known is None or not known.is_writable:
+                line.close()
 
-def _settle(found: _Found, batch: list[Document] | None, failure: BaseException | None) -> None:
-    if found.done():
-        return
-    if failure is None:
-        found.set_result(batch)
-    else:
-        found.set_exception(failure)
+    def opened(self, event: monitoring.TopologyOpenedEvent) -> None:
+        pass
+
+    def closed(self, event: monitoring.TopologyClosedEvent) -> None:
+        pass
+
+    async def _turn(self) -> Line | None:
+        """A line, once there is a free one; None where a cursor is to be used."""
+        if self._unfit is not None:
+            return None
+        if len(self._holders) < _LINES:
+            holder = asyncio.create_task(self._hold(), name="line")
+            self._holders.add(holder)
+            holder.add_done_callback(self._holders.discard)
+        turn: _Turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and (line := turn.result()) is not None:
+                self._give(line)
+            raise
+
+    def _give(self, line: Line) -> None:
+        """To who has waited longest."""
+        if line.lost.is_set():
+            return
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(line)
+                return
+        self._free.append(line)
+
+    def _leave_to_cursors(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+    async def _hold(self) -> None:
+        """Open a line, and keep it until it is lost."""
+        assert self._client is not None
+        try:
+            async with lent(self._client, self._give) as line:
+                self.lines.add(line)
+                try:
+                    self._give(line)
+                    await line.lost.wait()
+                finally:
+                    self.lines.discard(line)
+                    with suppress(ValueError):
+                        self._free.remove(line)
+        except Unfit as exc:
+            if self._unfit is None:
+                self._unfit = str(exc)
+                log.warning("short reads take longer: %s", exc)
+        except pymongo.errors.PyMongoError as exc:
+            log.debug("no line can be opened", extra={"reason": str(exc)})
+        finally:
+            self._leave_to_cursors()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +22,7 @@ from bson import Timestamp
 from streams.client import MongoOptions, open_client
 from streams.documents import DECODED, RAW, REPLY, Document
 from streams.errors import Unavailable, Unsuitable
+from streams.finder import Finder
 from streams.reads import COLLATION, Reads, awaited
 from streams.refusals import STANDALONE, translated
 
@@ -28,13 +30,16 @@ __all__ = ["COLLATION", "Mongo"]
 
 # What is only courtesy to the server is not waited for any longer.
 _PARTING_S = 1.0
+_LOOKING_S = 1.0
 
 
 class Mongo(Reads):
     """One database. Open with `async with Mongo.connect(...) as mongo`."""
 
-    def __init__(self, client: Any, name: str, options: MongoOptions) -> None:
-        super().__init__(client, name, options)
+    def __init__(
+        self, client: Any, name: str, options: MongoOptions, finder: Finder | None = None
+    ) -> None:
+        super().__init__(client, name, options, finder)
         self._replies = client.get_database(name, codec_options=REPLY)
 
     @classmethod
@@ -49,14 +54,17 @@ class Mongo(Reads):
         """
         options = options or MongoOptions()
         client = open_client(uri, options)
-        mongo = cls(client, name, options)
+        finder = Finder(name)
+        # Where there is no primary, cursors wait for one.
+        quick = replace(options, driver="pymongo", server_selection_s=_LOOKING_S)
+        finder.use(open_client(uri, quick, listeners=[finder]))
+        mongo = cls(client, name, options, finder)
         try:
             yield mongo
         finally:
-            if mongo._finder is not None:
-                mongo._finder.close()
-            # It says goodbye to the server, which may be gone.
+            # They say goodbye to the server, which may be gone.
             with pymongo.timeout(_PARTING_S), suppress(pymongo.errors.PyMongoError):
+                await finder.close()
                 await mongo._sessions.close()
                 await awaited(client.close())
 

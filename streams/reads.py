@@ -31,15 +31,16 @@ COLLATION = {"locale": "simple"}
 class Reads:
     """Each has a time limit, but those that say that they have none."""
 
-    def __init__(self, client: Any, name: str, options: MongoOptions) -> None:
+    def __init__(
+        self, client: Any, name: str, options: MongoOptions, finder: Finder | None = None
+    ) -> None:
         self.name = name
         self.options = options
         self._client = client
         self._database = client.get_database(name, codec_options=DECODED)
         self._raw = client.get_database(name, codec_options=RAW)
         self._sessions = Sessions(client)
-        # Motor is PyMongo in threads, which can be had without it.
-        self._finder = Finder(client.delegate, name) if options.driver == "motor" else None
+        self.finder = finder
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[tuple[str, bool], Any] = {}
 
@@ -63,7 +64,7 @@ class Reads:
             short: they come in one batch, nearly always (`streams.finder`).
             naive: so, and they are only shown: dates may lack their time zone, which is UTC.
         """
-        short = (short or naive) and self._finder is not None
+        short = (short or naive) and self.finder is not None
         with translated():
             if at is not None or short:
                 given = {"projection": projection, "sort": dict(sort), "limit": limit}
@@ -76,9 +77,9 @@ class Reads:
                 }
                 if at is not None:
                     return await self._at(command, at, raw=raw)
-                assert self._finder is not None
+                assert self.finder is not None
                 command["maxTimeMS"] = self._limit_ms
-                found = await self._finder.first_batch(command, naive=naive)
+                found = await self.finder.first_batch(command, naive=naive)
                 if found is not None:
                     return found
             cursor = self._collection(collection, raw).find(
@@ -120,8 +121,8 @@ class Reads:
                     "cursor": {"batchSize": _BATCH},
                 }
                 return await self._at(command, at, raw=raw)
-            if naive and self._finder is not None:
-                found = await self._finder.first_batch(
+            if naive and self.finder is not None:
+                found = await self.finder.first_batch(
                     {
                         "aggregate": collection or 1,
                         "pipeline": list(pipeline),

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+import bson
 import pytest
 import pytest_asyncio
 from pymongo import MongoClient, monitoring
 
+import streams.client
 from streams.layouts.choice import layout_of
 from streams.layouts.layout import Layout
+from streams.line import Line
 from streams.mongo import Mongo
 from tests.support.editing import Shop, open_shop
 from tests.support.layouts import LAYOUTS, Program, layout_model, program
@@ -48,6 +51,25 @@ class Commands(monitoring.CommandListener):
         pass
 
 
+def listen(patch: pytest.MonkeyPatch, commands: Commands) -> None:
+    """Tell it of all that gateways send from now on, by either way."""
+    make: Callable[..., Any] = streams.client.AsyncIOMotorClient
+    ask = Line.ask
+
+    def listened_to(*args: Any, **kwargs: Any) -> Any:
+        return make(*args, event_listeners=[commands], **kwargs)
+
+    def asked(line: Line, message: bytes) -> Any:
+        command = bson.decode(message)
+        commands.started(
+            monitoring.CommandStartedEvent(command, command["$db"], 0, line.address, None)
+        )
+        return ask(line, message)
+
+    patch.setattr(streams.client, "AsyncIOMotorClient", listened_to)
+    patch.setattr(Line, "ask", asked)
+
+
 @pytest.fixture
 def commands() -> Commands:
     """See `counted`."""
@@ -59,14 +81,7 @@ async def counted(
     monkeypatch: pytest.MonkeyPatch, mongo_uri: str, database_name: str, commands: Commands
 ) -> AsyncIterator[Mongo]:
     """The test's database, with the commands sent to it counted."""
-    import streams.client
-
-    make: Callable[..., Any] = streams.client.AsyncIOMotorClient
-
-    def listened_to(*args: Any, **kwargs: Any) -> Any:
-        return make(*args, event_listeners=[commands], **kwargs)
-
-    monkeypatch.setattr(streams.client, "AsyncIOMotorClient", listened_to)
+    listen(monkeypatch, commands)
     async with Mongo.connect(mongo_uri, database_name) as connected:
         yield connected
 

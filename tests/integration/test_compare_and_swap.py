@@ -12,8 +12,7 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient, monitoring
 
-import streams.client
-from tests.integration.conftest import Commands
+from tests.integration.conftest import Commands, listen
 from tests.support.editing import Shop, open_shop, tell, without
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -38,13 +37,8 @@ def sent() -> Sent:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(mongo_uri: str, client: Client, sent: Sent) -> AsyncIterator[Shop]:
     """One whose commands are counted."""
-    make: Any = streams.client.AsyncIOMotorClient
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            streams.client,
-            "AsyncIOMotorClient",
-            lambda *args, **more: make(*args, event_listeners=[sent], **more),
-        )
+        listen(patch, sent)
         name = f"swaps_{uuid4().hex[:8]}"
         async with open_shop(client, mongo_uri, name) as opened:
             yield opened

@@ -7,14 +7,15 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+import pymongo
 import pytest
 from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient
-from pymongo.errors import AutoReconnect
-from pymongo.synchronous.database import Database as SynchronousDatabase
 
-from streams.errors import TimeLimit
+from streams.errors import DatabaseError, TimeLimit
+from streams.line import Line
 from streams.mongo import Mongo
+from tests.support.eventually import eventually
 
 Client = MongoClient[dict[str, Any]]
 
@@ -22,8 +23,13 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 FAR = DatetimeMS(2**60)
 
 
+def lines_of(mongo: Mongo) -> set[Line]:
+    """The open ones; the set goes on being theirs."""
+    assert mongo.finder is not None
+    return mongo.finder.lines
+
+
 async def test_dates_are_in_utc_and_do_not_say_so(client: Client, mongo: Mongo) -> None:
-    """By PyMongo's own driver they do: nobody may rely on either."""
     things = client[mongo.name].things
     things.insert_many([{"_id": n, "at": NOON, "inside": [{"at": FAR}]} for n in range(3)])
     query = {"_id": {"$gt": 0}}
@@ -31,8 +37,7 @@ async def test_dates_are_in_utc_and_do_not_say_so(client: Client, mongo: Mongo) 
     assert [(each["_id"], each["inside"]) for each in found] == [(2, [{"at": FAR}])]
     [date] = {each["at"].replace(tzinfo=UTC) for each in found}
     assert date == NOON
-    if mongo.options.driver == "motor":
-        assert found[0]["at"].tzinfo is None
+    assert found[0]["at"].tzinfo is None
     assert await mongo.find("nothing", {}, naive=True) == []
 
 
@@ -69,18 +74,67 @@ async def test_pipelines_are_read_alike(client: Client, mongo: Mongo) -> None:
     assert await mongo.aggregate(None, [{"$documents": [{"n": 1}]}], naive=True) == [{"n": 1}]
 
 
-@pytest.mark.parametrize("mongo", ["motor"], indirect=True)
-async def test_a_connection_that_breaks_costs_nothing_but_another_try(
-    client: Client, mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+async def test_a_line_that_breaks_costs_nothing_but_another_try(
+    client: Client, mongo: Mongo
 ) -> None:
-    """A cursor's, which the driver repeats by itself."""
+    """A cursor's, which the driver repeats by itself; and the next read has a line again."""
     client[mongo.name].things.insert_one({"_id": 1})
-
-    def broken(*_: object, **__: object) -> None:
-        raise AutoReconnect("connection closed")
-
-    monkeypatch.setattr(SynchronousDatabase, "command", broken)
+    lines = lines_of(mongo)
+    slow = asyncio.create_task(mongo.find("things", {"$where": "sleep(300) || true"}, naive=True))
+    await eventually(lambda: lines)
+    for each in list(lines):
+        each.close()
+    assert await slow == [{"_id": 1}]
+    assert not lines
     assert await mongo.find("things", {}, naive=True) == [{"_id": 1}]
+    assert len(lines) == 1
+
+
+async def test_reads_one_after_the_other_share_a_line(client: Client, mongo: Mongo) -> None:
+    for _ in range(20):
+        assert await mongo.find("nothing", {}, naive=True) == []
+    assert len(lines_of(mongo)) == 1
+
+
+async def test_what_the_server_refuses_is_said_by_a_cursor(mongo: Mongo) -> None:
+    """And the line is none the worse for it."""
+    for _ in range(2):
+        with pytest.raises(DatabaseError, match="unknown operator: \\$nonsense"):
+            await mongo.find("things", {"a": {"$nonsense": 1}}, naive=True)
+    assert len(lines_of(mongo)) == 1
+
+
+@pytest.mark.parametrize("option", ["compressors=zlib", "readPreference=secondaryPreferred"])
+async def test_what_the_uri_asks_for_is_kept_to(
+    option: str, client: Client, mongo_uri: str, database_name: str
+) -> None:
+    """Cursors compress, and know of secondaries."""
+    client[database_name].things.insert_one({"_id": 1})
+    async with Mongo.connect(f"{mongo_uri}&{option}", database_name) as mongo:
+        for _ in range(2):
+            assert await mongo.find("things", {}, naive=True) == [{"_id": 1}]
+        assert not lines_of(mongo)
+
+
+async def test_another_driver_is_said_once_and_gone_without(
+    client: Client,
+    mongo: Mongo,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One that has not the parts by which it lends connections."""
+
+    def missing(*_: object, **__: object) -> None:
+        raise AttributeError("no such part")
+
+    client[mongo.name].things.insert_one({"_id": 1})
+    monkeypatch.setattr(Line, "__init__", missing)
+    for _ in range(2):
+        assert await mongo.find("things", {}, naive=True) == [{"_id": 1}]
+    assert not lines_of(mongo)
+    said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(said) == 1
+    assert said[0].startswith(f"short reads take longer: PyMongo {pymongo.version} is not under")
 
 
 async def test_a_limit_is_kept_to(client: Client, mongo: Mongo) -> None:
@@ -92,22 +146,21 @@ async def test_a_limit_is_kept_to(client: Client, mongo: Mongo) -> None:
 
 
 async def test_slow_reads_hold_a_quick_one_for_a_moment_only(client: Client, mongo: Mongo) -> None:
-    """More of them than there are threads at first."""
+    """More of them than there are lines at first."""
     client[mongo.name].things.insert_one({"_id": 1})
     slow = {"$where": "sleep(3000) || true"}
     reading = [asyncio.create_task(mongo.find("things", slow, naive=True)) for _ in range(6)]
-    # They are under way, or wait for a thread.
+    # They are under way, or wait for a line.
     await asyncio.sleep(0)
     assert await mongo.find("things", {"_id": 1}, naive=True) == [{"_id": 1}]
     assert not any(each.done() for each in reading)
     assert await asyncio.gather(*reading) == [[{"_id": 1}]] * 6
 
 
-@pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 async def test_a_read_that_nobody_waits_for_any_more_is_not_made(
     client: Client, mongo: Mongo
 ) -> None:
-    """While all threads are busy; those behind it get their turn."""
+    """While all lines are busy; those behind it get their turn."""
     client[mongo.name].things.insert_one({"_id": 1})
     slow = {"$where": "sleep(1000) || true"}
     reading = [asyncio.create_task(mongo.find("things", slow, naive=True)) for _ in range(20)]

@@ -1,0 +1,74 @@
+"""Lines lead to the primary, whoever that is, and nobody waits at one that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from streams.errors import Unavailable
+from streams.mongo import Mongo
+from tests.faults.clock import Clocks
+from tests.faults.cluster import Cluster
+from tests.support.eventually import eventually
+
+SLOW = {"$where": "sleep(60000) || true"}
+
+
+@pytest.mark.timeout(240)
+async def test_lines_follow_the_primary() -> None:
+    """One that steps down, and one that stops in the middle of a read."""
+    # Not pytest's tmp_path, which keeps the directories of the last three runs.
+    with tempfile.TemporaryDirectory(prefix="revstream-tests-") as name:
+        await _follow(Path(name))
+
+
+async def _follow(directory: Path) -> None:
+    async with Cluster.open(directory, Clocks(directory)) as cluster:
+        uri = f"{cluster.uri}&heartbeatFrequencyMS=500&connectTimeoutMS=1000"
+        async with Mongo.connect(uri, "shop") as mongo:
+            assert mongo.finder is not None
+            lines = mongo.finder.lines
+            await mongo.insert_in_order("things", [{"_id": 1}])
+
+            async def reads() -> list[object]:
+                while True:
+                    try:
+                        return await mongo.find("things", {"_id": 1}, naive=True)
+                    except Unavailable:
+                        await asyncio.sleep(0)
+
+            def ports() -> set[int | None]:
+                return {line.address[1] for line in lines}
+
+            async def port() -> int:
+                return cluster.network.ports[(await cluster.primary()).name]
+
+            assert await reads() == [{"_id": 1}]
+            assert ports() == {await port()}
+
+            first = await cluster.primary()
+            async with first.direct() as client:
+                await client.admin.command("replSetStepDown", 60)
+            await cluster.healthy()
+            # What the old one is still asked, it refuses; then there is no line to it any more.
+            assert await reads() == [{"_id": 1}]
+            await eventually(lambda: cluster.network.ports[first.name] not in ports())
+            assert await reads() == [{"_id": 1}]
+            assert ports() == {await port()}
+
+            second = await cluster.primary()
+            assert second.process is not None
+            slow = asyncio.create_task(mongo.find("things", SLOW, naive=True))
+            await eventually(lambda: len(lines) == 1)
+            second.process.send_signal(signal.SIGSTOP)
+            second.paused = True
+            # The line that is waited at, too.
+            await eventually(lambda: not ports(), within_s=60)
+            slow.cancel()
+            await cluster.primary()
+            assert await reads() == [{"_id": 1}]
+            assert ports() == {await port()} != {cluster.network.ports[second.name]}
