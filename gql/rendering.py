@@ -96,6 +96,8 @@ class Rendering:
         reads: list[Any] = [self._follow(context, documents, *each) for each in self.links]
         if None in related.numbers:
             reads.append(self._number(context, documents, related))
+        if not reads:
+            return related
         found = [await reads[0]] if len(reads) == 1 else await asyncio.gather(*reads)
         related.followed = found[: len(self.links)]
         return related
