@@ -21,7 +21,6 @@ from pymongo import monitoring
 
 from streams.documents import DECODED, SHOWN, Document
 from streams.line import Line, Unfit, lent
-from streams.tasks import ended
 
 __all__ = ["Finder"]
 
@@ -30,6 +29,7 @@ log = logging.getLogger(__name__)
 # As many short reads are under way at once; what comes on top waits for one of them to end.
 _LINES = 16
 _TIME_LIMIT = 50
+_AGAIN_S = 0.05
 
 _Turn = asyncio.Future[Line | None]
 
@@ -69,7 +69,11 @@ class Finder(monitoring.TopologyListener):
         """And the client; whoever still waits is left to a cursor."""
         self._unfit = "closed"
         self._leave_to_cursors()
-        await ended(*self._holders)
+        while self._holders:
+            for holder in self._holders:
+                holder.cancel()
+            # One that is connecting may lose it: asyncio.wait_for does, before Python 3.12.
+            await asyncio.wait(set(self._holders), timeout=_AGAIN_S)
         if self._client is not None:
             await self._client.close()
 

@@ -4,11 +4,13 @@ one connection will not do."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pymongo
 import pytest
+import uvloop
 from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient
 
@@ -135,6 +137,22 @@ async def test_another_driver_is_said_once_and_gone_without(
     said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert len(said) == 1
     assert said[0].startswith(f"short reads take longer: PyMongo {pymongo.version} is not under")
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_lines_that_are_being_opened_hold_up_nobody_who_leaves(
+    make_loop: Callable[[], asyncio.AbstractEventLoop], mongo_uri: str, database_name: str
+) -> None:
+    """Some are open by then, some connect, and some wait for those."""
+
+    async def come_and_go() -> None:
+        async with Mongo.connect(mongo_uri, database_name) as mongo:
+            await asyncio.gather(*(mongo.find("nothing", {}, naive=True) for _ in range(32)))
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        for _ in range(10):
+            runner.run(come_and_go())
 
 
 async def test_a_limit_is_kept_to(client: Client, mongo: Mongo) -> None:
