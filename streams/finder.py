@@ -12,15 +12,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 
 import bson
 import pymongo
 import pymongo.errors
+from bson.raw_bson import RawBSONDocument
 from pymongo import monitoring
 
-from streams.documents import DECODED, SHOWN, Document
+from streams.documents import DECODED, RAW, SHOWN, Document
 from streams.line import Line, Unfit, lent
+from streams.refusals import refused
 
 __all__ = ["Finder"]
 
@@ -51,6 +54,9 @@ class Finder(monitoring.TopologyListener):
         # Why no line can be used.
         self._unfit: str | None = None
         self._free: list[Line] = []
+        # For short reads, open or being opened; and for who has one of his own.
+        self._opened = self._streams = 0
+        self._most_streams: float = 0
         # Those that hold a line or are opening one.
         self._holders: set[asyncio.Task[None]] = set()
         self._waiting: deque[_Turn] = deque()
@@ -58,6 +64,8 @@ class Finder(monitoring.TopologyListener):
     def use(self, client: pymongo.AsyncMongoClient[Document]) -> None:
         """A client of whose connections nobody else uses any."""
         self._client = client
+        # Where the URI bounds its connections, others than short reads leave room for those.
+        self._most_streams = client.options.pool_options.max_pool_size - _LINES
         database = client.get_database(self._name)
         if database.read_preference != pymongo.ReadPreference.PRIMARY:
             self._unfit = "the MongoDB URI asks for reads of secondaries"
@@ -110,7 +118,9 @@ class Finder(monitoring.TopologyListener):
 
     def description_changed(self, event: monitoring.TopologyDescriptionChangedEvent) -> None:
         """The driver knows of another primary, or of none any more."""
-        servers = event.new_description.server_descriptions()
+        assert self._client is not None
+        # Not the event's, which may be half a second old, and older than a line.
+        servers = self._client.topology_description.server_descriptions()
         for line in list(self.lines):
             known = servers.get(line.address)
             if known is None or not known.is_writable:
@@ -122,14 +132,52 @@ class Finder(monitoring.TopologyListener):
     def closed(self, event: monitoring.TopologyClosedEvent) -> None:
         pass
 
+    @asynccontextmanager
+    async def own(self) -> AsyncIterator[Line | None]:
+        """A line for the caller alone; None where he has to use the driver's commands."""
+        if self._unfit is not None or self._streams >= self._most_streams:
+            yield None
+            return
+        opened: _Turn = asyncio.get_running_loop().create_future()
+
+        def found(line: Line | None) -> None:
+            if not opened.done():
+                opened.set_result(line)
+            elif line is not None:
+                line.close()
+
+        self._streams += 1
+        self._start(found, _nobody)
+        line = None
+        try:
+            line = await opened
+            yield line
+        finally:
+            self._streams -= 1
+            if line is not None:
+                line.close()
+
+    async def reply(self, line: Line, command: Document) -> RawBSONDocument:
+        """What the server says to a command on a line of one's own.
+
+        Raises: as the driver.
+        """
+        message = bson.encode({**command, "$db": self._name}, codec_options=DECODED)
+        said = await line.ask(message)
+        if said is None:
+            raise pymongo.errors.AutoReconnect("connection closed")
+        reply = bson.decode(bytes(said), RAW)
+        if reply["ok"] != 1:
+            raise refused(reply)
+        return reply
+
     async def _turn(self) -> Line | None:
         """A line, once there is a free one; None where a cursor is to be used."""
         if self._unfit is not None:
             return None
-        if len(self._holders) < _LINES:
-            holder = asyncio.create_task(self._hold(), name="line")
-            self._holders.add(holder)
-            holder.add_done_callback(self._holders.discard)
+        if self._opened < _LINES:
+            self._opened += 1
+            self._start(self._found, self._give)
         turn: _Turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -138,6 +186,14 @@ class Finder(monitoring.TopologyListener):
             if turn.done() and not turn.cancelled() and (line := turn.result()) is not None:
                 self._give(line)
             raise
+
+    def _found(self, line: Line | None) -> None:
+        """One for short reads, or its end."""
+        if line is not None:
+            self._give(line)
+            return
+        self._opened -= 1
+        self._leave_to_cursors()
 
     def _give(self, line: Line) -> None:
         """To who has waited longest."""
@@ -156,14 +212,27 @@ class Finder(monitoring.TopologyListener):
             if not turn.done():
                 turn.set_result(None)
 
-    async def _hold(self) -> None:
-        """Open a line, and keep it until it is lost."""
+    def _start(self, found: Callable[[Line | None], None], free: Callable[[Line], None]) -> None:
+        # In a task of its own: the driver may lose the cancellation of one who connects.
+        holder = asyncio.create_task(self._hold(found, free), name="line")
+        self._holders.add(holder)
+        holder.add_done_callback(self._holders.discard)
+
+    async def _hold(
+        self, found: Callable[[Line | None], None], free: Callable[[Line], None]
+    ) -> None:
+        """Open a line, and keep it until it is lost.
+
+        Args:
+            found: told of it, and of its end, as None; of that, too, where it cannot be opened.
+            free: see `Line`.
+        """
         assert self._client is not None
         try:
-            async with lent(self._client, self._give) as line:
+            async with lent(self._client, free) as line:
                 self.lines.add(line)
                 try:
-                    self._give(line)
+                    found(line)
                     await line.lost.wait()
                 finally:
                     self.lines.discard(line)
@@ -172,8 +241,12 @@ class Finder(monitoring.TopologyListener):
         except Unfit as exc:
             if self._unfit is None:
                 self._unfit = str(exc)
-                log.warning("short reads take longer: %s", exc)
+                log.warning("MongoDB is read more slowly: %s", exc)
         except pymongo.errors.PyMongoError as exc:
             log.debug("no line can be opened", extra={"reason": str(exc)})
         finally:
-            self._leave_to_cursors()
+            found(None)
+
+
+def _nobody(line: Line) -> None:
+    """Waits for a line of one's own."""

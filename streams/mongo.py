@@ -10,9 +10,10 @@ Source: docs/decisions/0004-driver.md.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pymongo
@@ -25,6 +26,7 @@ from streams.errors import Unavailable, Unsuitable
 from streams.finder import Finder
 from streams.reads import COLLATION, Reads, awaited
 from streams.refusals import STANDALONE, translated
+from streams.rounds import rounds
 
 __all__ = ["COLLATION", "Mongo"]
 
@@ -194,11 +196,18 @@ class Mongo(Reads):
         """Open a change stream; iterate over what each round trip brings: `batch`, raw, and
         `token`, its postBatchResumeToken.
 
-        Commands instead of `watch()`: one hop to Motor's thread per batch and not per event, and a
-        whole batch with its token is handed over or is not; nothing lies in a driver's buffer when
-        the task is cancelled.
+        Commands instead of `watch()`: a whole batch with its token is handed over or is not;
+        nothing lies in a driver's buffer when the task is cancelled. And on a line of its own: what
+        waits ten times a second for what is to come need not wake a thread for it.
         """
         command = {"aggregate": 1, "pipeline": list(pipeline), "cursor": {"batchSize": size}}
-        rounds = self._rounds("$cmd.aggregate", command, RAW, size=size, wait_ms=wait_ms)
-        async with aclosing(rounds):
-            yield rounds
+        where, more = "$cmd.aggregate", {"size": size, "wait_ms": wait_ms}
+        async with AsyncExitStack() as stack:
+            finder = self.finder
+            line = None if finder is None else await stack.enter_async_context(finder.own())
+            if finder is None or line is None:
+                opened = self._rounds(where, command, RAW, **more)
+            else:
+                ask = partial(finder.reply, line)
+                opened = rounds(ask, self._database.command, where, command, **more)
+            yield await stack.enter_async_context(aclosing(opened))

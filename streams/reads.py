@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from bson import CodecOptions, Timestamp
@@ -242,12 +243,12 @@ class Reads:
         self, collection: str, command: Document, codec: CodecOptions[Any], **more: Any
     ) -> AsyncGenerator[Document]:
         """See `streams.rounds`; in a session of its own."""
-        async with (
-            self.session() as session,
-            aclosing(rounds(self._database, session, collection, command, codec, **more)) as opened,
-        ):
-            async for each in opened:
-                yield each
+        async with self.session() as session:
+            kill = partial(self._database.command, session=session)
+            ask = partial(kill, codec_options=codec)
+            async with aclosing(rounds(ask, kill, collection, command, **more)) as opened:
+                async for each in opened:
+                    yield each
 
     def _collection(self, name: str, raw: bool) -> Any:
         found = self._collections.get((name, raw))

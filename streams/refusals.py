@@ -22,12 +22,21 @@ from streams.errors import (
     Unsuitable,
 )
 
-__all__ = ["DUPLICATE_KEY", "OF_DOCUMENT", "STANDALONE", "TOO_LARGE", "harmless", "translated"]
+__all__ = [
+    "DUPLICATE_KEY",
+    "OF_DOCUMENT",
+    "STANDALONE",
+    "TOO_LARGE",
+    "harmless",
+    "refused",
+    "translated",
+]
 
 _TIME_LIMIT = 50
 _NOT_PERMITTED = {13, 8000}  # Unauthorized, AtlasError
 _AUTHENTICATION_FAILED = 18
 _USER_NOT_FOUND = 11
+_SIGN_IN_AGAIN = 391  # ReauthenticationRequired
 _NOT_A_REPLICA_SET = 40573
 _DROP_PENDING = 215
 _DISK_FULL = 14031  # OutOfDiskSpace
@@ -113,6 +122,18 @@ def translated() -> Iterator[None]:
         raise Unsuitable(f"the MongoDB URI cannot be used: {_first_line(exc)}") from exc
     except pymongo.errors.PyMongoError as exc:
         raise DatabaseError(f"MongoDB driver: {_first_line(exc)}") from exc
+
+
+def refused(reply: Mapping[str, Any]) -> pymongo.errors.PyMongoError:
+    """What the driver would raise of a reply that is not `ok`."""
+    words, code = reply.get("errmsg", "no reason given"), reply.get("code")
+    if code in _GOING:
+        return pymongo.errors.NotPrimaryError(words, reply)
+    if code == _SIGN_IN_AGAIN:
+        return pymongo.errors.AutoReconnect(words)
+    if code == _TIME_LIMIT:
+        return pymongo.errors.ExecutionTimeout(words, code, reply)
+    return pymongo.errors.OperationFailure(words, code, reply)
 
 
 _QUOTED = re.compile(r"""(["'])(?P<quoted>.*?)\1|(?<=: )(?P<last>\S+)$""")

@@ -4,11 +4,9 @@ not, so that nothing lies in a driver's buffer when a task is cancelled."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any
-
-from bson import CodecOptions
+from typing import Any, TypeAlias
 
 from streams.documents import Document
 from streams.errors import GatewayError
@@ -16,16 +14,17 @@ from streams.refusals import translated
 
 __all__ = ["rounds"]
 
+Ask: TypeAlias = Callable[[Document], Awaitable[Any]]
+
 # What is only courtesy to the server is not waited for any longer.
 _PARTING_S = 1.0
 
 
 async def rounds(
-    database: Any,
-    session: Any,
+    ask: Ask,
+    kill: Ask,
     collection: str,
     command: Document,
-    codec: CodecOptions[Any],
     *,
     size: int,
     wait_ms: int | None = None,
@@ -34,11 +33,12 @@ async def rounds(
     postBatchResumeToken of a change stream.
 
     Args:
-        database, session: the driver's.
+        ask, kill: give a command's reply, or raise as the driver does; the second may be asked
+            while the first still waits.
         wait_ms: how long the server waits for the first document of a batch.
     """
     with translated():
-        reply = await database.command(command, session=session, codec_options=codec)
+        reply = await ask(command)
     cursor, part = reply["cursor"], "firstBatch"
     more = {"getMore": cursor["id"], "collection": collection, "batchSize": size}
     if wait_ms is not None:
@@ -49,12 +49,11 @@ async def rounds(
             if not cursor["id"]:
                 return
             with translated():
-                reply = await database.command(more, session=session, codec_options=codec)
+                reply = await ask(more)
             cursor, part = reply["cursor"], "nextBatch"
     finally:
         if cursor["id"]:
-            kill = {"killCursors": collection, "cursors": [cursor["id"]]}
             # A server that is gone has freed it already.
             with suppress(GatewayError, TimeoutError), translated():
                 async with asyncio.timeout(_PARTING_S):
-                    await database.command(kill, session=session)
+                    await kill({"killCursors": collection, "cursors": [cursor["id"]]})

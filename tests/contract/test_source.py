@@ -15,6 +15,7 @@ from pymongo import MongoClient
 
 from streams import tokens
 from streams.events import Batch, ChangeEvent
+from streams.finder import Finder
 from streams.mongo import Mongo
 from streams.source import Source
 from tests.support.streams import BRISK, finished
@@ -208,11 +209,38 @@ def kill_sessions(client: Client, name: str) -> None:
     client.admin.command({"killSessions": sessions})
 
 
-@pytest.mark.parametrize("kill", [kill_cursors, kill_sessions])
+def break_lines(finder: Finder) -> None:
+    """Their connections."""
+    assert finder.lines
+    for line in list(finder.lines):
+        line.close()
+
+
+@pytest.mark.parametrize(
+    ("kill", "lines"),
+    [
+        (kill_cursors, True),
+        (break_lines, True),
+        (kill_cursors, False),
+        # On lines there are none.
+        (kill_sessions, False),
+    ],
+)
 async def test_a_stream_whose_cursor_dies_goes_on_without_loss_or_duplicate(
-    mongo: Mongo, client: Client, kill: Callable[[Client, str], None]
+    mongo: Mongo, client: Client, kill: Callable[..., None], lines: bool
 ) -> None:
     """Opened again where it was, in the middle of a transaction too."""
+    finder = mongo.finder
+    assert finder is not None
+    if not lines:
+        mongo.finder = None
+
+    async def killed() -> None:
+        if kill is break_lines:
+            break_lines(finder)
+        else:
+            await asyncio.to_thread(kill, client, mongo.name)
+
     database = client[mongo.name]
     database.create_collection("things")
     begin = await now(mongo)
@@ -223,13 +251,14 @@ async def test_a_stream_whose_cursor_dies_goes_on_without_loss_or_duplicate(
     found: list[Any] = []
     async with aclosing(source.batches(begin)) as batches:
         found += [event.key async for event in events_of(batches, 2)]
-        await asyncio.to_thread(kill, client, mongo.name)
+        await killed()
         while len(found) < 7:
             found += [event.key async for event in events_of(batches, 1)]
-        await asyncio.to_thread(kill, client, mongo.name)
+        await killed()
         database.things.insert_one({"_id": 7})
         while len(found) < 8:
             found += [event.key async for event in events_of(batches, 1)]
+    mongo.finder = finder
     assert found == list(range(8))
     assert source.reconnects >= 1
 
