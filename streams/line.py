@@ -12,10 +12,15 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
+import bson
 import pymongo
+import pymongo.errors
+from bson.raw_bson import RawBSONDocument
 from pymongo.server_selectors import writable_server_selector
+
+from streams.documents import DECODED, RAW, Document
+from streams.refusals import refused
 
 __all__ = ["HEADER", "Line", "Unfit", "lent"]
 
@@ -23,7 +28,7 @@ __all__ = ["HEADER", "Line", "Unfit", "lent"]
 HEADER = struct.Struct("<iiiiIB")
 _OP_MSG = 2013
 
-_Client = pymongo.AsyncMongoClient[dict[str, Any]]
+_Client = pymongo.AsyncMongoClient[Document]
 
 
 class Unfit(Exception):
@@ -74,6 +79,19 @@ class Line(asyncio.Protocol):
         header = HEADER.pack(HEADER.size + len(command), self._number, 0, _OP_MSG, 0, 0)
         self._transport.write(header + command)
         return asked
+
+    async def command(self, database: str, command: Document) -> RawBSONDocument:
+        """What the server says to it.
+
+        Raises: as the driver.
+        """
+        said = await self.ask(bson.encode({**command, "$db": database}, codec_options=DECODED))
+        if said is None:
+            raise pymongo.errors.AutoReconnect("connection closed")
+        reply = bson.decode(bytes(said), RAW)
+        if reply["ok"] != 1:
+            raise refused(reply)
+        return reply
 
     def close(self) -> None:
         """At once; who waits is told None."""

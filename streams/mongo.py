@@ -23,7 +23,7 @@ from bson import Timestamp
 from streams.client import MongoOptions, open_client
 from streams.documents import DECODED, RAW, REPLY, Document
 from streams.errors import Unavailable, Unsuitable
-from streams.finder import Finder
+from streams.lines import Lines
 from streams.reads import COLLATION, Reads, awaited
 from streams.refusals import STANDALONE, translated
 from streams.rounds import rounds
@@ -39,9 +39,9 @@ class Mongo(Reads):
     """One database. Open with `async with Mongo.connect(...) as mongo`."""
 
     def __init__(
-        self, client: Any, name: str, options: MongoOptions, finder: Finder | None = None
+        self, client: Any, name: str, options: MongoOptions, lines: Lines | None = None
     ) -> None:
-        super().__init__(client, name, options, finder)
+        super().__init__(client, name, options, lines)
         self._replies = client.get_database(name, codec_options=REPLY)
 
     @classmethod
@@ -56,17 +56,17 @@ class Mongo(Reads):
         """
         options = options or MongoOptions()
         client = open_client(uri, options)
-        finder = Finder(name)
+        lines = Lines()
         # Where there is no primary, cursors wait for one.
         quick = replace(options, driver="pymongo", server_selection_s=_LOOKING_S)
-        finder.use(open_client(uri, quick, listeners=[finder]))
-        mongo = cls(client, name, options, finder)
+        lines.use(open_client(uri, quick, listeners=[lines]))
+        mongo = cls(client, name, options, lines)
         try:
             yield mongo
         finally:
             # They say goodbye to the server, which may be gone.
             with pymongo.timeout(_PARTING_S), suppress(pymongo.errors.PyMongoError):
-                await finder.close()
+                await lines.close()
                 await mongo._sessions.close()
                 await awaited(client.close())
 
@@ -203,11 +203,12 @@ class Mongo(Reads):
         command = {"aggregate": 1, "pipeline": list(pipeline), "cursor": {"batchSize": size}}
         where, more = "$cmd.aggregate", {"size": size, "wait_ms": wait_ms}
         async with AsyncExitStack() as stack:
-            finder = self.finder
-            line = None if finder is None else await stack.enter_async_context(finder.own())
-            if finder is None or line is None:
+            with translated():
+                owned = None if self.lines is None else self.lines.own()
+                line = None if owned is None else await stack.enter_async_context(owned)
+            if line is None:
                 opened = self._rounds(where, command, RAW, **more)
             else:
-                ask = partial(finder.reply, line)
+                ask = partial(line.command, self.name)
                 opened = rounds(ask, self._database.command, where, command, **more)
             yield await stack.enter_async_context(aclosing(opened))

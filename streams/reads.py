@@ -17,6 +17,7 @@ from bson.raw_bson import RawBSONDocument
 from streams.client import MongoOptions
 from streams.documents import DECODED, RAW, Document
 from streams.finder import Finder
+from streams.lines import Lines
 from streams.refusals import translated
 from streams.rounds import rounds
 from streams.sessions import Sessions
@@ -33,7 +34,7 @@ class Reads:
     """Each has a time limit, but those that say that they have none."""
 
     def __init__(
-        self, client: Any, name: str, options: MongoOptions, finder: Finder | None = None
+        self, client: Any, name: str, options: MongoOptions, lines: Lines | None = None
     ) -> None:
         self.name = name
         self.options = options
@@ -41,7 +42,8 @@ class Reads:
         self._database = client.get_database(name, codec_options=DECODED)
         self._raw = client.get_database(name, codec_options=RAW)
         self._sessions = Sessions(client)
-        self.finder = finder
+        self.lines = lines
+        self._finder = None if lines is None else Finder(lines, self._database)
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[tuple[str, bool], Any] = {}
 
@@ -65,7 +67,7 @@ class Reads:
             short: they come in one batch, nearly always (`streams.finder`).
             naive: so, and they are only shown: dates may lack their time zone, which is UTC.
         """
-        short = (short or naive) and self.finder is not None
+        short = (short or naive) and self._finder is not None
         with translated():
             if at is not None or short:
                 given = {"projection": projection, "sort": dict(sort), "limit": limit}
@@ -78,9 +80,9 @@ class Reads:
                 }
                 if at is not None:
                     return await self._at(command, at, raw=raw)
-                assert self.finder is not None
+                assert self._finder is not None
                 command["maxTimeMS"] = self._limit_ms
-                found = await self.finder.first_batch(command, naive=naive)
+                found = await self._finder.first_batch(command, naive=naive)
                 if found is not None:
                     return found
             cursor = self._collection(collection, raw).find(
@@ -122,8 +124,8 @@ class Reads:
                     "cursor": {"batchSize": _BATCH},
                 }
                 return await self._at(command, at, raw=raw)
-            if naive and self.finder is not None:
-                found = await self.finder.first_batch(
+            if naive and self._finder is not None:
+                found = await self._finder.first_batch(
                     {
                         "aggregate": collection or 1,
                         "pipeline": list(pipeline),

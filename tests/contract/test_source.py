@@ -15,7 +15,7 @@ from pymongo import MongoClient
 
 from streams import tokens
 from streams.events import Batch, ChangeEvent
-from streams.finder import Finder
+from streams.lines import Lines
 from streams.mongo import Mongo
 from streams.source import Source
 from tests.support.streams import BRISK, finished
@@ -209,10 +209,10 @@ def kill_sessions(client: Client, name: str) -> None:
     client.admin.command({"killSessions": sessions})
 
 
-def break_lines(finder: Finder) -> None:
+def break_lines(lines: Lines) -> None:
     """Their connections."""
-    assert finder.lines
-    for line in list(finder.lines):
+    assert lines.open
+    for line in list(lines.open):
         line.close()
 
 
@@ -230,14 +230,14 @@ async def test_a_stream_whose_cursor_dies_goes_on_without_loss_or_duplicate(
     mongo: Mongo, client: Client, kill: Callable[..., None], lines: bool
 ) -> None:
     """Opened again where it was, in the middle of a transaction too."""
-    finder = mongo.finder
-    assert finder is not None
+    opened = mongo.lines
+    assert opened is not None
     if not lines:
-        mongo.finder = None
+        mongo.lines = None
 
     async def killed() -> None:
         if kill is break_lines:
-            break_lines(finder)
+            break_lines(opened)
         else:
             await asyncio.to_thread(kill, client, mongo.name)
 
@@ -258,7 +258,7 @@ async def test_a_stream_whose_cursor_dies_goes_on_without_loss_or_duplicate(
         database.things.insert_one({"_id": 7})
         while len(found) < 8:
             found += [event.key async for event in events_of(batches, 1)]
-    mongo.finder = finder
+    mongo.lines = opened
     assert found == list(range(8))
     assert source.reconnects >= 1
 

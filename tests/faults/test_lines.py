@@ -30,8 +30,8 @@ async def _follow(directory: Path) -> None:
     async with Cluster.open(directory, Clocks(directory)) as cluster:
         uri = f"{cluster.uri}&heartbeatFrequencyMS=500&connectTimeoutMS=1000"
         async with Mongo.connect(uri, "shop") as mongo:
-            assert mongo.finder is not None
-            lines = mongo.finder.lines
+            assert mongo.lines is not None
+            lines = mongo.lines.open
             await mongo.insert_in_order("things", [{"_id": 1}])
 
             async def reads() -> list[object]:

@@ -27,8 +27,8 @@ FAR = DatetimeMS(2**60)
 
 def lines_of(mongo: Mongo) -> set[Line]:
     """The open ones; the set goes on being theirs."""
-    assert mongo.finder is not None
-    return mongo.finder.lines
+    assert mongo.lines is not None
+    return mongo.lines.open
 
 
 async def test_dates_are_in_utc_and_do_not_say_so(client: Client, mongo: Mongo) -> None:
