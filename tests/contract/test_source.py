@@ -18,6 +18,7 @@ from streams.events import Batch, ChangeEvent
 from streams.lines import Lines
 from streams.mongo import Mongo
 from streams.source import Source
+from tests.support.eventually import eventually
 from tests.support.streams import BRISK, finished
 
 Client = MongoClient[dict[str, Any]]
@@ -261,6 +262,24 @@ async def test_a_stream_whose_cursor_dies_goes_on_without_loss_or_duplicate(
     mongo.lines = opened
     assert found == list(range(8))
     assert source.reconnects >= 1
+
+
+async def test_streams_leave_connections_to_others(
+    client: Client, mongo_uri: str, database_name: str
+) -> None:
+    """Where the URI bounds them, streams beyond use the driver's commands."""
+    client[database_name].create_collection("things")
+    async with Mongo.connect(f"{mongo_uri}&maxPoolSize=17", database_name) as mongo:
+        assert mongo.lines is not None
+        begin = await now(mongo)
+        first, second = (source_of(mongo).batches(begin) for _ in range(2))
+        async with aclosing(first), aclosing(second):
+            for n, batches in enumerate((first, second)):
+                client[database_name].things.insert_one({"_id": n})
+                found = [event.key async for event in events_of(batches, n + 1)]
+                assert found == list(range(n + 1))
+            assert len(mongo.lines.open) == 1
+        await eventually(lambda: mongo.lines is not None and not mongo.lines.open)
 
 
 @pytest.mark.parametrize("live", [True, False])
