@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -60,6 +61,7 @@ class Line(asyncio.Protocol):
         self._before = before
         self._free = free
         self._number = 0
+        self._answered_at = time.monotonic()
         self._asked: asyncio.Future[memoryview | None] | None = None
         # Of a reply, or nothing.
         self._begun = bytearray()
@@ -93,6 +95,10 @@ class Line(asyncio.Protocol):
             raise refused(reply)
         return reply
 
+    def idle_for(self, seconds: float) -> bool:
+        """Whether the last reply came longer ago."""
+        return time.monotonic() - self._answered_at > seconds
+
     def close(self) -> None:
         """At once; who waits is told None."""
         self._transport.abort()
@@ -116,6 +122,7 @@ class Line(asyncio.Protocol):
             self._asked = asked
             self.close()
             return
+        self._answered_at = time.monotonic()
         self._free(self)
         if not asked.done():
             asked.set_result(memoryview(come)[HEADER.size :])

@@ -48,6 +48,8 @@ class Lines(monitoring.TopologyListener):
         # For short reads, open or being opened; and for who has one of his own.
         self._shared = self._owned = 0
         self._most_owned: float = 0
+        # How long one may lie idle, in seconds, where the URI says so.
+        self._most_idle: float | None = None
         # Those that hold a line or are opening one.
         self._holders: set[asyncio.Task[None]] = set()
         self._waiting: deque[_Turn] = deque()
@@ -56,9 +58,13 @@ class Lines(monitoring.TopologyListener):
         """A client of whose connections nobody else uses any."""
         self._client = client
         # Where the URI bounds its connections, others leave room for short reads.
-        self._most_owned = client.options.pool_options.max_pool_size - _SHARED
+        pool = client.options.pool_options
+        self._most_owned = pool.max_pool_size - _SHARED
+        self._most_idle = pool.max_idle_time_seconds
         if client.read_preference != pymongo.ReadPreference.PRIMARY:
             self._unfit = "the MongoDB URI asks for reads of secondaries"
+        elif pool.socket_timeout is not None or client.options.timeout is not None:
+            self._unfit = "the MongoDB URI limits how long the driver waits"
 
     async def close(self) -> None:
         """And the client; whoever still waits is left to a cursor."""
@@ -75,7 +81,12 @@ class Lines(monitoring.TopologyListener):
     async def take(self) -> Line | None:
         """One for a single question, once there is a free one; None where the driver's cursor is to
         be asked."""
-        return self._free.pop() if self._free else await self._turn()
+        while self._free:
+            line = self._free.pop()
+            if self._most_idle is None or not line.idle_for(self._most_idle):
+                return line
+            line.close()
+        return await self._turn()
 
     @asynccontextmanager
     async def own(self) -> AsyncIterator[Line | None]:

@@ -98,6 +98,19 @@ async def test_reads_one_after_the_other_share_a_line(client: Client, mongo: Mon
     assert len(lines_of(mongo)) == 1
 
 
+async def test_a_line_that_lay_idle_for_longer_than_the_uri_allows_is_not_used(
+    client: Client, mongo_uri: str, database_name: str
+) -> None:
+    """Something on the way may have forgotten it."""
+    async with Mongo.connect(f"{mongo_uri}&maxIdleTimeMS=1", database_name) as mongo:
+        lines = lines_of(mongo)
+        assert await mongo.find("nothing", {}, naive=True) == []
+        [before] = lines
+        await eventually(lambda: before.idle_for(0.001))
+        assert await mongo.find("nothing", {}, naive=True) == []
+        assert before.lost.is_set()
+
+
 async def test_what_the_server_refuses_is_said_by_a_cursor(mongo: Mongo) -> None:
     """And the line is none the worse for it."""
     for _ in range(2):
@@ -106,11 +119,19 @@ async def test_what_the_server_refuses_is_said_by_a_cursor(mongo: Mongo) -> None
     assert len(lines_of(mongo)) == 1
 
 
-@pytest.mark.parametrize("option", ["compressors=zlib", "readPreference=secondaryPreferred"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "compressors=zlib",
+        "readPreference=secondaryPreferred",
+        "socketTimeoutMS=5000",
+        "timeoutMS=5000",
+    ],
+)
 async def test_what_the_uri_asks_for_is_kept_to(
     option: str, client: Client, mongo_uri: str, database_name: str
 ) -> None:
-    """Cursors compress, and know of secondaries."""
+    """Cursors compress, know of secondaries, and give up waiting."""
     client[database_name].things.insert_one({"_id": 1})
     async with Mongo.connect(f"{mongo_uri}&{option}", database_name) as mongo:
         for _ in range(2):
