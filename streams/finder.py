@@ -4,7 +4,7 @@ time zone, which the driver makes twice as fast; they are UTC.
 What does not come in one batch, or fails for any reason but its time limit, is left to the driver's
 cursor, which repeats what may be repeated and says what is wrong.
 
-Source: docs/decisions/0031-lines.md
+Source: docs/decisions/0031-wire.md
 """
 
 from __future__ import annotations
@@ -16,21 +16,19 @@ import bson
 import pymongo.errors
 
 from streams.documents import DECODED, SHOWN, Document
-from streams.lines import Lines
+from streams.refusals import refused
+from streams.wire_pool import WirePool
 
 __all__ = ["Finder"]
-
-_TIME_LIMIT = 50
 
 
 class Finder:
     """Args:
-    lines: to the primary.
     database: the driver's.
     """
 
-    def __init__(self, lines: Lines, database: Any) -> None:
-        self._lines = lines
+    def __init__(self, wires: WirePool, database: Any) -> None:
+        self._wires = wires
         self._database = database
         self._extra: Document = {"$db": database.name}
         concern = database.read_concern.document
@@ -47,14 +45,20 @@ class Finder:
             ExecutionTimeout: the driver's; it took longer than its `maxTimeMS`.
         """
         message = bson.encode({**command, **self._extra}, codec_options=DECODED)
-        line = await self._lines.take()
-        reply = await line.ask(message) if line is not None else None
+        connection = await self._wires.checkout()
+        if connection is None:
+            return None
+        reply = await connection.ask(message)
         if reply is None:
             return None
         found: Document = bson.decode(reply, SHOWN if naive else DECODED)
         if found.get("ok") != 1:
-            if found.get("code") == _TIME_LIMIT:
-                raise pymongo.errors.ExecutionTimeout(found.get("errmsg", ""), _TIME_LIMIT, found)
+            failure = refused(found)
+            if isinstance(failure, pymongo.errors.ExecutionTimeout):
+                raise failure
+            if isinstance(failure, pymongo.errors.ConnectionFailure):
+                # It would be said of whatever is asked on it.
+                connection.close()
             return None
         cursor = found["cursor"]
         if cursor["id"]:

@@ -10,8 +10,7 @@ Source: docs/decisions/0004-driver.md.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
-from dataclasses import replace
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -23,25 +22,24 @@ from bson import Timestamp
 from streams.client import MongoOptions, open_client
 from streams.documents import DECODED, RAW, REPLY, Document
 from streams.errors import Unavailable, Unsuitable
-from streams.lines import Lines
 from streams.reads import COLLATION, Reads, awaited
 from streams.refusals import STANDALONE, translated
 from streams.rounds import rounds
+from streams.wire_pool import WirePool
 
 __all__ = ["COLLATION", "Mongo"]
 
 # What is only courtesy to the server is not waited for any longer.
 _PARTING_S = 1.0
-_LOOKING_S = 1.0
 
 
 class Mongo(Reads):
     """One database. Open with `async with Mongo.connect(...) as mongo`."""
 
     def __init__(
-        self, client: Any, name: str, options: MongoOptions, lines: Lines | None = None
+        self, client: Any, name: str, options: MongoOptions, wires: WirePool | None = None
     ) -> None:
-        super().__init__(client, name, options, lines)
+        super().__init__(client, name, options, wires)
         self._replies = client.get_database(name, codec_options=REPLY)
 
     @classmethod
@@ -56,17 +54,14 @@ class Mongo(Reads):
         """
         options = options or MongoOptions()
         client = open_client(uri, options)
-        lines = Lines()
-        # Where there is no primary, cursors wait for one.
-        quick = replace(options, driver="pymongo", server_selection_s=_LOOKING_S)
-        lines.use(open_client(uri, quick, listeners=[lines]))
-        mongo = cls(client, name, options, lines)
+        wires = WirePool(uri, options)
+        mongo = cls(client, name, options, wires)
         try:
             yield mongo
         finally:
             # They say goodbye to the server, which may be gone.
             with pymongo.timeout(_PARTING_S), suppress(pymongo.errors.PyMongoError):
-                await lines.close()
+                await wires.close()
                 await mongo._sessions.close()
                 await awaited(client.close())
 
@@ -197,18 +192,16 @@ class Mongo(Reads):
         `token`, its postBatchResumeToken.
 
         Commands instead of `watch()`: a whole batch with its token is handed over or is not;
-        nothing lies in a driver's buffer when the task is cancelled. And on a line of its own: what
-        waits ten times a second for what is to come need not wake a thread for it.
+        nothing lies in a driver's buffer when the task is cancelled. And on a connection of its
+        own: what waits ten times a second for what is to come need not wake a thread for it.
         """
         command = {"aggregate": 1, "pipeline": list(pipeline), "cursor": {"batchSize": size}}
         where, more = "$cmd.aggregate", {"size": size, "wait_ms": wait_ms}
-        async with AsyncExitStack() as stack:
-            with translated():
-                owned = None if self.lines is None else self.lines.own()
-                line = None if owned is None else await stack.enter_async_context(owned)
-            if line is None:
+        async with nullcontext() if self.wires is None else self.wires.dedicated() as connection:
+            if connection is None:
                 opened = self._rounds(where, command, RAW, **more)
             else:
-                ask = partial(line.command, self.name)
+                ask = partial(connection.run, self.name)
                 opened = rounds(ask, self._database.command, where, command, **more)
-            yield await stack.enter_async_context(aclosing(opened))
+            async with aclosing(opened):
+                yield opened

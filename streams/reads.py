@@ -17,10 +17,10 @@ from bson.raw_bson import RawBSONDocument
 from streams.client import MongoOptions
 from streams.documents import DECODED, RAW, Document
 from streams.finder import Finder
-from streams.lines import Lines
 from streams.refusals import translated
 from streams.rounds import rounds
 from streams.sessions import Sessions
+from streams.wire_pool import WirePool
 
 __all__ = ["COLLATION", "Reads", "awaited"]
 
@@ -34,7 +34,7 @@ class Reads:
     """Each has a time limit, but those that say that they have none."""
 
     def __init__(
-        self, client: Any, name: str, options: MongoOptions, lines: Lines | None = None
+        self, client: Any, name: str, options: MongoOptions, wires: WirePool | None = None
     ) -> None:
         self.name = name
         self.options = options
@@ -42,8 +42,8 @@ class Reads:
         self._database = client.get_database(name, codec_options=DECODED)
         self._raw = client.get_database(name, codec_options=RAW)
         self._sessions = Sessions(client)
-        self.lines = lines
-        self._finder = None if lines is None else Finder(lines, self._database)
+        self.wires = wires
+        self._finder = None if wires is None else Finder(wires, self._database)
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[tuple[str, bool], Any] = {}
 

@@ -15,9 +15,9 @@ from pymongo import MongoClient
 
 from streams import tokens
 from streams.events import Batch, ChangeEvent
-from streams.lines import Lines
 from streams.mongo import Mongo
 from streams.source import Source
+from streams.wire_pool import WirePool
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, finished
 
@@ -210,35 +210,35 @@ def kill_sessions(client: Client, name: str) -> None:
     client.admin.command({"killSessions": sessions})
 
 
-def break_lines(lines: Lines) -> None:
-    """Their connections."""
-    assert lines.open
-    for line in list(lines.open):
-        line.close()
+def close_connections(wires: WirePool) -> None:
+    """Those of the streams."""
+    assert wires.open
+    for each in list(wires.open):
+        each.close()
 
 
 @pytest.mark.parametrize(
-    ("kill", "lines"),
+    ("kill", "wired"),
     [
         (kill_cursors, True),
-        (break_lines, True),
+        (close_connections, True),
         (kill_cursors, False),
-        # On lines there are none.
+        # On wire connections there are none.
         (kill_sessions, False),
     ],
 )
 async def test_a_stream_whose_cursor_dies_goes_on_without_loss_or_duplicate(
-    mongo: Mongo, client: Client, kill: Callable[..., None], lines: bool
+    mongo: Mongo, client: Client, kill: Callable[..., None], wired: bool
 ) -> None:
     """Opened again where it was, in the middle of a transaction too."""
-    opened = mongo.lines
-    assert opened is not None
-    if not lines:
-        mongo.lines = None
+    wires = mongo.wires
+    assert wires is not None
+    if not wired:
+        mongo.wires = None
 
     async def killed() -> None:
-        if kill is break_lines:
-            break_lines(opened)
+        if kill is close_connections:
+            close_connections(wires)
         else:
             await asyncio.to_thread(kill, client, mongo.name)
 
@@ -259,7 +259,7 @@ async def test_a_stream_whose_cursor_dies_goes_on_without_loss_or_duplicate(
         database.things.insert_one({"_id": 7})
         while len(found) < 8:
             found += [event.key async for event in events_of(batches, 1)]
-    mongo.lines = opened
+    mongo.wires = wires
     assert found == list(range(8))
     assert source.reconnects >= 1
 
@@ -270,7 +270,7 @@ async def test_streams_leave_connections_to_others(
     """Where the URI bounds them, streams beyond use the driver's commands."""
     client[database_name].create_collection("things")
     async with Mongo.connect(f"{mongo_uri}&maxPoolSize=17", database_name) as mongo:
-        assert mongo.lines is not None
+        assert mongo.wires is not None
         begin = await now(mongo)
         first, second = (source_of(mongo).batches(begin) for _ in range(2))
         async with aclosing(first), aclosing(second):
@@ -278,8 +278,8 @@ async def test_streams_leave_connections_to_others(
                 client[database_name].things.insert_one({"_id": n})
                 found = [event.key async for event in events_of(batches, n + 1)]
                 assert found == list(range(n + 1))
-            assert len(mongo.lines.open) == 1
-        await eventually(lambda: mongo.lines is not None and not mongo.lines.open)
+            assert len(mongo.wires.open) == 1
+        await eventually(lambda: mongo.wires is not None and not mongo.wires.open)
 
 
 @pytest.mark.parametrize("live", [True, False])

@@ -17,8 +17,8 @@ from pymongo import MongoClient, monitoring
 import streams.client
 from streams.layouts.choice import layout_of
 from streams.layouts.layout import Layout
-from streams.line import Line
 from streams.mongo import Mongo
+from streams.wire import WireConnection
 from tests.support.editing import Shop, open_shop
 from tests.support.layouts import LAYOUTS, Program, layout_model, program
 
@@ -54,20 +54,20 @@ class Commands(monitoring.CommandListener):
 def listen(patch: pytest.MonkeyPatch, commands: Commands) -> None:
     """Tell it of all that gateways send from now on, by either way."""
     make: Callable[..., Any] = streams.client.AsyncIOMotorClient
-    ask = Line.ask
+    ask = WireConnection.ask
 
     def listened_to(*args: Any, **kwargs: Any) -> Any:
         return make(*args, event_listeners=[commands], **kwargs)
 
-    def asked(line: Line, message: bytes) -> Any:
+    def asked(connection: WireConnection, message: bytes) -> Any:
         command = bson.decode(message)
         commands.started(
-            monitoring.CommandStartedEvent(command, command["$db"], 0, line.address, None)
+            monitoring.CommandStartedEvent(command, command["$db"], 0, connection.address, None)
         )
-        return ask(line, message)
+        return ask(connection, message)
 
     patch.setattr(streams.client, "AsyncIOMotorClient", listened_to)
-    patch.setattr(Line, "ask", asked)
+    patch.setattr(WireConnection, "ask", asked)
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient
 
 from streams.errors import DatabaseError, TimeLimit
-from streams.line import Line
 from streams.mongo import Mongo
+from streams.wire import WireConnection
 from tests.support.eventually import eventually
 
 Client = MongoClient[dict[str, Any]]
@@ -25,10 +25,10 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 FAR = DatetimeMS(2**60)
 
 
-def lines_of(mongo: Mongo) -> set[Line]:
+def connections_of(mongo: Mongo) -> set[WireConnection]:
     """The open ones; the set goes on being theirs."""
-    assert mongo.lines is not None
-    return mongo.lines.open
+    assert mongo.wires is not None
+    return mongo.wires.open
 
 
 async def test_dates_are_in_utc_and_do_not_say_so(client: Client, mongo: Mongo) -> None:
@@ -76,47 +76,47 @@ async def test_pipelines_are_read_alike(client: Client, mongo: Mongo) -> None:
     assert await mongo.aggregate(None, [{"$documents": [{"n": 1}]}], naive=True) == [{"n": 1}]
 
 
-async def test_a_line_that_breaks_costs_nothing_but_another_try(
+async def test_a_connection_that_breaks_costs_nothing_but_another_try(
     client: Client, mongo: Mongo
 ) -> None:
-    """A cursor's, which the driver repeats by itself; and the next read has a line again."""
+    """A cursor's, which the driver repeats by itself; and the next read has a connection again."""
     client[mongo.name].things.insert_one({"_id": 1})
-    lines = lines_of(mongo)
+    connections = connections_of(mongo)
     slow = asyncio.create_task(mongo.find("things", {"$where": "sleep(300) || true"}, naive=True))
-    await eventually(lambda: lines)
-    for each in list(lines):
+    await eventually(lambda: connections)
+    for each in list(connections):
         each.close()
     assert await slow == [{"_id": 1}]
-    assert not lines
+    assert not connections
     assert await mongo.find("things", {}, naive=True) == [{"_id": 1}]
-    assert len(lines) == 1
+    assert len(connections) == 1
 
 
-async def test_reads_one_after_the_other_share_a_line(client: Client, mongo: Mongo) -> None:
+async def test_reads_one_after_the_other_share_a_connection(client: Client, mongo: Mongo) -> None:
     for _ in range(20):
         assert await mongo.find("nothing", {}, naive=True) == []
-    assert len(lines_of(mongo)) == 1
+    assert len(connections_of(mongo)) == 1
 
 
-async def test_a_line_that_lay_idle_for_longer_than_the_uri_allows_is_not_used(
+async def test_a_connection_that_lay_idle_for_longer_than_the_uri_allows_is_not_used(
     client: Client, mongo_uri: str, database_name: str
 ) -> None:
     """Something on the way may have forgotten it."""
     async with Mongo.connect(f"{mongo_uri}&maxIdleTimeMS=1", database_name) as mongo:
-        lines = lines_of(mongo)
+        connections = connections_of(mongo)
         assert await mongo.find("nothing", {}, naive=True) == []
-        [before] = lines
+        [before] = connections
         await eventually(lambda: before.idle_for(0.001))
         assert await mongo.find("nothing", {}, naive=True) == []
         assert before.lost.is_set()
 
 
 async def test_what_the_server_refuses_is_said_by_a_cursor(mongo: Mongo) -> None:
-    """And the line is none the worse for it."""
+    """And the connection is none the worse for it."""
     for _ in range(2):
         with pytest.raises(DatabaseError, match="unknown operator: \\$nonsense"):
             await mongo.find("things", {"a": {"$nonsense": 1}}, naive=True)
-    assert len(lines_of(mongo)) == 1
+    assert len(connections_of(mongo)) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ async def test_what_the_uri_asks_for_is_kept_to(
     async with Mongo.connect(f"{mongo_uri}&{option}", database_name) as mongo:
         for _ in range(2):
             assert await mongo.find("things", {}, naive=True) == [{"_id": 1}]
-        assert not lines_of(mongo)
+        assert not connections_of(mongo)
 
 
 async def test_another_driver_is_said_once_and_gone_without(
@@ -151,10 +151,10 @@ async def test_another_driver_is_said_once_and_gone_without(
         raise AttributeError("no such part")
 
     client[mongo.name].things.insert_one({"_id": 1})
-    monkeypatch.setattr(Line, "__init__", missing)
+    monkeypatch.setattr(WireConnection, "__init__", missing)
     for _ in range(2):
         assert await mongo.find("things", {}, naive=True) == [{"_id": 1}]
-    assert not lines_of(mongo)
+    assert not connections_of(mongo)
     said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert len(said) == 1
     assert said[0].startswith(
@@ -164,7 +164,7 @@ async def test_another_driver_is_said_once_and_gone_without(
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_lines_that_are_being_opened_hold_up_nobody_who_leaves(
+def test_connections_that_are_being_opened_hold_up_nobody_who_leaves(
     make_loop: Callable[[], asyncio.AbstractEventLoop], mongo_uri: str, database_name: str
 ) -> None:
     """Some are open by then, some connect, and some wait for those."""
@@ -187,11 +187,11 @@ async def test_a_limit_is_kept_to(client: Client, mongo: Mongo) -> None:
 
 
 async def test_slow_reads_hold_a_quick_one_for_a_moment_only(client: Client, mongo: Mongo) -> None:
-    """More of them than there are lines at first."""
+    """More of them than there are connections at first."""
     client[mongo.name].things.insert_one({"_id": 1})
     slow = {"$where": "sleep(3000) || true"}
     reading = [asyncio.create_task(mongo.find("things", slow, naive=True)) for _ in range(6)]
-    # They are under way, or wait for a line.
+    # They are under way, or wait for a connection.
     await asyncio.sleep(0)
     assert await mongo.find("things", {"_id": 1}, naive=True) == [{"_id": 1}]
     assert not any(each.done() for each in reading)
@@ -201,7 +201,7 @@ async def test_slow_reads_hold_a_quick_one_for_a_moment_only(client: Client, mon
 async def test_a_read_that_nobody_waits_for_any_more_is_not_made(
     client: Client, mongo: Mongo
 ) -> None:
-    """While all lines are busy; those behind it get their turn."""
+    """While all connections are busy; those behind it get their turn."""
     client[mongo.name].things.insert_one({"_id": 1})
     slow = {"$where": "sleep(1000) || true"}
     reading = [asyncio.create_task(mongo.find("things", slow, naive=True)) for _ in range(20)]

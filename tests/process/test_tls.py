@@ -145,6 +145,9 @@ async def test_both_drivers_know_both_ways(guarded: Guarded, driver: Driver, nam
     uri = guarded.by_password if name == "joe" else guarded.by_certificate()
     async with Mongo.connect(uri, "shop", options=MongoOptions(driver=driver)) as mongo:
         status = await mongo.command({"connectionStatus": 1})
+        assert await mongo.find("nothing", {}, naive=True) == []
+        assert mongo.wires is not None
+        assert len(mongo.wires.open) == 1
     assert [each["user"] for each in status["authInfo"]["authenticatedUsers"]] == [name]
 
 
@@ -312,6 +315,9 @@ async def test_hosts_and_options_may_be_asked_of_the_dns(
     options = MongoOptions(driver=driver, server_selection_s=20)
     async with Mongo.connect(uri, "shop", options=options) as mongo:
         status = await mongo.command({"connectionStatus": 1})
+        assert await mongo.find("nothing", {}, naive=True) == []
+        assert mongo.wires is not None
+        assert len(mongo.wires.open) == 1
     assert status["authInfo"]["authenticatedUsers"] == [{"user": "joe", "db": "admin"}]
 
 

@@ -1,9 +1,9 @@
-"""A connection to the primary on which one read is one message out and one message in.
+"""A connection to the primary on which a command is one message out and one message in.
 
 The driver finds the primary, connects and signs in; what it does beside that for each command costs
-more than most reads, so that it lends the connection to a protocol that does nothing else.
+more than most reads, so that its connection is borrowed by a protocol that does nothing else.
 
-Source: docs/decisions/0031-lines.md; MongoDB's manual, "MongoDB Wire Protocol", OP_MSG.
+Source: docs/decisions/0031-wire.md; MongoDB's manual, "MongoDB Wire Protocol", OP_MSG.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pymongo.server_selectors import writable_server_selector
 from streams.documents import DECODED, RAW, Document
 from streams.refusals import refused
 
-__all__ = ["HEADER", "Line", "Unfit", "lent"]
+__all__ = ["HEADER", "Unsupported", "WireConnection", "borrowed"]
 
 # Length, number, number of what is answered, opcode; flags, and the kind of the one section.
 HEADER = struct.Struct("<iiiiIB")
@@ -32,18 +32,18 @@ _OP_MSG = 2013
 _Client = pymongo.AsyncMongoClient[Document]
 
 
-class Unfit(Exception):
+class Unsupported(Exception):
     """The driver's connections are not what is understood here: another version of it, or they
     compress."""
 
 
-class Line(asyncio.Protocol):
+class WireConnection(asyncio.Protocol):
     """Serves one at a time.
 
     Args:
         transport, before: of a connection, and the driver's protocol on it, which is told of its
             end.
-        free: called once a reply has come, whether or not somebody still waits for it.
+        replied: called once a reply has come, whether or not somebody still waits for it.
     Attributes:
         address: the server's.
         lost: set once the connection is closed, by whichever side.
@@ -54,12 +54,12 @@ class Line(asyncio.Protocol):
         transport: asyncio.Transport,
         before: asyncio.BaseProtocol,
         address: tuple[str, int | None],
-        free: Callable[[Line], None],
+        replied: Callable[[WireConnection], None],
     ) -> None:
         self.address = address
         self.lost = asyncio.Event()
         self._before = before
-        self._free = free
+        self._replied = replied
         self._number = 0
         self._answered_at = time.monotonic()
         self._asked: asyncio.Future[memoryview | None] | None = None
@@ -82,7 +82,7 @@ class Line(asyncio.Protocol):
         self._transport.write(header + command)
         return asked
 
-    async def command(self, database: str, command: Document) -> RawBSONDocument:
+    async def run(self, database: str, command: Document) -> RawBSONDocument:
         """What the server says to it.
 
         Raises: as the driver.
@@ -123,7 +123,7 @@ class Line(asyncio.Protocol):
             self.close()
             return
         self._answered_at = time.monotonic()
-        self._free(self)
+        self._replied(self)
         if not asked.done():
             asked.set_result(memoryview(come)[HEADER.size :])
 
@@ -135,11 +135,13 @@ class Line(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def lent(client: _Client, free: Callable[[Line], None]) -> AsyncIterator[Line]:
+async def borrowed(
+    client: _Client, replied: Callable[[WireConnection], None]
+) -> AsyncIterator[WireConnection]:
     """A connection to the primary out of the driver's pool; ends with it.
 
     Raises:
-        Unfit, and as the driver.
+        Unsupported, and as the driver.
     """
     # Parts of PyMongo 4.15 to 4.20 that are nobody's business; where one is missing, it is said.
     try:
@@ -147,17 +149,17 @@ async def lent(client: _Client, free: Callable[[Line], None]) -> AsyncIterator[L
         server = await topology.select_server(writable_server_selector, "find")
         checkout = server.pool.checkout()
     except (AttributeError, TypeError) as exc:
-        raise Unfit(f"PyMongo {pymongo.version} is not understood: {exc}") from exc
+        raise Unsupported(f"PyMongo {pymongo.version} is not understood: {exc}") from exc
     async with checkout as connection:
         try:
             try:
                 if connection.compression_context is not None:
-                    raise Unfit("the MongoDB URI asks for compression")
+                    raise Unsupported("the MongoDB URI asks for compression")
                 protocol = connection.conn.get_conn
-                line = Line(protocol.transport, protocol, connection.address, free)
+                wire = WireConnection(protocol.transport, protocol, connection.address, replied)
             except (AttributeError, TypeError) as exc:
-                raise Unfit(f"PyMongo {pymongo.version} is not understood: {exc}") from exc
-            yield line
+                raise Unsupported(f"PyMongo {pymongo.version} is not understood: {exc}") from exc
+            yield wire
         finally:
             # Not to be used again: the driver's protocol has lost its place on it.
             await connection.close_conn(None)

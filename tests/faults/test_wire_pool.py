@@ -1,4 +1,4 @@
-"""Lines lead to the primary, whoever that is, and nobody waits at one that does not answer."""
+"""Wire connections lead to the primary, whoever that is; nobody waits at one that is silent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SLOW = {"$where": "sleep(60000) || true"}
 
 
 @pytest.mark.timeout(240)
-async def test_lines_follow_the_primary() -> None:
+async def test_connections_follow_the_primary() -> None:
     """One that steps down, and one that stops in the middle of a read."""
     # Not pytest's tmp_path, which keeps the directories of the last three runs.
     with tempfile.TemporaryDirectory(prefix="revstream-tests-") as name:
@@ -30,8 +30,8 @@ async def _follow(directory: Path) -> None:
     async with Cluster.open(directory, Clocks(directory)) as cluster:
         uri = f"{cluster.uri}&heartbeatFrequencyMS=500&connectTimeoutMS=1000"
         async with Mongo.connect(uri, "shop") as mongo:
-            assert mongo.lines is not None
-            lines = mongo.lines.open
+            assert mongo.wires is not None
+            connections = mongo.wires.open
             await mongo.insert_in_order("things", [{"_id": 1}])
 
             async def reads() -> list[object]:
@@ -42,7 +42,7 @@ async def _follow(directory: Path) -> None:
                         await asyncio.sleep(0)
 
             def ports() -> set[int | None]:
-                return {line.address[1] for line in lines}
+                return {each.address[1] for each in connections}
 
             async def port() -> int:
                 return cluster.network.ports[(await cluster.primary()).name]
@@ -54,7 +54,7 @@ async def _follow(directory: Path) -> None:
             async with first.direct() as client:
                 await client.admin.command("replSetStepDown", 60)
             await cluster.healthy()
-            # What the old one is still asked, it refuses; then there is no line to it any more.
+            # What the old one is still asked, it refuses; then nothing is connected to it any more.
             assert await reads() == [{"_id": 1}]
             await eventually(lambda: cluster.network.ports[first.name] not in ports())
             assert await reads() == [{"_id": 1}]
@@ -63,10 +63,10 @@ async def _follow(directory: Path) -> None:
             second = await cluster.primary()
             assert second.process is not None
             slow = asyncio.create_task(mongo.find("things", SLOW, naive=True))
-            await eventually(lambda: len(lines) == 1)
+            await eventually(lambda: len(connections) == 1)
             second.process.send_signal(signal.SIGSTOP)
             second.paused = True
-            # The line that is waited at, too.
+            # The one that is waited at, too.
             await eventually(lambda: not ports(), within_s=60)
             slow.cancel()
             await cluster.primary()

@@ -1,4 +1,4 @@
-"""A line over real sockets: replies in whatever pieces they come, and what is none."""
+"""A wire connection over real sockets: replies in whatever pieces they come, and what is none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.line import HEADER, Line
+from streams.wire import HEADER, WireConnection
 from tests.support.eventually import eventually
 
 OP_MSG = 2013
@@ -28,15 +28,17 @@ class Driver(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def line() -> AsyncIterator[tuple[Line, socket.socket, list[Line], Driver]]:
+async def connected() -> AsyncIterator[
+    tuple[WireConnection, socket.socket, list[WireConnection], Driver]
+]:
     """One, the server's end of it, who was free when, and the driver's protocol."""
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
-    free: list[Line] = []
+    free: list[WireConnection] = []
     transport, driver = await asyncio.get_running_loop().create_connection(Driver, sock=ours)
     # As the driver leaves it.
     transport.pause_reading()
-    made = Line(transport, driver, ("server", 27017), free.append)
+    made = WireConnection(transport, driver, ("server", 27017), free.append)
     try:
         yield made, theirs, free, driver
     finally:
@@ -63,20 +65,21 @@ def test_replies_come_in_whatever_pieces(cuts: list[int], size: int) -> None:
     """One after the other, each is what was said in answer."""
 
     async def run() -> None:
-        async with line() as (made, server, free, _):
+        async with connected() as (made, server, free, _):
             for turn in range(2):
                 question, answer = bson.encode({"turn": turn}), bson.encode({"text": "x" * size})
                 waiting = made.ask(question)
                 number, come = await asked_of(server)
                 assert come == question
                 left, before = reply(number, answer), len(free)
+                # As the loop does it, whose pieces cannot be chosen.
                 for cut in cuts:
-                    await asyncio.get_running_loop().sock_sendall(server, left[:cut])
+                    made.data_received(left[:cut])
                     left = left[cut:]
-                    # Until it has been taken from the socket, however many pieces that is.
-                    await asyncio.sleep(0)
-                    await asyncio.sleep(0)
-                await asyncio.get_running_loop().sock_sendall(server, left)
+                    if not left:
+                        break
+                if left:
+                    made.data_received(left)
                 found = await waiting
                 assert found is not None
                 assert bytes(found) == answer
@@ -95,9 +98,9 @@ def test_replies_come_in_whatever_pieces(cuts: list[int], size: int) -> None:
     }.items(),
     ids=lambda each: each[0],
 )
-async def test_what_is_no_answer_ends_the_line(nonsense: tuple[str, object]) -> None:
+async def test_what_is_no_answer_ends_the_connection(nonsense: tuple[str, object]) -> None:
     """What came behind it would be taken for another's."""
-    async with line() as (made, server, free, driver):
+    async with connected() as (made, server, free, driver):
         waiting = made.ask(bson.encode({"find": "things"}))
         number, _ = await asked_of(server)
         made_of = nonsense[1]
@@ -109,14 +112,14 @@ async def test_what_is_no_answer_ends_the_line(nonsense: tuple[str, object]) -> 
         assert driver.ended
 
 
-async def test_what_nobody_asked_for_ends_the_line() -> None:
-    async with line() as (made, server, _, _):
+async def test_what_nobody_asked_for_ends_the_connection() -> None:
+    async with connected() as (made, server, _, _):
         await asyncio.get_running_loop().sock_sendall(server, reply(0, bson.encode({})))
         await made.lost.wait()
 
 
 async def test_who_waits_is_told_of_the_end_and_who_asks_later_too() -> None:
-    async with line() as (made, server, free, driver):
+    async with connected() as (made, server, free, driver):
         waiting = made.ask(bson.encode({"find": "things"}))
         await asked_of(server)
         server.close()
@@ -125,9 +128,9 @@ async def test_who_waits_is_told_of_the_end_and_who_asks_later_too() -> None:
         assert (free, driver.ended) == ([], True)
 
 
-async def test_a_line_whose_asker_has_gone_is_free_with_its_reply() -> None:
+async def test_a_connection_whose_asker_has_gone_is_free_with_its_reply() -> None:
     """Not before: the server is still at work."""
-    async with line() as (made, server, free, _):
+    async with connected() as (made, server, free, _):
         gone = made.ask(bson.encode({"find": "things"}))
         number, _ = await asked_of(server)
         gone.cancel()

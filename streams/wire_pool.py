@@ -1,0 +1,207 @@
+"""Wire connections, opened as they are needed: some that short reads share, and one each for
+whoever waits at it all the time.
+
+Source: docs/decisions/0031-wire.md
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import TypeAlias
+
+import pymongo
+import pymongo.errors
+from pymongo import monitoring
+
+from streams.client import MongoOptions, open_client
+from streams.documents import Document
+from streams.refusals import translated
+from streams.wire import Unsupported, WireConnection, borrowed
+
+__all__ = ["WirePool"]
+
+log = logging.getLogger(__name__)
+
+# As many short reads are under way at once; what comes on top waits for one of them to end.
+_SHARED = 16
+# Where there is no primary, the driver's cursors wait for one.
+_SELECTION_S = 1.0
+_AGAIN_S = 0.05
+
+_Opened: TypeAlias = asyncio.Future[WireConnection | None]
+_Replied: TypeAlias = Callable[[WireConnection], None]
+
+
+class WirePool(monitoring.TopologyListener):
+    """With a client of its own, of whose connections nobody else uses any.
+
+    Attributes:
+        open: the connections that are.
+
+    Raises:
+        Unsuitable: the URI cannot be understood.
+    """
+
+    def __init__(self, uri: str, options: MongoOptions) -> None:
+        quick = replace(options, driver="pymongo", server_selection_s=_SELECTION_S)
+        client = open_client(uri, quick, listeners=[self])
+        self._client: pymongo.AsyncMongoClient[Document] = client
+        self.open: set[WireConnection] = set()
+        # Why none can be used.
+        self._unsupported: str | None = None
+        if client.read_preference != pymongo.ReadPreference.PRIMARY:
+            self._unsupported = "the MongoDB URI asks for reads of secondaries"
+        limits = client.options.pool_options
+        if limits.socket_timeout is not None or client.options.timeout is not None:
+            self._unsupported = "the MongoDB URI limits how long the driver waits"
+        # Seconds, where the URI says so.
+        self._most_idle: float | None = limits.max_idle_time_seconds
+        # Where it bounds the connections, others leave room for short reads.
+        self._most_dedicated: float = limits.max_pool_size - _SHARED
+        self._dedicated = 0
+        # The tasks that open a connection and keep it; of these, those for short reads.
+        self._keepers: set[asyncio.Task[None]] = set()
+        self._shared: set[asyncio.Task[None]] = set()
+        self._idle: list[WireConnection] = []
+        self._waiting: deque[_Opened] = deque()
+
+    async def close(self) -> None:
+        """And the client; whoever still waits is left to a cursor."""
+        self._unsupported = "closed"
+        self._leave_to_cursors()
+        while self._keepers:
+            for keeper in self._keepers:
+                keeper.cancel()
+            # One that is connecting may lose it: asyncio.wait_for does, before Python 3.12.
+            await asyncio.wait(set(self._keepers), timeout=_AGAIN_S)
+        await self._client.close()
+
+    async def checkout(self) -> WireConnection | None:
+        """One for a single command, once there is an idle one, which goes back with its reply; None
+        where the driver's cursor is to be asked."""
+        while self._idle:
+            connection = self._idle.pop()
+            if self._most_idle is None or not connection.idle_for(self._most_idle):
+                return connection
+            connection.close()
+        if self._unsupported is not None:
+            return None
+        if len(self._shared) < _SHARED:
+            keeper, opened = self._start(self._checkin)
+            self._shared.add(keeper)
+            keeper.add_done_callback(self._shared_ended)
+            opened.add_done_callback(self._shared_opened)
+        return await self._turn()
+
+    @asynccontextmanager
+    async def dedicated(self) -> AsyncIterator[WireConnection | None]:
+        """One for the caller alone; None where he has to use the driver's commands.
+
+        Raises:
+            GatewayError: it cannot be opened.
+        """
+        if self._unsupported is not None or self._dedicated >= self._most_dedicated:
+            yield None
+            return
+        connection = None
+        self._dedicated += 1
+        try:
+            with translated():
+                connection = await self._start(_kept)[1]
+            yield connection
+        finally:
+            self._dedicated -= 1
+            if connection is not None:
+                connection.close()
+
+    def description_changed(self, event: monitoring.TopologyDescriptionChangedEvent) -> None:
+        """The driver knows of another primary, or of none any more."""
+        # Not the event's, which may be half a second old, and older than a connection.
+        servers = self._client.topology_description.server_descriptions()
+        for connection in list(self.open):
+            known = servers.get(connection.address)
+            if known is None or not known.is_writable:
+                connection.close()
+
+    def opened(self, event: monitoring.TopologyOpenedEvent) -> None:
+        pass
+
+    def closed(self, event: monitoring.TopologyClosedEvent) -> None:
+        pass
+
+    async def _turn(self) -> WireConnection | None:
+        turn: _Opened = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and (connection := turn.result()) is not None:
+                self._checkin(connection)
+            raise
+
+    def _checkin(self, connection: WireConnection) -> None:
+        """Hand it to who has waited longest."""
+        if connection.lost.is_set():
+            return
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(connection)
+                return
+        self._idle.append(connection)
+
+    def _shared_opened(self, opened: _Opened) -> None:
+        if opened.exception() is None and (connection := opened.result()) is not None:
+            self._checkin(connection)
+
+    def _shared_ended(self, keeper: asyncio.Task[None]) -> None:
+        self._shared.discard(keeper)
+        self._leave_to_cursors()
+
+    def _leave_to_cursors(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+    def _start(self, replied: _Replied) -> tuple[asyncio.Task[None], _Opened]:
+        """Open a connection, in a task of its own: the driver may lose the cancellation of one who
+        connects."""
+        opened: _Opened = asyncio.get_running_loop().create_future()
+        keeper = asyncio.create_task(self._keep(opened, replied), name="wire connection")
+        self._keepers.add(keeper)
+        keeper.add_done_callback(self._keepers.discard)
+        return keeper, opened
+
+    async def _keep(self, opened: _Opened, replied: _Replied) -> None:
+        """Keep a connection out of the driver's pool until it is lost, or nobody wants it."""
+        try:
+            async with borrowed(self._client, replied) as connection:
+                self.open.add(connection)
+                try:
+                    if not opened.done():
+                        opened.set_result(connection)
+                        await connection.lost.wait()
+                finally:
+                    self.open.discard(connection)
+                    with suppress(ValueError):
+                        self._idle.remove(connection)
+        except Unsupported as exc:
+            if self._unsupported is None:
+                self._unsupported = str(exc)
+                log.warning("MongoDB is read more slowly: %s", exc)
+        except pymongo.errors.PyMongoError as exc:
+            if not opened.done():
+                opened.set_exception(exc)
+        finally:
+            if not opened.done():
+                opened.set_result(None)
+
+
+def _kept(connection: WireConnection) -> None:
+    """A dedicated one does not go back with a reply."""
