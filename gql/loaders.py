@@ -155,13 +155,14 @@ class Loaders:
 
     async def moment(self, entity: Entity, time: datetime | None, token: str | None) -> Moment:
         """The moment that a TimePoint means, once the archive has reached it."""
+        if token is not None:
+            # For which nothing is read.
+            return await self._moments.of(entity, time=time, token=token)
 
-        async def load(wanted: list[tuple[datetime | None, str | None]]) -> Sequence[Moment]:
-            return await asyncio.gather(
-                *(self._moments.of(entity, time=time, token=token) for time, token in wanted)
-            )
+        async def load(times: list[datetime | None]) -> Sequence[Moment]:
+            return await asyncio.gather(*(self._moments.of(entity, time=each) for each in times))
 
-        return await self._load(("moment", entity.name), (time, token), load)
+        return await self._load(("moment", entity.name), time, load)
 
     async def together(
         self, kind: Hashable, id_: Any, read: Callable[[list[Any]], Awaitable[Sequence[T]]]

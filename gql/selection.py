@@ -26,7 +26,7 @@ from gql.arguments import Arguments, arguments_of
 from gql.fields import Ahead, Resolve, field_of
 from gql.shapes import Link, Shape
 
-__all__ = ["ConnectionSelection", "Needs", "Nodes", "Selections"]
+__all__ = ["ConnectionSelection", "Needs", "Nodes", "Selections", "VersionSelection"]
 
 
 Nodes = Sequence[FieldNode]
@@ -78,6 +78,20 @@ class ConnectionSelection:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionSelection:
+    """What is selected of versions.
+
+    `fields`: what has to be read of the documents that they hold; None where nothing of those is
+    selected. `facts`: what beside what all versions have (`resolvers.projections`). `compared`:
+    with the versions before.
+    """
+
+    fields: frozenset[str] | None
+    facts: frozenset[str]
+    compared: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Needs:
     """What has to be read beside documents: their versions' numbers, what they refer to, with the
     places where that is selected, and what else can be read ahead, with its arguments."""
@@ -98,6 +112,8 @@ class Selections:
         self._under: dict[tuple[str, tuple[int, ...]], dict[str, list[FieldNode]]] = {}
         self._stored: dict[tuple[str, object], frozenset[str]] = {}
         self._needs: dict[tuple[str, tuple[int, ...]], Needs] = {}
+        self._connections: dict[tuple[str, tuple[int, ...]], ConnectionSelection] = {}
+        self._versions: dict[tuple[str, tuple[int, ...]], VersionSelection] = {}
         self._merged: dict[tuple[str, tuple[int, ...]], frozenset[str]] = {}
 
     def under(self, nodes: Nodes, type_name: str) -> Mapping[str, Nodes]:
@@ -167,31 +183,32 @@ class Selections:
         return found
 
     def connection(self, nodes: Nodes, type_name: str, edge_name: str) -> ConnectionSelection:
-        selected = self.under(nodes, type_name)
-        edges = self.under(selected.get("edges", ()), edge_name)
-        return ConnectionSelection(
-            items=(*selected.get("nodes", ()), *edges.get("node", ())),
-            total="totalCount" in selected,
-            token="resumeToken" in selected,
-        )
+        key = (type_name, tuple(map(id, nodes)))
+        found = self._connections.get(key)
+        if found is None:
+            selected = self.under(nodes, type_name)
+            edges = self.under(selected.get("edges", ()), edge_name)
+            found = self._connections[key] = ConnectionSelection(
+                items=(*selected.get("nodes", ()), *edges.get("node", ())),
+                total="totalCount" in selected,
+                token="resumeToken" in selected,
+            )
+        return found
 
-    def version(self, nodes: Nodes, shape: Shape) -> frozenset[str] | None:
-        """What has to be read of the document that a version holds; None where nothing of it is
-        selected."""
-        selected = self.under(nodes, shape.version)
-        document = selected.get("document")
-        if "diff" in selected:
-            return shape.everything
-        return None if document is None else self.stored(document, shape, shape.snapshot)
-
-    def facts(self, nodes: Nodes, shape: Shape) -> frozenset[str]:
-        """What has to be read of versions beside what all have: see `record_projection`."""
-        selected = self.under(nodes, shape.version)
-        return frozenset(fact for name in selected for fact in _FACTS[name])
-
-    def compares(self, nodes: Nodes, shape: Shape) -> bool:
-        """Whether versions are compared with those before."""
-        return "diff" in self.under(nodes, shape.version)
+    def version(self, nodes: Nodes, shape: Shape) -> VersionSelection:
+        key = (shape.version, tuple(map(id, nodes)))
+        found = self._versions.get(key)
+        if found is None:
+            selected = self.under(nodes, shape.version)
+            document = selected.get("document")
+            compared = "diff" in selected
+            if compared:
+                fields: frozenset[str] | None = shape.everything
+            else:
+                fields = self.stored(document, shape, shape.snapshot) if document else None
+            facts = frozenset(fact for name in selected for fact in _FACTS[name])
+            found = self._versions[key] = VersionSelection(fields, facts, compared)
+        return found
 
     def _collect(
         self,

@@ -17,7 +17,7 @@ Source, with measurements: docs/decisions/0008-as-of.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -79,7 +79,7 @@ class CollectionAsOf:
         *,
         where: Condition | None,
         order: Order | None,
-        facts: Iterable[str] = EVERY_FACT,
+        facts: Fields = EVERY_FACT,
         shown: bool = False,
     ) -> None:
         self._mongo = mongo
@@ -89,12 +89,16 @@ class CollectionAsOf:
         self._at = at
         self._facts = facts
         self._shown = shown
-        condition = EVERYTHING if where is None else on_records(where, entity)
-        self._where = to_query(condition)
-        self._where_id = to_query(_of_id(condition))
+        if where is None or where is EVERYTHING:
+            self._where, self._where_id = {}, {}
+            looked_at: frozenset[str] = frozenset()
+        else:
+            condition = on_records(where, entity)
+            self._where, self._where_id = to_query(condition), to_query(_of_id(condition))
+            looked_at = paths(condition)
         keys = order_keys(entity, order, id_path="doc", version_path="v", prefix="full.")
         self._keyset = Keyset(f"as of {entity.name}", keys)
-        looked_at = {path for path, _ in keys} | paths(condition)
+        looked_at |= {path for path, _ in keys}
         names = frozenset(p.split(".")[1] for p in looked_at if p.startswith("full."))
         self._judging = Judging(mongo, archive, self._where, names)
         self._looks_inside = bool(names)
@@ -168,52 +172,40 @@ class CollectionAsOf:
         *,
         naive: bool = False,
     ) -> _Passed:
-        """The next `step` documents that existed by then, passed in one command.
+        """The next `step` documents that existed by then, and the versions of theirs that stood.
 
         Args:
             projection: of the versions that are found; None: as they are.
         """
         conditions = [_FIRST, {"at": {"$lte": self._at}}, self._where_id, place]
-        shown = [] if projection is None else [{"$project": projection}]
-        pipeline: list[Document] = [
-            {"$match": {"$and": [each for each in conditions if each]}},
-            {"$sort": window.sort},
-            # Without it the server reads 4 MB ahead of the lookup: 20,000 documents.
-            {"$limit": step},
-            {
-                "$group": {
-                    "_id": None,
-                    "ids": {"$push": "$doc"},
-                    "last": {"$last": "$doc"},
-                    "passed": {"$sum": 1},
-                }
-            },
-            {
-                "$lookup": {
-                    "from": self._name,
-                    # Of a list, each of its elements: one lookup for the whole page.
-                    "localField": "ids",
-                    "foreignField": "doc",
-                    "pipeline": [
-                        *last_of_each(self._at),
-                        {"$match": {"$and": [{"op": {"$ne": "DELETE"}}, where]}},
-                        {"$sort": window.sort},
-                        *shown,
-                    ],
-                    "as": "found",
-                }
-            },
-            # In one list they could be longer than a document may be.
-            {"$unwind": {"path": "$found", "preserveNullAndEmptyArrays": True}},
-            {"$unset": ["_id", "ids"]},
-            horizon_stage(self._archive.collection),
+        passed = await self._mongo.find(
+            self._name,
+            {"$and": [each for each in conditions if each]},
+            projection={"_id": 0, "doc": 1},
+            sort=window.keys,
+            limit=step,
+            hint=DOCUMENTS,
+            short=True,
+            naive=naive,
+        )
+        if not passed:
+            return _Passed(0, None, [], await self._horizons.of(self._archive.collection))
+        ids = [each["doc"] for each in passed]
+        matched = [{"op": {"$ne": "DELETE"}}, where] if where else [{"op": {"$ne": "DELETE"}}]
+        pipeline: list[Mapping[str, Any]] = [
+            {"$match": {"doc": {"$in": ids}}},
+            *last_of_each(self._at),
+            {"$match": {"$and": matched}},
         ]
-        rows = await self._mongo.aggregate(self._name, pipeline, hint=DOCUMENTS, naive=naive)
-        horizon = rows.pop()["horizon"] if rows and "horizon" in rows[-1] else ""
-        if not rows:
-            return _Passed(0, None, [], horizon)
-        found = [each["found"] for each in rows if "found" in each]
-        return _Passed(rows[0]["passed"], rows[0]["last"], found, horizon)
+        if projection is not None:
+            pipeline.append({"$project": projection})
+        pipeline.append(horizon_stage(self._archive.collection))
+        found = await self._mongo.aggregate(self._name, pipeline, naive=naive)
+        horizon = found.pop()["horizon"] if found and "horizon" in found[-1] else ""
+        places = {identity(each["doc"]): each for each in found}
+        # Each once: while a document is being cut, two of its versions are its first.
+        stood = [places.pop(key) for key in map(identity, ids) if key in places]
+        return _Passed(len(ids), ids[-1], stood, horizon)
 
     async def _sweep(
         self, window: Window, place: Mapping[str, Any], projection: Mapping[str, Any], limit: int

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bson.timestamp import Timestamp
@@ -207,7 +207,7 @@ class History:
         page: PageRequest,
         fields: Fields | None,
         total: bool = False,
-        facts: Iterable[str] = EVERY_FACT,
+        facts: Fields = EVERY_FACT,
         shown: bool = False,
     ) -> list[Page[Version]]:
         """n ids -> a page each of the document's versions, newest first, in one command.
@@ -266,7 +266,7 @@ class History:
         page: PageRequest,
         fields: Fields | None,
         total: bool = False,
-        facts: Iterable[str] = EVERY_FACT,
+        facts: Fields = EVERY_FACT,
         shown: bool = False,
     ) -> Page[Version]:
         """A page of the versions of all documents, newest first: in the order of the stream.
@@ -311,7 +311,7 @@ class History:
         page: PageRequest,
         fields: Fields | None,
         total: bool = False,
-        facts: Iterable[str] = EVERY_FACT,
+        facts: Fields = EVERY_FACT,
         shown: bool = False,
     ) -> Page[Version]:
         """A page of the versions that stood at a moment, of the documents that matched then.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from streams.storage import PACKED
@@ -26,9 +27,8 @@ def document_projection(fields: Iterable[str]) -> dict[str, Any]:
     return {"_id": 1, **dict.fromkeys(_outermost(fields), 1)}
 
 
-def record_projection(
-    fields: Iterable[str] | None, facts: Iterable[str] = EVERY_FACT
-) -> dict[str, Any]:
+@lru_cache(maxsize=1000)
+def record_projection(fields: Fields | None, facts: Fields = EVERY_FACT) -> Mapping[str, Any]:
     """Of an archive record: what is said of the version, and of the document these fields.
 
     Args:

@@ -92,6 +92,10 @@ def same(one: Any, other: Any) -> bool:
             and all(name in other and same(value, other[name]) for name, value in one.items())
         )
     if isinstance(one, list) and isinstance(other, list):
+        kinds = list(map(type, one))
+        if one == other and _PLAIN.issuperset(kinds) and kinds == list(map(type, other)):
+            # Nearly always, in half the time.
+            return True
         return len(one) == len(other) and all(map(same, one, other))
     return _same_plain(one, other)
 

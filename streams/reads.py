@@ -57,6 +57,7 @@ class Reads:
         limit: int = 0,
         at: Timestamp | None = None,
         raw: bool = False,
+        hint: str | None = None,
         short: bool = False,
         naive: bool = False,
     ) -> list[Any]:
@@ -70,7 +71,12 @@ class Reads:
         short = (short or naive) and self._finder is not None
         with translated():
             if at is not None or short:
-                given = {"projection": projection, "sort": dict(sort), "limit": limit}
+                given = {
+                    "projection": projection,
+                    "sort": dict(sort),
+                    "limit": limit,
+                    "hint": hint,
+                }
                 command = {
                     "find": collection,
                     "filter": query,
@@ -94,6 +100,7 @@ class Reads:
                 batch_size=_BATCH,
                 max_time_ms=self._limit_ms,
                 collation=COLLATION,
+                hint=hint,
             )
             return list(await cursor.to_list(None))
 

@@ -228,13 +228,13 @@ def version_reading(
     context: Context, selections: Selections, selected: ConnectionSelection, shape: Shape
 ) -> VersionReading:
     """What is selected of it, and no more."""
-    nodes = selected.items
+    versions = selections.version(selected.items, shape)
     return {
-        "fields": selections.version(nodes, shape),
-        "facts": selections.facts(nodes, shape),
+        "fields": versions.fields,
+        "facts": versions.facts,
         "total": selected.total,
         # What is compared is not only shown.
-        "shown": context.trusting and not selections.compares(nodes, shape),
+        "shown": context.trusting and not versions.compared,
     }
 
 

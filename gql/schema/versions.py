@@ -101,7 +101,7 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
     )
 
     async def previous(source: VersionRecord, info: ResolveInfo) -> VersionRecord | None:
-        fields = info.context.selections(info).version(info.field_nodes, shape)
+        fields = info.context.selections(info).version(info.field_nodes, shape).fields
         return _recorded(shape, await _before(source.version, info, fields))
 
     def diff(source: VersionRecord, info: ResolveInfo) -> Any:
@@ -289,7 +289,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
         selected = selections.under(info.field_nodes, f"{shape.name}Blame").get("version", ())
 
         async def read(ids: list[Any]) -> list[list[Blame]]:
-            fields = selections.version(selected, shape)
+            fields = selections.version(selected, shape).fields
             shown, within = context.scope.readable(entity, model)
             return await blame(context.history, within, shown, ids, fields)
 
@@ -362,7 +362,7 @@ async def version_asked_for(
     if (number is None) == (as_of is None):
         given = "neither" if number is None else "both"
         raise BadUserInput(f"give one of version and asOf; got {given}")
-    fields = context.selections(info).version(nodes, shape)
+    fields = context.selections(info).version(nodes, shape).fields
     if number is not None:
         found = await context.loads.version_numbered(shape.entity, id_, number, fields)
         return _recorded(shape, found)

@@ -273,7 +273,7 @@ async def test_a_page_in_id_order_passes_over_what_is_not_there(
     with commands.counting() as started:
         page = await plain(counted, scribe, 10).page(PageRequest(first=5), None)
     assert told(page) == [f"there {key}@1" for key in (0, 1, 10, 11, 12)]
-    assert started == ["aggregate"]
+    assert started == ["find", "aggregate"]
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -292,7 +292,10 @@ async def test_a_page_in_id_order_costs_the_same_however_many_versions(
     client[mongo.name].command({"profile": 0})
     keys = [f"{key:02}@21" for key in range(30)]
     assert told(page) == (keys[::-1] if backwards else keys)[:19]
-    (profiled,) = client[mongo.name]["system.profile"].find({"command.aggregate": {"$exists": 1}})
+    profiled = list(
+        client[mongo.name]["system.profile"].find({"ns": f"{mongo.name}.products.versions"})
+    )
+    assert len(profiled) == 2
     # Twenty, to know whether there are more.
-    assert profiled["keysExamined"] <= 3 * 20 + 1
-    assert profiled["docsExamined"] <= 2 * 20
+    assert sum(each["keysExamined"] for each in profiled) <= 3 * 20 + 1
+    assert sum(each["docsExamined"] for each in profiled) <= 2 * 20

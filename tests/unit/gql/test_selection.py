@@ -134,14 +134,14 @@ def test_a_version_reads_its_document_only_where_it_is_selected(
 ) -> None:
     """And then the selected fields of it."""
     info = info_of(schema, f'{{ productVersion(id: "1", version: 1) {{ {selection} }} }}')
-    assert Selections(info).version(info.field_nodes, shapes["Product"]) == fields
+    assert Selections(info).version(info.field_nodes, shapes["Product"]).fields == fields
 
 
 def test_a_diff_reads_everything(schema: strawberry.Schema, shapes: dict[str, Shape]) -> None:
     """Two states are compared as wholes."""
     info = info_of(schema, '{ productVersion(id: "1", version: 1) { diff { path } } }')
     product = shapes["Product"]
-    assert Selections(info).version(info.field_nodes, product) == product.everything
+    assert Selections(info).version(info.field_nodes, product).fields == product.everything
 
 
 def test_fragments_in_fragments_take_linear_time(

@@ -24,7 +24,7 @@ def test_a_record_is_read_with_what_is_said_of_the_version() -> None:
     assert not any(name.startswith("full") for name in without)
     elsewhere = {"packed": 1, "keyframe": 1, "parts": 1, "kept": 1}
     assert record_projection(frozenset()) == {**without, **elsewhere, "full._id": 1}
-    assert record_projection({"size.w"}) == {
+    assert record_projection(frozenset({"size.w"})) == {
         **without,
         **elsewhere,
         "full._id": 1,
