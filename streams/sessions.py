@@ -2,6 +2,10 @@
 
 Motor makes and ends each in a thread of its own, which costs two hops per write. A session serves
 one at a time; one that something went wrong in is not kept, since a transaction may be open in it.
+
+A connection that the driver opens while its server recovers from an election has no sessions, also
+once the server is primary: it asks once, when it connects (PyMongo 4.20). Whoever comes upon such a
+connection is told that it was lost, and it is not used again.
 """
 
 from __future__ import annotations
@@ -11,10 +15,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pymongo.errors
+
 __all__ = ["Sessions"]
 
 # As many writes at once come from few processes; more are made, and not kept.
 _MOST_KEPT = 64
+# As the driver says it.
+_NONE = "Sessions are not supported"
 
 
 class Sessions:
@@ -26,7 +34,11 @@ class Sessions:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Any]:
-        """It knows the cluster time of its last reply."""
+        """It knows the cluster time of its last reply.
+
+        Raises:
+            AutoReconnect: the driver's; what was asked for was not sent.
+        """
         if self._idle:
             session = self._idle.pop()
         else:
@@ -36,6 +48,13 @@ class Sessions:
         try:
             yield session
             kept = len(self._idle) < _MOST_KEPT
+        except pymongo.errors.ConfigurationError as exc:
+            if not str(exc).startswith(_NONE):
+                raise
+            await self._forget_connections()
+            raise pymongo.errors.AutoReconnect(
+                "it was opened while the server was not ready; try again"
+            ) from exc
         finally:
             if kept:
                 self._idle.append(session)
@@ -45,3 +64,12 @@ class Sessions:
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().end_session()
+
+    async def _forget_connections(self) -> None:
+        """Those that are lent are closed when they come back."""
+        # Motor has one; of others each attribute is a database.
+        driver = vars(self._client).get("delegate", self._client)
+        for server in list(driver._topology._servers.values()):
+            resetting = server.pool.reset_without_pause()
+            if inspect.isawaitable(resetting):
+                await resetting

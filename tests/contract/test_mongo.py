@@ -17,6 +17,7 @@ from streams.client import MongoOptions
 from streams.documents import DECODED
 from streams.errors import DatabaseError, DuplicateKey, TimeLimit, Unavailable, Unsuitable
 from streams.mongo import Mongo
+from streams.writing import write
 
 Client = MongoClient[dict[str, Any]]
 
@@ -319,3 +320,22 @@ async def test_a_stream_that_is_left_frees_its_cursor(mongo: Mongo, client: Clie
         await anext(replies)
         assert await asyncio.to_thread(cursors) == 1
     assert await asyncio.to_thread(cursors) == 0
+
+
+async def test_a_connection_of_before_the_server_was_ready_is_given_up(
+    mongo: Mongo, client: Client
+) -> None:
+    """It has no sessions for as long as it lives; who comes upon it may try again."""
+    await write(mongo, lambda writing: writing.insert("things", {"_id": 1}))
+    for server in _servers(mongo):
+        for connection in server.pool.conns:
+            connection.supports_sessions = False
+    with pytest.raises(Unavailable, match="not ready"):
+        await write(mongo, lambda writing: writing.insert("things", {"_id": 2}))
+    await write(mongo, lambda writing: writing.insert("things", {"_id": 3}))
+    assert [each["_id"] for each in client[mongo.name].things.find()] == [1, 3]
+
+
+def _servers(mongo: Mongo) -> list[Any]:
+    driver = vars(mongo._client).get("delegate", mongo._client)
+    return list(driver._topology._servers.values())
