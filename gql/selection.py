@@ -7,9 +7,10 @@ fragments, and is done once per operation, not once per document.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from graphql import (
     BooleanValueNode,
@@ -101,6 +102,27 @@ class Needs:
     ahead: Sequence[tuple[Ahead, Arguments, Nodes]]
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _once(
+    look: Callable[Concatenate[Selections, Nodes, P], T],
+) -> Callable[Concatenate[Selections, Nodes, P], T]:
+    """Looks once at each place of the document, for each type or shape."""
+
+    @wraps(look)
+    def known(self: Selections, nodes: Nodes, /, *of: P.args, **none: P.kwargs) -> T:
+        names = (each.name if isinstance(each, Shape) else each for each in of)
+        key = (look.__name__, *names, *map(id, nodes))
+        found: T | None = self.known.get(key)
+        if found is None:
+            found = self.known[key] = look(self, nodes, *of, **none)
+        return found
+
+    return known
+
+
 class Selections:
     """What the fields of one operation select, given its variables."""
 
@@ -109,44 +131,35 @@ class Selections:
         self._fragments = info.fragments
         self._variables: Mapping[str, Any] = info.variable_values  # type: ignore[assignment]
         self._conditions: dict[str, frozenset[str]] = {}
-        self._under: dict[tuple[str, tuple[int, ...]], dict[str, list[FieldNode]]] = {}
         self._stored: dict[tuple[str, object], frozenset[str]] = {}
-        self._needs: dict[tuple[str, tuple[int, ...]], Needs] = {}
-        self._connections: dict[tuple[str, tuple[int, ...]], ConnectionSelection] = {}
-        self._versions: dict[tuple[str, tuple[int, ...]], VersionSelection] = {}
-        self._merged: dict[tuple[str, tuple[int, ...]], frozenset[str]] = {}
+        self.known: dict[tuple[Any, ...], Any] = {}
 
+    @_once
     def under(self, nodes: Nodes, type_name: str) -> Mapping[str, Nodes]:
         """The fields selected of an object type, by name, with all places where they are."""
-        key = (type_name, tuple(map(id, nodes)))
-        found = self._under.get(key)
-        if found is None:
-            found = self._under[key] = {}
-            seen: set[str] = set()
-            for node in nodes:
-                self._collect(node.selection_set, type_name, found, seen)
+        found: dict[str, list[FieldNode]] = {}
+        seen: set[str] = set()
+        for node in nodes:
+            self._collect(node.selection_set, type_name, found, seen)
         return found
 
+    @_once
     def needs(self, nodes: Nodes, shape: Shape) -> Needs:
         """What current documents refer to, of what is selected of them."""
-        key = (shape.name, tuple(map(id, nodes)))
-        found = self._needs.get(key)
-        if found is None:
-            selected = self.under(nodes, shape.name)
-            found = self._needs[key] = Needs(
-                version="version" in selected,
-                links=[
-                    (name, shape.links[name], places)
-                    for name, places in selected.items()
-                    if name in shape.links
-                ],
-                ahead=[
-                    each
-                    for name, places in selected.items()
-                    for each in self._ahead(shape, name, places)
-                ],
-            )
-        return found
+        selected = self.under(nodes, shape.name)
+        return Needs(
+            version="version" in selected,
+            links=[
+                (name, shape.links[name], places)
+                for name, places in selected.items()
+                if name in shape.links
+            ],
+            ahead=[
+                each
+                for name, places in selected.items()
+                for each in self._ahead(shape, name, places)
+            ],
+        )
 
     def _ahead(
         self, shape: Shape, name: str, places: Nodes
@@ -163,6 +176,7 @@ class Selections:
         for nodes in aliased.values():
             yield made.ahead, arguments_of(definition, nodes[0], made), nodes
 
+    @_once
     def stored(self, nodes: Nodes, shape: Shape, type_name: str) -> frozenset[str]:
         """The stored names, dotted below embedded documents, that the selected fields of a document
         are made of.
@@ -173,42 +187,31 @@ class Selections:
         Args:
             type_name: the document's type in the API: of current documents or of snapshots.
         """
-        key = (type_name, tuple(map(id, nodes)))
-        found = self._merged.get(key)
-        if found is None:
-            paths: set[str] = set()
-            for node in nodes:
-                paths |= self._stored_in(node.selection_set, shape, type_name)
-            found = self._merged[key] = frozenset(paths)
-        return found
+        paths: set[str] = set()
+        for node in nodes:
+            paths |= self._stored_in(node.selection_set, shape, type_name)
+        return frozenset(paths)
 
+    @_once
     def connection(self, nodes: Nodes, type_name: str, edge_name: str) -> ConnectionSelection:
-        key = (type_name, tuple(map(id, nodes)))
-        found = self._connections.get(key)
-        if found is None:
-            selected = self.under(nodes, type_name)
-            edges = self.under(selected.get("edges", ()), edge_name)
-            found = self._connections[key] = ConnectionSelection(
-                items=(*selected.get("nodes", ()), *edges.get("node", ())),
-                total="totalCount" in selected,
-                token="resumeToken" in selected,
-            )
-        return found
+        selected = self.under(nodes, type_name)
+        edges = self.under(selected.get("edges", ()), edge_name)
+        return ConnectionSelection(
+            items=(*selected.get("nodes", ()), *edges.get("node", ())),
+            total="totalCount" in selected,
+            token="resumeToken" in selected,
+        )
 
+    @_once
     def version(self, nodes: Nodes, shape: Shape) -> VersionSelection:
-        key = (shape.version, tuple(map(id, nodes)))
-        found = self._versions.get(key)
-        if found is None:
-            selected = self.under(nodes, shape.version)
-            document = selected.get("document")
-            compared = "diff" in selected
-            if compared:
-                fields: frozenset[str] | None = shape.everything
-            else:
-                fields = self.stored(document, shape, shape.snapshot) if document else None
-            facts = frozenset(fact for name in selected for fact in _FACTS[name])
-            found = self._versions[key] = VersionSelection(fields, facts, compared)
-        return found
+        selected = self.under(nodes, shape.version)
+        document, compared = selected.get("document"), "diff" in selected
+        fields = self.stored(document, shape, shape.snapshot) if document else None
+        return VersionSelection(
+            fields=shape.everything if compared else fields,
+            facts=frozenset(fact for name in selected for fact in _FACTS[name]),
+            compared=compared,
+        )
 
     def _collect(
         self,
