@@ -56,23 +56,28 @@ class Outlet:
     Attributes:
         flows: it is open, and its buffer is not full.
         transport: once it flows.
-        unless_full: writes where it does not flow.
+        unless_full: writes where it does not flow; None where nothing can be written then.
     """
 
     __slots__ = ("flows", "transport", "unless_full")
 
     transport: asyncio.Transport
 
-    def __init__(self, unless_full: Callable[[bytes], bool]) -> None:
+    def __init__(self, unless_full: Callable[[bytes], bool] | None = None) -> None:
         self.flows = False
         self.unless_full = unless_full
 
     def write(self, frame: bytes) -> bool:
         """To one that is closed, nothing. False where too much of what was sent is not taken."""
         if not self.flows:
-            return self.unless_full(frame)
+            write = self.unless_full
+            return self.transport.is_closing() if write is None else write(frame)
         self.transport.write(frame)
         return True
+
+
+def _written_nowhere(_frame: bytes) -> bool:
+    return True
 
 
 def text_head(size: int) -> bytes:
@@ -150,6 +155,12 @@ class Connections:
     def forget(self, connection: WebSocketConnection) -> None:
         self._held_bytes -= self._held.pop(connection, 0)
 
+    def count_stalled_response(self) -> None:
+        self.stalled += 1
+
+    def count_stalled_socket(self) -> None:
+        self.dropped["stalled"] += 1
+
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
     """uvicorn's, within the bounds."""
@@ -158,7 +169,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().__init__(*args, **kwargs)
         self._connections = connections
         self._admitted = False
-        self._stall = Stall(connections.stalled_s, self._count_stalled)
+        self._stall = Stall(connections.stalled_s, connections.count_stalled_socket)
         self._parting: asyncio.TimerHandle | None = None
         # Received since there was last nothing to handle.
         self._received_bytes = 0
@@ -252,6 +263,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.outlet.flows = False
+        # It would refer to itself, and stay until the garbage collector has found it.
+        self.outlet.unless_full = _written_nowhere
         self._stall.end()
         if self._parting is not None:
             self._parting.cancel()
@@ -321,9 +334,6 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._write()
         self.transport.close()
         self._part()
-
-    def _count_stalled(self) -> None:
-        self._connections.dropped["stalled"] += 1
 
     def _measure(self) -> None:
         if not self._admitted:

@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+from weakref import ref
 
 from graphql import GraphQLError, GraphQLResolveInfo
 
@@ -63,7 +64,7 @@ class Context:
         idempotency_key: under which the mutations of this request may be sent again.
         place: of the only subscription of this request.
         audiences: of subscriptions that this caller's are told the same in. executor: of this
-            operation.
+            operation; weakly, since that knows of its context.
         plans: of the document that is executed. plan: of its operation.
     Attributes:
         loads: what is read for this response.
@@ -92,7 +93,7 @@ class Context:
     idempotency_key: str | None = None
     place: Place | None = None
     audiences: Audiences = field(default_factory=Audiences)
-    executor: Any = None
+    executor: ref[Any] | None = None
     plans: Plans | None = None
     plan: Plan | None = None
     loads: Loaders = field(init=False, repr=False)

@@ -8,10 +8,11 @@ subscription.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from types import CoroutineType
 from typing import Any
+from weakref import ref
 
 import orjson
 from graphql import ExecutionResult, GraphQLError, GraphQLObjectType
@@ -47,7 +48,8 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         if context is not None:
             # What was begun goes on with what was read for it.
             self.context_value = context if context.begun is not None else context.fresh(self.plan)
-            self.context_value.executor = self
+            self.context_value.executor = ref(self)
+        self.async_helpers = _helpers_of(self)
 
     @classmethod
     def build(
@@ -83,13 +85,11 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         executor = copy(self)
         executor.variable_values = VariableValues({}, dict(given))
         executor.context_value = context.fresh(self.plan)
-        executor.context_value.executor = executor
+        executor.context_value.executor = ref(executor)
         executor.collected_errors = CollectedErrors()
         executor.pending_incremental_futures = set()
         executor.background_futures = set()
-        executor.async_helpers = GraphQLResolveInfoHelpers(
-            gather=executor.gather_async_work, track=executor.track_async_work
-        )
+        executor.async_helpers = _helpers_of(executor)
         return executor
 
     def execute_root_grouped_field_set(
@@ -154,6 +154,27 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         if self.context_value is not None:
             self.collected_errors.errors.extend(self.context_value.problems)
         return super().build_response(data)
+
+
+def _helpers_of(executor: Executor) -> GraphQLResolveInfoHelpers:
+    """As graphql-core's, by which each executor would refer to itself, and stay with all that it
+    knows of until the garbage collector has found it."""
+    weak = ref(executor)
+
+    def gather(values: Sequence[Any]) -> Any:
+        return _alive(weak).gather_async_work(values)
+
+    def track(values: Sequence[Any]) -> None:
+        _alive(weak).track_async_work(values)
+
+    return GraphQLResolveInfoHelpers(gather=gather, track=track)
+
+
+def _alive(weak: ref[Executor]) -> Executor:
+    executor = weak()
+    # Whoever runs for it knows of it.
+    assert executor is not None
+    return executor
 
 
 def unstorable_text(variables: Mapping[str, Any]) -> GraphQLError | None:

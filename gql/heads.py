@@ -35,9 +35,9 @@ class RequestConnection(HttpToolsProtocol):
     def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._connections = connections
-        self._stall = Stall(connections.stalled_s, self._count_stalled)
+        self._stall = Stall(connections.stalled_s, connections.count_stalled_response)
         # Its buffer is full where it does not flow, or it is gone.
-        self._outlet = Outlet(lambda _: self.transport.is_closing())
+        self._outlet = Outlet()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -73,6 +73,11 @@ class RequestConnection(HttpToolsProtocol):
         self.scope["extensions"] = extensions
         super().on_headers_complete()
 
+    def handle_websocket_upgrade(self) -> None:
+        super().handle_websocket_upgrade()
+        # Nothing comes here any more, and the parser knows of this one.
+        self.parser = None  # type: ignore[assignment]
+
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         # Most heads come whole, and need no timer.
@@ -82,9 +87,6 @@ class RequestConnection(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > _HEAD_BYTES:
                 self.send_400_response(f"A request's head has {_HEAD_BYTES} bytes at most.")
-
-    def _count_stalled(self) -> None:
-        self._connections.stalled += 1
 
     def _wait(self) -> None:
         self._wait_no_more()

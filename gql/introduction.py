@@ -42,6 +42,8 @@ class Introduction:
         self._stack.close()
         if self._closing is not None:
             await asyncio.gather(self._closing, return_exceptions=True)
+        # Each knows of the other: left so, only the garbage collector would find them.
+        self._handler = self._session = None
 
     @property
     def renewable(self) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import resource
 import signal
@@ -23,6 +22,7 @@ import click
 import uvicorn
 import uvloop
 
+from gql import garbage
 from gql.app import create_app
 from gql.connections import Connections, WebSocketConnection
 from gql.embedded import embedded_mongod
@@ -50,12 +50,6 @@ _BACKLOG = 65_535
 _ACCEPTED_A_TURN = 8
 # That are open beside WebSockets: requests, and connections to MongoDB.
 _OTHER_FILES = 500
-# Objects that are looked at for garbage at once. Small portions while others wait: ten thousand who
-# reconnect leave three million, and 400,000 of them at once would take 200 ms.
-_GARBAGE_SERVING = 10_000
-# Batches of events are all gone by themselves before so many have come: looking through them, in
-# vain, was a sixth of a recorder's time.
-_GARBAGE_RECORDING = 200_000
 
 Ready = Callable[[Gateway, str, str], Awaitable[None]]
 Beside = Callable[[str], Awaitable[None]]
@@ -127,26 +121,13 @@ async def serve(
         ):
             report("", 0, 0)
             stop.serving = True
-            _settle_garbage(most=_GARBAGE_SERVING if http else _GARBAGE_RECORDING)
+            garbage.settle(most=garbage.SERVING if http else garbage.RECORDING)
             if http:
                 _allow_files(settings.sockets)
             beside = None if ready is None else lambda address: ready(gateway, address, uri)
             await _until_stopped(settings, gateway, sign_in, listening, stop, beside)
     if stop.failure is not None:
         raise Failed(str(stop.failure)) from stop.failure
-
-
-def _settle_garbage(*, most: int) -> None:
-    """What there is now stays for good (the schema above all): a full collection that walks it
-    again takes 60 ms, every few seconds, in which no event goes out. What comes later is looked at
-    in portions.
-
-    Args:
-        most: objects that come before they are looked at.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(most, 3, 2000)
 
 
 def _allow_files(sockets: int) -> None:
@@ -193,6 +174,7 @@ async def _until_stopped(
             )
             accepting = [listening, *(listening.dup() for _ in range(1, _ACCEPTED_A_TURN))]
             serving = tasks.create_task(server.serve(sockets=accepting))
+        collecting = tasks.create_task(garbage.collect_garbage())
         watching = None
         if sign_in is not None and sign_in.keys is not None:
             watching = tasks.create_task(sign_in.keys.watch())
@@ -212,6 +194,7 @@ async def _until_stopped(
             await serving
         if watching is not None:
             watching.cancel()
+        collecting.cancel()
 
 
 def _within(

@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary
 from gql.turns import Breath
 from streams.errors import GatewayError, SlowConsumer, Unavailable
 from streams.ring import Ring
+from streams.tasks import seen
 
 __all__ = ["SEAT", "Audience", "Audiences", "Lead", "Seat", "Told"]
 
@@ -163,6 +164,7 @@ class Audience:
         self._recent = _ring(position)
         self._awaiting = set()
         self._task = asyncio.create_task(self._lead(lead, position))
+        self._task.add_done_callback(seen)
 
     async def _reach_back(self, position: str, lead: Lead) -> None:
         """Make what was told behind a position, before anybody was here, as far as it can be

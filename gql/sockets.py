@@ -46,6 +46,7 @@ from gql.operations import Operations
 from gql.seats import SocketSeat
 from gql.sharing import SEAT
 from resolvers.errors import LimitExceeded
+from streams.tasks import seen
 
 __all__ = ["LegacySocket", "SocketMessages", "TransportSocket"]
 
@@ -143,6 +144,10 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
             self._seats[operation.id] = seat
         with self._operations.on_socket():
             await super().run_operation(operation)
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        # Strawberry cancels those that are unsubscribed, and asks no more of them.
+        seen(task)
 
     async def cleanup_operation(self, operation_id: str) -> None:
         seat = self._seats.pop(operation_id, None)

@@ -1,11 +1,12 @@
-"""End tasks, whoever is cancelled meanwhile."""
+"""End tasks, whoever is cancelled meanwhile, and forget where they were."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
-__all__ = ["ended"]
+__all__ = ["ended", "seen"]
 
 
 async def ended(*tasks: asyncio.Future[Any] | None) -> None:
@@ -24,5 +25,16 @@ async def ended(*tasks: asyncio.Future[Any] | None) -> None:
         raise
     finally:
         for each in going:
-            if each.done() and not each.cancelled():
-                each.exception()  # seen
+            if each.done():
+                seen(each)
+
+
+def seen(task: asyncio.Future[Any]) -> None:
+    """Of one that is done: nobody need be told what it has raised.
+
+    One that was cancelled keeps where it was until it is asked for that, and with it all that was
+    known there: the task itself, too, where a time limit was, so that only the garbage collector
+    would find it.
+    """
+    with suppress(asyncio.CancelledError):
+        task.exception()

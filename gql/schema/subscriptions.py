@@ -279,6 +279,8 @@ class _Lead:
         """
         self._shape = shape
         self._context = context
+        # Others are told by it for as long as they like.
+        self._executor = None if context.executor is None else context.executor()
         self._request = request
         self._selection = selection
 
@@ -298,7 +300,8 @@ class _Lead:
         key = self._selection, change.kind, change.token, seen
         told = context.audiences.responses.get(key)
         if told is None:
-            response = await context.executor.response_to(ChangeRecord(self._shape, change))
+            assert self._executor is not None
+            response = await self._executor.response_to(ChangeRecord(self._shape, change))
             shown = context.token_out(change.token)
             told = Told(change.token, response, shown=shown, counts=change.kind != "CHECKPOINT")
             context.audiences.responses[key] = told

@@ -1,0 +1,48 @@
+"""When Python looks for what refers only to itself: what is young often, in portions; all of it
+seldom, since nobody is served meanwhile (0.2 to 0.5 µs for each object that there is).
+
+What refers to itself, and has outlived a few portions, is found by the second alone: most of it are
+connections. They are taken apart when they end, so that next to nothing is left of them; what is
+left all the same, of theirs or of a library's, is looked for once memory has grown by half.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+
+__all__ = ["RECORDING", "SERVING", "collect_garbage", "settle"]
+
+SERVING = 10_000
+"""Objects that come before what is young is looked at. Small portions while others wait: ten
+thousand who reconnect make three million, and 400,000 of them at once would take 200 ms."""
+RECORDING = 200_000
+"""Batches of events are all gone by themselves before so many have come: looking through them, in
+vain, was a sixth of a recorder's time."""
+
+_EVERY_S = 20.0
+_GROWTH = 1.5
+
+
+def settle(*, most: int) -> None:
+    """What there is now stays for good (the schema above all): a look at all of it takes 60 ms.
+    Only what comes later is looked at.
+
+    Args:
+        most: objects that come before they are looked at.
+    """
+    gc.collect()
+    gc.freeze()
+    # All of it is for `collect_garbage`.
+    gc.set_threshold(most, 3, 1_000_000)
+
+
+async def collect_garbage(*, every_s: float = _EVERY_S, growth: float = _GROWTH) -> None:
+    """Look at all of it whenever there is so much more than what the last look left."""
+    left = sys.getallocatedblocks()
+    while True:
+        await asyncio.sleep(every_s)
+        if sys.getallocatedblocks() > growth * left:
+            gc.collect()
+            left = sys.getallocatedblocks()
