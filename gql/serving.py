@@ -151,10 +151,12 @@ async def _until_stopped(
     address = ""
     async with asyncio.TaskGroup() as tasks:
         server = None
+        sockets: Callable[[], int] = int
         if listening is not None:
             host, port = listening.getsockname()[:2]
             address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             app = create_app(gateway, sign_in)
+            sockets = app.state.connections.__len__
             server = _Server(
                 gateway,
                 app.state.operations,
@@ -174,7 +176,7 @@ async def _until_stopped(
             )
             accepting = [listening, *(listening.dup() for _ in range(1, _ACCEPTED_A_TURN))]
             serving = tasks.create_task(server.serve(sockets=accepting))
-        collecting = tasks.create_task(garbage.collect_garbage())
+        collecting = tasks.create_task(garbage.collect_garbage(sockets))
         watching = None
         if sign_in is not None and sign_in.keys is not None:
             watching = tasks.create_task(sign_in.keys.watch())

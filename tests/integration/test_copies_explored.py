@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import streams.copying
@@ -263,6 +263,8 @@ def test_without_the_guard_it_finds_a_stale_copy(
     # Not that one was stale for a moment, which is told as well.
     monkeypatch.setattr(World, "step", _step_unseen)
 
+    # That it can find one is shown by any, and by this one within seconds; by others in minutes.
+    @seed(6)
     @settings(explored, max_examples=3000)
     @given(schedules, st.integers(1, 3), st.integers(1, 3))
     def explore(schedule: list[Action], page: int, chunk: int) -> None:

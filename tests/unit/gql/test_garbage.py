@@ -30,7 +30,7 @@ def by_itself_never() -> Iterator[None]:
 
 async def test_what_has_come_to_much_is_looked_for() -> None:
     """And again, once there is as much more."""
-    collecting = asyncio.create_task(collect_garbage(every_s=0.001, growth=1.02))
+    collecting = asyncio.create_task(collect_garbage(int, every_s=0.001, growth=1.02))
     await asyncio.sleep(0)
     for _ in range(2):
         rings = [Ring() for _ in range(100_000)]
@@ -41,22 +41,33 @@ async def test_what_has_come_to_much_is_looked_for() -> None:
     collecting.cancel()
 
 
-async def test_a_little_is_left_alone() -> None:
+@pytest.mark.parametrize(
+    ("rings", "sockets"),
+    [pytest.param(1, 0, id="little"), pytest.param(100_000, 400, id="as much as sockets take")],
+)
+async def test_other_growth_is_left_alone(rings: int, sockets: int) -> None:
     """A look at all there is would cost more than that."""
-    ring = Ring()
-    left = weakref.ref(ring)
-    del ring
-    looked = 0
+    looked, open_now = 0, 0
 
     def looking(phase: str, _info: object) -> None:
         nonlocal looked
         looked += phase == "start"
 
     gc.callbacks.append(looking)
-    collecting = asyncio.create_task(collect_garbage(every_s=0.0))
-    for _ in range(1000):
+    collecting = asyncio.create_task(collect_garbage(lambda: open_now, every_s=0.0, growth=1.02))
+    await asyncio.sleep(0)
+    open_now = sockets
+    made = [Ring() for _ in range(rings)]
+    left = weakref.ref(made[0])
+    made.clear()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert looked == 0
+    assert left() is not None
+    # Those who were connected have gone, without taking it along.
+    open_now = 0
+    for _ in range(100):
         await asyncio.sleep(0)
     gc.callbacks.remove(looking)
     collecting.cancel()
-    assert looked == 0
-    assert left() is not None
+    assert looked == (rings > 1)
