@@ -53,9 +53,13 @@ async def collect_garbage(
         sockets: how many are open.
     """
     left, then = sys.getallocatedblocks(), sockets()
+    earlier = then
     while True:
         await asyncio.sleep(every_s)
         now = sockets()
-        if sys.getallocatedblocks() > growth * left + _OF_A_SOCKET * max(0, now - then):
+        # What those who have just left have taken need not be gone yet.
+        more = max(now, earlier) - then
+        earlier = now
+        if sys.getallocatedblocks() > growth * left + _OF_A_SOCKET * max(0, more):
             gc.collect()
             left, then = sys.getallocatedblocks(), now
