@@ -76,10 +76,6 @@ class Outlet:
         return True
 
 
-def _written_nowhere(_frame: bytes) -> bool:
-    return True
-
-
 def text_head(size: int) -> bytes:
     """Of a frame that is a whole text message of so many bytes: RFC 6455, 5.2. Not masked; the
     length in 7, 16 or 64 bits."""
@@ -264,7 +260,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.outlet.flows = False
         # It would refer to itself, and stay until the garbage collector has found it.
-        self.outlet.unless_full = _written_nowhere
+        self.outlet.unless_full = None
         self._stall.end()
         if self._parting is not None:
             self._parting.cancel()

@@ -151,6 +151,7 @@ async def _until_stopped(
     address = ""
     async with asyncio.TaskGroup() as tasks:
         server = None
+        # How many are open: none of who only records.
         sockets: Callable[[], int] = int
         if listening is not None:
             host, port = listening.getsockname()[:2]

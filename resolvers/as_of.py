@@ -89,16 +89,12 @@ class CollectionAsOf:
         self._at = at
         self._facts = facts
         self._shown = shown
-        if where is None or where is EVERYTHING:
-            self._where, self._where_id = {}, {}
-            looked_at: frozenset[str] = frozenset()
-        else:
-            condition = on_records(where, entity)
-            self._where, self._where_id = to_query(condition), to_query(_of_id(condition))
-            looked_at = paths(condition)
+        condition = EVERYTHING if where is None else on_records(where, entity)
+        self._where = to_query(condition)
+        self._where_id = to_query(_of_id(condition))
         keys = order_keys(entity, order, id_path="doc", version_path="v", prefix="full.")
         self._keyset = Keyset(f"as of {entity.name}", keys)
-        looked_at |= {path for path, _ in keys}
+        looked_at = {path for path, _ in keys} | paths(condition)
         names = frozenset(p.split(".")[1] for p in looked_at if p.startswith("full."))
         self._judging = Judging(mongo, archive, self._where, names)
         self._looks_inside = bool(names)
@@ -325,6 +321,8 @@ def on_records(condition: Condition, entity: Entity) -> Condition:
 
     The id and the number are the record's own, which indexes know; the rest lies under `full`.
     """
+    if condition is EVERYTHING:
+        return condition
     match condition:
         case All(conditions):
             return All(tuple(on_records(each, entity) for each in conditions))

@@ -149,6 +149,8 @@ def negate(condition: Condition) -> Condition:
 
 def paths(condition: Condition) -> frozenset[str]:
     """The stored paths that decide, as a projection may name them: none lies inside another."""
+    if condition is EVERYTHING:
+        return frozenset()
     found = _paths(condition)
     return frozenset(path for path in found if not any(path.startswith(f"{p}.") for p in found))
 

@@ -37,7 +37,7 @@ class Sessions:
         """It knows the cluster time of its last reply.
 
         Raises:
-            AutoReconnect: the driver's; what was asked for was not sent.
+            AutoReconnect: the driver's; what was asked for last was not sent.
         """
         if self._idle:
             session = self._idle.pop()
@@ -51,7 +51,11 @@ class Sessions:
         except pymongo.errors.ConfigurationError as exc:
             if not str(exc).startswith(_NONE):
                 raise
-            await self._forget_connections()
+            try:
+                await self._forget_connections()
+            except AttributeError:
+                # Another PyMongo: the connection would go on being used.
+                raise exc from None
             raise pymongo.errors.AutoReconnect(
                 "it was opened while the server was not ready; try again"
             ) from exc

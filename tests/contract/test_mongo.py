@@ -327,15 +327,28 @@ async def test_a_connection_of_before_the_server_was_ready_is_given_up(
 ) -> None:
     """It has no sessions for as long as it lives; who comes upon it may try again."""
     await write(mongo, lambda writing: writing.insert("things", {"_id": 1}))
-    for server in _servers(mongo):
-        for connection in server.pool.conns:
-            connection.supports_sessions = False
+    _end_sessions(mongo)
     with pytest.raises(Unavailable, match="not ready"):
         await write(mongo, lambda writing: writing.insert("things", {"_id": 2}))
     await write(mongo, lambda writing: writing.insert("things", {"_id": 3}))
     assert [each["_id"] for each in client[mongo.name].things.find()] == [1, 3]
 
 
-def _servers(mongo: Mongo) -> list[Any]:
+async def test_where_it_cannot_be_given_up_the_driver_has_its_say(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another version of it may keep its connections elsewhere."""
+    await write(mongo, lambda writing: writing.insert("things", {"_id": 1}))
+    for server in _end_sessions(mongo):
+        monkeypatch.delattr(type(server.pool), "reset_without_pause")
+    with pytest.raises(Unsuitable, match="Sessions are not supported"):
+        await write(mongo, lambda writing: writing.insert("things", {"_id": 2}))
+
+
+def _end_sessions(mongo: Mongo) -> list[Any]:
     driver = vars(mongo._client).get("delegate", mongo._client)
-    return list(driver._topology._servers.values())
+    servers = list(driver._topology._servers.values())
+    for server in servers:
+        for connection in server.pool.conns:
+            connection.supports_sessions = False
+    return servers
