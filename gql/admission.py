@@ -92,7 +92,10 @@ class Admission:
         return Place(self)
 
     async def enter(self) -> None:
-        await self._wait()
+        places = self._places
+        if places is not None:
+            free = not self.waiting and self.executing < self._most_executing
+            await (places.acquire() if free else self._wait(places))
         self.executing += 1
 
     def leave(self) -> None:
@@ -100,10 +103,8 @@ class Admission:
         if self._places is not None:
             self._places.release()
 
-    async def _wait(self) -> None:
-        if self._places is None:
-            return
-        if self.waiting >= self._most_waiting and self._places.locked():
+    async def _wait(self, places: asyncio.Semaphore) -> None:
+        if self.waiting >= self._most_waiting and places.locked():
             self.shed += 1
             raise Unavailable(
                 f"{self.executing} operations execute and {self.waiting} wait, which are the most; "
@@ -112,7 +113,7 @@ class Admission:
             )
         self.waiting += 1
         try:
-            await self._places.acquire()
+            await places.acquire()
         finally:
             self.waiting -= 1
 

@@ -97,11 +97,11 @@ class Direct:
         """
         context.trusting = True
         context.given = given
-        begun = [_begin(root, context, given) for root in self._roots]
-        if len(begun) == 1:
-            outcomes = [await begun[0]]
+        roots = self._roots
+        if len(roots) == 1:
+            outcomes = [await _begin(roots[0], context, given)]
         else:
-            outcomes = await asyncio.gather(*begun)
+            outcomes = await asyncio.gather(*(_begin(root, context, given) for root in roots))
         context.trusting = False
         data: dict[str, Any] = {}
         if not context.problems:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from graphql import DocumentNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, validate
@@ -78,7 +78,7 @@ class KnownOperation:
     """An operation of a document that is known.
 
     Attributes:
-        name: its own.
+        name: its own. called: its kind, for the metrics.
         coerce: see `gql.direct`.
         fits: it was found to be within the limits, whatever the variables.
     """
@@ -88,10 +88,13 @@ class KnownOperation:
     node: OperationDefinitionNode
     coerce: Coerce
     fits: bool = False
+    name: str | None = field(init=False)
+    called: str = field(init=False)
 
-    @property
-    def name(self) -> str | None:
-        return None if self.node.name is None else self.node.name.value
+    def __post_init__(self) -> None:
+        # Python takes its time to look them up, for each request.
+        self.name = None if self.node.name is None else self.node.name.value
+        self.called = self.kind.value
 
     def given(self, schema: GraphQLSchema, variables: Mapping[str, Any]) -> Given | None:
         """The variables, coerced, where `coerce` does not know; None where they cannot be."""

@@ -6,29 +6,26 @@ Source: the specification "GraphQL over HTTP"; RFC 6750, 3; RFC 9110, 10.2.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
 from graphql import GraphQLError
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from gql.errors import finish_errors, storms
 from gql.http_requests import Refused
-from gql.media_types import MediaType
+from gql.media_types import JSON, MediaType
 from gql.operations import Operations
+from gql.responses import HEADERS
 from streams.errors import GatewayError
 
-__all__ = ["JSON", "Executed", "Failures", "answer"]
+__all__ = ["Failures", "answer"]
 
-JSON = MediaType("application/json", {"charset": "utf-8"})
 # Of what was not executed, by the first error's code. Other codes are of what the client asked.
 _STATUS = {"UNAUTHENTICATED": 401, "FORBIDDEN": 403, "INTERNAL": 500, "UNAVAILABLE": 503}
 # Where the error does not say it.
 _RETRY_AFTER_S = 1
-_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class Failures:
@@ -62,28 +59,6 @@ class Failures:
         return response
 
 
-class Executed:
-    """The response to what was executed: 200, made with as little as it takes."""
-
-    __slots__ = ("_body", "_media_type")
-
-    def __init__(self, body: Mapping[str, Any], media_type: MediaType) -> None:
-        self._body = orjson.dumps(body)
-        self._media_type = media_type
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = self._body
-        headers = [*_raw_headers(self._media_type.name), (b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-
-@cache
-def _raw_headers(name: str) -> Sequence[tuple[bytes, bytes]]:
-    headers = {**_HEADERS, "content-type": str(MediaType(name, JSON.parameters))}
-    return [(name.encode(), value.encode()) for name, value in headers.items()]
-
-
 def answer(body: Mapping[str, Any], media_type: MediaType, *, otherwise: int = 400) -> Response:
     """To what was not executed.
 
@@ -91,7 +66,7 @@ def answer(body: Mapping[str, Any], media_type: MediaType, *, otherwise: int = 4
     body: as the GraphQL specification has it, 7.1 "Response Format".
     otherwise: the status where nothing was executed, unless the first error's code has one.
     """
-    headers = {**_HEADERS, "content-type": str(media_type)}
+    headers = {**HEADERS, "content-type": str(media_type)}
     error = body["errors"][0]
     facts = error["extensions"]
     status = _STATUS.get(facts["code"], otherwise)

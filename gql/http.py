@@ -33,10 +33,11 @@ from gql.callers import Callers
 from gql.context import Context, Place
 from gql.event_streams import MULTIPART, SSE, Framing, StreamResponse, body_of, streamed
 from gql.execution import Schema
-from gql.failures import JSON, Executed, answer
+from gql.failures import answer
 from gql.http_requests import GraphQLRequest, Refused, headers_of, read_request
-from gql.media_types import Accept, MediaType
+from gql.media_types import JSON, Accept, MediaType
 from gql.pages import graphiql_response
+from gql.responses import Executed
 from gql.seats import StreamSeat
 from gql.sharing import SEAT
 from gql.sockets import LegacySocket, SocketMessages, TransportSocket
@@ -47,8 +48,8 @@ __all__ = ["GraphQLEndpoint"]
 logger = logging.getLogger(__name__)
 
 _ALLOWED = {
-    "GET": {OperationType.QUERY},
-    "POST": {OperationType.QUERY, OperationType.MUTATION},
+    "GET": (OperationType.QUERY,),
+    "POST": (OperationType.QUERY, OperationType.MUTATION),
 }
 _HTML = MediaType("text/html")
 _RESPONSE_JSON = MediaType("application/graphql-response+json", {"charset": "utf-8"})

@@ -63,10 +63,13 @@ def headers_of(scope: Scope) -> dict[str, str]:
 
     Source: RFC 9110, 5.2.
     """
-    found: dict[str, str] = {}
-    for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        found[name] = f"{found[name]}, {value}" if name in found else value
+    raw = scope["headers"]
+    found = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+    if len(found) < len(raw):
+        found = {}
+        for raw_name, raw_value in raw:
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+            found[name] = f"{found[name]}, {value}" if name in found else value
     return found
 
 
@@ -122,9 +125,14 @@ async def _body(receive: Receive, given: str, most: int) -> bytes:
     if given.isdecimal() and (len(given) > 18 or int(given) > most):
         raise _too_long(most)
     cycle = getattr(receive, "__self__", None)
-    if isinstance(cycle, RequestResponseCycle) and not cycle.more_body:
-        # It is all there, as most are that are small: no timer for what is not waited for.
-        return await _received(receive, most)
+    if cycle.__class__ is RequestResponseCycle and not cycle.more_body and not cycle.disconnected:
+        # It is all there, as most are that are small: neither a timer nor a turn for what is not
+        # waited for.
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.flow.resume_reading()
+        if len(body) > most:
+            raise _too_long(most)
+        return body
     try:
         async with asyncio.timeout(_BODY_MOST_S):
             return await _received(receive, most)
@@ -201,7 +209,7 @@ def _checked(given: object) -> GraphQLRequest:
 
 def _of(given: Mapping[str, Any], name: str, kind: type) -> Any:
     value = given.get(name)
-    if value is None or isinstance(value, kind):
+    if value is None or value.__class__ is kind:
         return value
     expected = "text" if kind is str else "an object"
     raise Refused(400, f'"{name}" of a request is {expected}, got {_kind(value)}')

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Accept", "MediaType", "parse_media_type"]
+__all__ = ["JSON", "Accept", "MediaType", "parse_media_type"]
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _NAME = re.compile(rf"[ \t]*({_TOKEN})/({_TOKEN})[ \t]*")
@@ -36,6 +36,9 @@ class MediaType:
 
     def __str__(self) -> str:
         return "; ".join([self.name, *(f"{key}={value}" for key, value in self.parameters.items())])
+
+
+JSON = MediaType("application/json", {"charset": "utf-8"})
 
 
 def parse_media_type(text: str) -> MediaType | None:

@@ -68,7 +68,8 @@ class Plans:
         """Args:
         variables: coerced.
         """
-        key = operation, tuple(bool(variables.get(name)) for name in self._flags)
+        flags = tuple(bool(variables.get(name)) for name in self._flags) if self._flags else ()
+        key = operation, flags
         plan = self._plans.get(key)
         if plan is None:
             plan = Plan()

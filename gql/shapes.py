@@ -61,6 +61,7 @@ class Shape:
     guarded: dict[str, Field | Reference | BackReference] = field(default_factory=dict)
     name: str = field(init=False)
     everything: frozenset[str] = field(init=False)
+    entity: Entity = field(init=False)
     id_scalar: Scalar = field(init=False)
     shown_id: Callable[[Any], Any] = field(init=False)
 
@@ -68,14 +69,9 @@ class Shape:
         self.name = self.type.name
         self.everything = frozenset(each.stored for each in self.fields.values())
         if isinstance(self.type, Entity):
+            self.entity = self.type
             self.id_scalar = self.type.id.stored_scalar or Scalar.ID
             self.shown_id = ID_TO_API[self.id_scalar]
-
-    @property
-    def entity(self) -> Entity:
-        """Of an entity's shape."""
-        assert isinstance(self.type, Entity)
-        return self.type
 
     @property
     def is_entity(self) -> bool:

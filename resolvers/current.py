@@ -235,9 +235,7 @@ class Current:
         self, entity: Entity, documents: Sequence[Document], seen: str
     ) -> list[int | None]:
         """What `numbers` would say of each, where it can be said without asking; else None."""
-        known = self._own_writes.numbers.of(
-            entity.collection, [each["_id"] for each in documents], seen
-        )
+        known = self._own_writes.numbers.of(entity.collection, documents, seen)
         field = entity.version
         if field is None:
             return known

@@ -11,7 +11,7 @@ One event loop's property: no locks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -35,18 +35,24 @@ class LastNumbers:
         self._most = most
         self._of: dict[str, _Known] = {}
 
-    def of(self, collection: str, keys: Sequence[Any], seen: str) -> list[int | None]:
-        """The numbers of documents' last versions.
+    def of(
+        self, collection: str, documents: Sequence[Mapping[str, Any]], seen: str
+    ) -> list[int | None]:
+        """The numbers of their last versions.
 
         Args:
             seen: a place that the documents were read behind.
         """
         known = self._of.get(collection)
         if known is None:
-            return [None] * len(keys)
+            return [None] * len(documents)
         get = known.numbers.get
-        found = [get(key if key.__class__ in PLAIN else identity(key)) for key in keys]
-        return [None if each is None or each[1] > seen else each[0] for each in found]
+        found: list[int | None] = []
+        for document in documents:
+            key = document["_id"]
+            last = get(key if key.__class__ in PLAIN else identity(key))
+            found.append(None if last is None or last[1] > seen else last[0])
+        return found
 
     def learn(self, collection: str, found: Iterable[tuple[Any, int, str]], archived: str) -> None:
         """What the archive said: `_id`, number and token of last versions.
