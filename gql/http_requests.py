@@ -129,6 +129,7 @@ async def _body(receive: Receive, given: str, most: int) -> bytes:
         # It is all there, as most are that are small: neither a timer nor a turn for what is not
         # waited for.
         body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()
         cycle.flow.resume_reading()
         if len(body) > most:
             raise _too_long(most)
