@@ -29,12 +29,22 @@ class Pool(Generic[K, T]):
         under_way: so many reads at once; 0: as many as there are turns.
         patience_s: how long those that ask during a read wait for its end before one more is begun:
             most end sooner, and the more is read at once, the less each costs.
+        enough: so many that ask are not kept waiting, where one more read may be begun: it costs
+            each of them little more than a larger one, and nobody is idle meanwhile.
     """
 
-    def __init__(self, read: Read[K, T], *, under_way: int = 0, patience_s: float = 0.002) -> None:
+    def __init__(
+        self,
+        read: Read[K, T],
+        *,
+        under_way: int = 0,
+        patience_s: float = 0.002,
+        enough: int = 12,
+    ) -> None:
         self._read = read
         self._most = under_way
         self._patience_s = patience_s
+        self._enough = enough
         self._waiting: asyncio.TimerHandle | None = None
         self._asked: list[tuple[Sequence[K], asyncio.Future[Sequence[T]]]] = []
         self._under_way: set[asyncio.Task[None]] = set()
@@ -56,7 +66,7 @@ class Pool(Generic[K, T]):
         if self._planned or (self._most and count >= self._most):
             return
         loop = asyncio.get_running_loop()
-        if self._most and count:
+        if self._most and count and len(self._asked) < self._enough:
             if self._waiting is None:
                 self._waiting = loop.call_later(self._patience_s, self._start)
             return

@@ -100,6 +100,29 @@ async def test_a_read_that_takes_its_time_is_not_waited_for() -> None:
     assert await asyncio.gather(*asked) == [[6], [8]]
 
 
+async def test_enough_who_wait_are_not_kept_waiting() -> None:
+    """They have a read of their own, but no more of them are under way than may be."""
+    source = Source()
+    source.open.clear()
+    pool = Pool(source.read, under_way=2, patience_s=3600, enough=3)
+    asked = [pool.ask([0])]
+    await turns()
+    asked += [pool.ask([1]), pool.ask([2])]
+    await turns()
+    assert source.reads == [[0]]
+    asked.append(pool.ask([3]))
+    await turns()
+    assert source.reads == [[0], [1, 2, 3]]
+    asked += [pool.ask([each]) for each in (4, 5, 6)]
+    await turns()
+    assert source.reads == [[0], [1, 2, 3]]
+    source.open.set()
+    assert await asyncio.gather(*asked) == [[2 * each] for each in range(7)]
+    assert source.reads == [[0], [1, 2, 3], [4, 5, 6]]
+    await turns()
+    assert pool.idle
+
+
 async def test_a_failure_is_that_of_all_whom_the_read_serves_and_of_nobody_else() -> None:
     source = Source()
     source.failure = ValueError("no")
