@@ -97,11 +97,11 @@ class Direct:
         """
         context.trusting = True
         context.given = given
-        roots = self._roots
-        if len(roots) == 1:
-            outcomes = [await _begin(roots[0], context, given)]
+        begun = [_begin(root, context, given) for root in self._roots]
+        if len(begun) == 1:
+            outcomes = [await begun[0]]
         else:
-            outcomes = await asyncio.gather(*(_begin(root, context, given) for root in roots))
+            outcomes = await asyncio.gather(*begun)
         context.trusting = False
         data: dict[str, Any] = {}
         if not context.problems:

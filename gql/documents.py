@@ -78,7 +78,7 @@ class KnownOperation:
     """An operation of a document that is known.
 
     Attributes:
-        name: its own. called: its kind, for the metrics.
+        name: its own. kind_name: its kind as GraphQL writes it.
         coerce: see `gql.direct`.
         fits: it was found to be within the limits, whatever the variables.
     """
@@ -89,12 +89,12 @@ class KnownOperation:
     coerce: Coerce
     fits: bool = False
     name: str | None = field(init=False)
-    called: str = field(init=False)
+    kind_name: str = field(init=False)
 
     def __post_init__(self) -> None:
         # Python takes its time to look them up, for each request.
         self.name = None if self.node.name is None else self.node.name.value
-        self.called = self.kind.value
+        self.kind_name = self.kind.value
 
     def given(self, schema: GraphQLSchema, variables: Mapping[str, Any]) -> Given | None:
         """The variables, coerced, where `coerce` does not know; None where they cannot be."""

@@ -180,7 +180,7 @@ class Schema(strawberry.Schema):
     async def _execute_known(
         self, known: KnownOperation, variables: dict[str, Any] | None, context: Context
     ) -> ExecutionResult:
-        kind, began = known.called, time.perf_counter()
+        kind, began = known.kind_name, time.perf_counter()
         try:
             given = known.coerce(variables or {})
             if given is None or not known.fits:
@@ -209,7 +209,7 @@ class Schema(strawberry.Schema):
         self, known: KnownOperation, variables: dict[str, Any] | None, context: Context
     ) -> AsyncGenerator[ExecutionResult]:
         """Of a subscription."""
-        kind = known.called
+        kind = known.kind_name
         begun = self._begun(known, variables, context)
         if isinstance(begun, list):
             self.finish_errors(begun, kind, context)

@@ -75,11 +75,7 @@ class AllowedHosts:
         if self._names is None or scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        asked = b""
-        for name, value in scope["headers"]:
-            if name == b"host":
-                asked = value
-                break
+        asked = next((value for name, value in scope["headers"] if name == b"host"), b"")
         if _name(asked.decode("latin-1")) in self._names:
             await self._app(scope, receive, send)
             return

@@ -18,12 +18,12 @@ from urllib.parse import parse_qsl
 
 import orjson
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from gql.media_types import parse_media_type
 
-__all__ = ["GraphQLRequest", "Refused", "headers_of", "read_json", "read_request"]
+__all__ = ["GraphQLRequest", "Refused", "cycle_of", "headers_of", "read_json", "read_request"]
 
 # How long a body may be on its way.
 _BODY_MOST_S = 60.0
@@ -63,14 +63,18 @@ def headers_of(scope: Scope) -> dict[str, str]:
 
     Source: RFC 9110, 5.2.
     """
-    raw = scope["headers"]
-    found = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
-    if len(found) < len(raw):
-        found = {}
-        for raw_name, raw_value in raw:
-            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-            found[name] = f"{found[name]}, {value}" if name in found else value
+    found: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
     return found
+
+
+def cycle_of(handle: Receive | Send) -> RequestResponseCycle | None:
+    """uvicorn's own request and response, where nothing stands between them and who is given this
+    `receive` or `send`."""
+    cycle = getattr(handle, "__self__", None)
+    return cycle if cycle.__class__ is RequestResponseCycle else None
 
 
 async def read_request(
@@ -124,16 +128,10 @@ async def _body(receive: Receive, given: str, most: int) -> bytes:
     """
     if given.isdecimal() and (len(given) > 18 or int(given) > most):
         raise _too_long(most)
-    cycle = getattr(receive, "__self__", None)
-    if cycle.__class__ is RequestResponseCycle and not cycle.more_body and not cycle.disconnected:
-        # It is all there, as most are that are small: neither a timer nor a turn for what is not
-        # waited for.
-        body, cycle.body = bytes(cycle.body), bytearray()
-        cycle.message_event.clear()
-        cycle.flow.resume_reading()
-        if len(body) > most:
-            raise _too_long(most)
-        return body
+    cycle = cycle_of(receive)
+    if cycle is not None and not cycle.more_body:
+        # It is all there, as most are that are small: no timer for what is not waited for.
+        return await _received(receive, most)
     try:
         async with asyncio.timeout(_BODY_MOST_S):
             return await _received(receive, most)

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
 
 from graphql import GraphQLError
-from prometheus_client.core import HistogramMetricFamily
-from prometheus_client.utils import floatToGoString
+from prometheus_client import Histogram
 from strawberry.extensions import SchemaExtension
 from strawberry.schema.exceptions import CannotGetOperationTypeError
 from strawberry.types import ExecutionContext
@@ -35,8 +32,16 @@ class Operations:
     """
 
     def __init__(self) -> None:
+        self.seconds = Histogram(
+            "revstream_operation_seconds",
+            "How long queries and mutations took.",
+            ["kind"],
+            buckets=_BUCKETS,
+            registry=None,
+        )
         self._seconds = {
-            kind.value: _Seconds() for kind in (OperationType.QUERY, OperationType.MUTATION)
+            kind.value: self.seconds.labels(kind.value)
+            for kind in (OperationType.QUERY, OperationType.MUTATION)
         }
         self.begun: Counter[str] = Counter(known=0, new=0)
         self.failed: Counter[tuple[str, str]] = Counter()
@@ -58,41 +63,12 @@ class Operations:
     def took(self, kind: str, seconds: float) -> None:
         timed = self._seconds.get(kind)
         if timed is not None:
-            timed.note(seconds)
-
-    @property
-    def seconds(self) -> HistogramMetricFamily:
-        family = HistogramMetricFamily(
-            "revstream_operation_seconds",
-            "How long queries and mutations took.",
-            labels=["kind"],
-        )
-        for kind, timed in self._seconds.items():
-            family.add_metric([kind], timed.buckets(), timed.total)
-        return family
+            timed.observe(seconds)
 
     def note(self, errors: Sequence[GraphQLError], kind: str) -> None:
         """Of one response; the errors are finished."""
         code = str((errors[0].extensions or {}).get("code"))
         self.failed[kind, code] += 1
-
-
-class _Seconds:
-    """Of one kind: how many took how long. The library's own histogram takes locks, and looks at
-    one bound after the other, for each operation."""
-
-    def __init__(self) -> None:
-        self.total = 0.0
-        self._counts = [0] * (len(_BUCKETS) + 1)
-
-    def note(self, seconds: float) -> None:
-        self.total += seconds
-        self._counts[bisect_left(_BUCKETS, seconds)] += 1
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """How many took so long at most."""
-        bounds = (*map(floatToGoString, _BUCKETS), "+Inf")
-        return list(zip(bounds, accumulate(self._counts), strict=True))
 
 
 def kind_of(operation: ExecutionContext | None) -> str:

@@ -19,6 +19,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from gql.http_requests import cycle_of
 from gql.media_types import JSON, MediaType
 
 __all__ = ["HEADERS", "Executed"]
@@ -40,8 +41,8 @@ class Executed:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body, name = self._body, self._media_type.name
-        cycle = getattr(send, "__self__", None)
-        if cycle.__class__ is RequestResponseCycle and _is_plain(cycle):
+        cycle = cycle_of(send)
+        if cycle is not None and _is_plain(cycle):
             _send_whole(cycle, name, body)
             return
         headers = [*_headers(name), (b"content-length", b"%d" % len(body))]

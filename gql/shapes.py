@@ -49,6 +49,7 @@ class Shape:
         guarded: fields, references and back references that not everyone may read, by name.
         fields: stored values, by API name; `embedded` says which of them hold documents.
         everything: the stored names of all fields, which is what a comparison of two states reads.
+        entity: the type, where it is one.
         id_scalar: of an entity, what its `_id` is stored as. shown_id: an `_id` -> as the API shows
             it, or REFUSED.
     """

@@ -54,8 +54,6 @@ def id_from_api(scalar: Scalar, value: object, name: str) -> Any:
     if isinstance(value, str) and scalar in (Scalar.INT, Scalar.LONG):
         # Not "007" or "+7": one document has one id, and caches go by it.
         number = int(value) if NUMBER_TEXT.fullmatch(value) else REFUSED
-        if scalar is Scalar.INT and number.__class__ is int and -INT_LIMIT <= number < INT_LIMIT:
-            return number
         return _accepted(scalar, number, value, name)
     return from_api(scalar, value, name)
 
