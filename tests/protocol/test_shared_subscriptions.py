@@ -100,12 +100,6 @@ async def test_who_takes_nothing_goes_on_alone_and_misses_nothing(
 ) -> None:
     """Those beside it are told everything meanwhile."""
     name = uuid4().hex
-    count, text = 60, "x" * 100_000
-
-    def write() -> None:
-        for number in range(count):
-            things.replace_one({"_id": name}, {"name": f"{number}{text}"}, upsert=True)
-
     async with AsyncExitStack() as stack:
         alone, well, ill = [
             await stack.enter_async_context(open_socket(gateway.address)) for _ in range(3)
@@ -115,15 +109,13 @@ async def test_who_takes_nothing_goes_on_alone_and_misses_nothing(
             assert (await each.receive())["payload"]["data"]["thingChanges"]["kind"] == "CHECKPOINT"
         await shared(gateway, 2)
         ill.connection.transport.pause_reading()
-        writing = asyncio.create_task(asyncio.to_thread(write))
-        numbers = [_number(await well.receive()) for _ in range(count)]
-        await writing
-        members = "revstream_subscriptions_shared", "things"
+        for number in range(MANY):
+            await _replace(things, name, number)
+            assert [await _number(each) for each in (alone, well)] == [number, number]
         # Of three, since the first has joined: all but the one that takes nothing.
-        await eventually(lambda: scraped(gateway.address)[members] == 2)
+        await shared(gateway, 2)
         ill.connection.transport.resume_reading()
-        assert [_number(await ill.receive()) for _ in range(count)] == numbers
-        assert numbers == list(range(count))
+        assert [await _number(ill) for _ in range(MANY)] == list(range(MANY))
 
 
 async def test_every_transport_is_told_by_the_same_execution(
@@ -179,13 +171,6 @@ async def test_a_stream_that_is_not_read_goes_on_alone_and_misses_nothing(
 ) -> None:
     """With the pressure back that a response of its own has."""
     name = uuid4().hex
-    count, text = 60, "x" * 100_000
-    members = "revstream_subscriptions_shared", "things"
-
-    def write() -> None:
-        for number in range(count):
-            things.replace_one({"_id": name}, {"name": f"{number}{text}"}, upsert=True)
-
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         alone = await enter(open_socket(gateway.address))
@@ -194,18 +179,19 @@ async def test_a_stream_that_is_not_read_goes_on_alone_and_misses_nothing(
         well = await enter(open_stream(gateway.address, LONG, id=name))
         reader = await enter(unread(gateway.address, LONG, id=name))
         await shared(gateway, 2)
-        writing = asyncio.create_task(asyncio.to_thread(write))
-        for number in range(count):
-            assert (await well.change())["thing"]["name"] == f"{number}{text}"
-        await writing
-        await eventually(lambda: scraped(gateway.address)[members] == 2)
+        for number in range(MANY):
+            await _replace(things, name, number)
+            # Also the first, who joins: else it might be the one that takes nothing.
+            assert await _number(alone) == number
+            assert (await well.change())["thing"]["name"] == f"{number}{TEXT}"
+        await shared(gateway, 2)
         found: list[int] = []
-        while len(found) < count:
+        while len(found) < MANY:
             line = await reader.readline()
             if line.startswith(b"data: {") and b'"CHANGE"' in line:
                 change = json.loads(line[6:])["data"]["thingChanges"]
                 found.append(int(change["thing"]["name"].rstrip("x")))
-        assert found == list(range(count))
+        assert found == list(range(MANY))
 
 
 async def test_a_storm_of_tokens_in_the_ring_costs_mongodb_nothing(
@@ -338,9 +324,16 @@ async def unread(address: str, query: str, **variables: Any) -> AsyncIterator[as
         writer.transport.abort()
 
 
+MANY, TEXT = 60, "x" * 100_000
+"""Of them, more than all buffers on the way take."""
 LONG = "subscription($id: ID) { thingChanges(id: $id) { kind thing { name } } }"
 
 
-def _number(message: dict[str, Any]) -> int:
-    name = message["payload"]["data"]["thingChanges"]["thing"]["name"]
-    return int(name.rstrip("x"))
+async def _replace(things: Things, name: str, number: int) -> None:
+    document = {"name": f"{number}{TEXT}"}
+    await asyncio.to_thread(things.replace_one, {"_id": name}, document, upsert=True)
+
+
+async def _number(socket: Socket) -> int:
+    (change,) = await changes(socket, 1)
+    return int(change["thing"]["name"].rstrip("x"))
