@@ -141,8 +141,11 @@ async def stop(process: asyncio.subprocess.Process, stop_s: float) -> None:
         process.kill()
         await process.wait()
     except asyncio.CancelledError:
+        # Also where only the time is over: before CPython 3.11.4 a timeout in a task that was
+        # cancelled before says so, too.
         with suppress(ProcessLookupError):
             process.kill()
+        await process.wait()
         raise
 
 
