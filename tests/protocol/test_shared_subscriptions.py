@@ -112,7 +112,10 @@ async def test_who_takes_nothing_goes_on_alone_and_misses_nothing(
         for number in range(MANY):
             await _replace(things, name, number)
             assert [await _number(each) for each in (alone, well)] == [number, number]
-        # Of three, since the first has joined: all but the one that takes nothing.
+            if number == 0:
+                # The first has joined.
+                await shared(gateway, 3)
+        # All but the one that takes nothing.
         await shared(gateway, 2)
         ill.connection.transport.resume_reading()
         assert [await _number(ill) for _ in range(MANY)] == list(range(MANY))
@@ -184,6 +187,8 @@ async def test_a_stream_that_is_not_read_goes_on_alone_and_misses_nothing(
             # Also the first, who joins: else it might be the one that takes nothing.
             assert await _number(alone) == number
             assert (await well.change())["thing"]["name"] == f"{number}{TEXT}"
+            if number == 0:
+                await shared(gateway, 3)
         await shared(gateway, 2)
         found: list[int] = []
         while len(found) < MANY:
