@@ -46,12 +46,17 @@ _CLOCK = "middle, by the clock"
 
 _PAST_DOCUMENTS = 10_000
 _TURNS = 10
+_CURSORS = """query ($asOf: TimePoint!) {
+    productsAsOf(asOf: $asOf, first: 1000) { edges { cursor } } }"""
 # What a page of each kind asks for, in as few words as fit under a bar.
 _PAGES = {
     "now": "{ products(first: 20) { nodes { id sku name price stock } } }",
     "with version": "{ products(first: 20) { nodes { id version sku name price stock } } }",
     "as of": """query ($asOf: TimePoint!) { productsAsOf(asOf: $asOf, first: 20) {
         nodes { documentId document { sku name price stock } } } }""",
+    "as of, elsewhere": """query ($asOf: TimePoint!, $after: String) {
+        productsAsOf(asOf: $asOf, first: 20, after: $after) {
+            nodes { documentId document { sku name price stock } } } }""",
     "history": """query ($id: ID!) { product(id: $id) { history(first: 20) {
         nodes { version operation at document { sku name price stock } } } } }""",
     "with diffs": """query ($id: ID!) { product(id: $id) { history(first: 20) {
@@ -172,10 +177,15 @@ def run_past(stage: Stage) -> list[Part]:
         with stage.gateway(database) as (gateway, address):
             client = _client(address)
             at = _moments(past, _deployment(client))["middle"]
+            edges = client.ask(_CURSORS, asOf=at)["productsAsOf"]["edges"]
             dice = random.Random(1)
 
             def ask(query: str) -> None:
-                variables = {"id": str(dice.randrange(scale.documents)), "asOf": at}
+                variables = {
+                    "id": str(dice.randrange(scale.documents)),
+                    "asOf": at,
+                    "after": dice.choice(edges)["cursor"],
+                }
                 declared = {name: each for name, each in variables.items() if f"${name}:" in query}
                 client.ask(query, **declared)
 

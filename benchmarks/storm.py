@@ -98,9 +98,11 @@ def _measure(stage: Stage) -> tuple[list[float], list[float], list[float], list[
                     calm = _mark(stage, gateway)
                     time.sleep(_CALM_S)
                     missed = _missed(address)
-                    began = _mark(stage, gateway)
-                    told = _storm(stage, address, missed)
-                    ended = _mark(stage, gateway)
+                    with stage.program("storm", address, count, _WITHIN_S) as storming:
+                        began = _mark(stage, gateway)
+                        told = _told(storming, missed)
+                        # Before they all leave.
+                        ended = _mark(stage, gateway)
                     most_bytes = gateway.memory_bytes("VmHWM")
                     written = dict(writer.finish()["times"])
                 kept = staying.finish()["kept"]
@@ -124,12 +126,11 @@ def _measure(stage: Stage) -> tuple[list[float], list[float], list[float], list[
     )
 
 
-def _storm(stage: Stage, address: str, missed: dict[str, int]) -> dict[str, Any]:
-    with stage.program("storm", address, stage.scale.storm, _WITHIN_S) as storm:
-        # Behind the last one there may be nothing yet.
-        tokens, steps = list(missed)[:-1], list(missed.values())
-        storm.tell(query=_RESUMED, tokens=tokens, steps=steps)
-        return storm.hear("result", timeout_s=300)
+def _told(storming: Process, missed: dict[str, int]) -> dict[str, Any]:
+    # Behind the last one there may be nothing yet.
+    tokens, steps = list(missed)[:-1], list(missed.values())
+    storming.tell(query=_RESUMED, tokens=tokens, steps=steps)
+    return storming.hear("result", timeout_s=300)
 
 
 def _others(

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from bson.timestamp import Timestamp
@@ -32,10 +32,11 @@ from resolvers.orders import Order, order_keys
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.projections import EVERY_FACT, Fields, record_projection
 from resolvers.queries import to_query
-from streams.archive import DOCUMENTS, INTERVALS, Archive, last_of_each
+from resolvers.walking import Reaches, Walk
+from streams.archive import INTERVALS, Archive
 from streams.documents import Document
 from streams.events import identity
-from streams.horizons import Horizons, check_horizon, horizon_stage
+from streams.horizons import Horizons, check_horizon
 from streams.intervals import SPANS
 from streams.mongo import Mongo
 from streams.versions import Version
@@ -48,27 +49,13 @@ _WALK_MOST = 2000
 _PORTION = 500
 """Records that are judged apart at once."""
 
-# As the index of documents has it in its partialFilterExpression.
-_FIRST: Document = {"first": True}
-
-
-@dataclass(frozen=True, slots=True)
-class _Passed:
-    """What a walk came by.
-
-    Attributes:
-        count: of documents, and the id of the last one. found: the versions that stood then, of
-            those that were there and matched; in the walk's order. horizon: read behind them.
-    """
-
-    count: int
-    last: Any
-    found: list[Document]
-    horizon: str
-
 
 class CollectionAsOf:
-    """Reads of one collection at one cluster time, with one filter and order."""
+    """Reads of one collection at one cluster time, with one filter and order.
+
+    Args:
+        reaches: see `Walk`.
+    """
 
     def __init__(
         self,
@@ -79,6 +66,7 @@ class CollectionAsOf:
         *,
         where: Condition | None,
         order: Order | None,
+        reaches: Reaches,
         facts: Fields = EVERY_FACT,
         shown: bool = False,
     ) -> None:
@@ -88,10 +76,10 @@ class CollectionAsOf:
         self._name = archive.name
         self._at = at
         self._facts = facts
-        self._shown = shown
         condition = EVERYTHING if where is None else on_records(where, entity)
         self._where = to_query(condition)
-        self._where_id = to_query(_of_id(condition))
+        where_id = to_query(_of_id(condition))
+        self._walk = Walk(mongo, archive, at, where_id=where_id, reaches=reaches, naive=shown)
         keys = order_keys(entity, order, id_path="doc", version_path="v", prefix="full.")
         self._keyset = Keyset(f"as of {entity.name}", keys)
         looked_at = {path for path, _ in keys} | paths(condition)
@@ -144,12 +132,10 @@ class CollectionAsOf:
         place = window.query
         walked, step = 0, window.limit
         while walked < _WALK_MOST:
-            passed = await self._walk(
-                window, place, step, self._where_here, projection, naive=self._shown
-            )
+            passed = await self._walk.step(window, place, step, self._where_here, projection)
             rows += passed.found
             missing = window.limit - len(rows)
-            if missing <= 0 or passed.count < step:
+            if missing <= 0 or not passed.more:
                 return rows[: window.limit], passed.horizon
             walked += step
             place = window.behind({"doc": passed.last})
@@ -157,51 +143,6 @@ class CollectionAsOf:
             step = min(missing * walked // (len(rows) + 1) + missing, 8 * step, _WALK_MOST)
         rows += await self._sweep(window, place, projection, window.limit - len(rows))
         return rows, None
-
-    async def _walk(
-        self,
-        window: Window,
-        place: Mapping[str, Any],
-        step: int,
-        where: Mapping[str, Any],
-        projection: Mapping[str, Any] | None,
-        *,
-        naive: bool = False,
-    ) -> _Passed:
-        """The next `step` documents that existed by then, and the versions of theirs that stood.
-
-        Args:
-            projection: of the versions that are found; None: as they are.
-        """
-        conditions = [_FIRST, {"at": {"$lte": self._at}}, self._where_id, place]
-        passed = await self._mongo.find(
-            self._name,
-            {"$and": [each for each in conditions if each]},
-            projection={"_id": 0, "doc": 1},
-            sort=window.keys,
-            limit=step,
-            hint=DOCUMENTS,
-            short=True,
-            naive=naive,
-        )
-        if not passed:
-            return _Passed(0, None, [], await self._horizons.of(self._archive.collection))
-        ids = [each["doc"] for each in passed]
-        matched = [{"op": {"$ne": "DELETE"}}, where] if where else [{"op": {"$ne": "DELETE"}}]
-        pipeline: list[Mapping[str, Any]] = [
-            {"$match": {"doc": {"$in": ids}}},
-            *last_of_each(self._at),
-            {"$match": {"$and": matched}},
-        ]
-        if projection is not None:
-            pipeline.append({"$project": projection})
-        pipeline.append(horizon_stage(self._archive.collection))
-        found = await self._mongo.aggregate(self._name, pipeline, naive=naive)
-        horizon = found.pop()["horizon"] if found and "horizon" in found[-1] else ""
-        places = {identity(each["doc"]): each for each in found}
-        # Each once: while a document is being cut, two of its versions are its first.
-        stood = [places.pop(key) for key in map(identity, ids) if key in places]
-        return _Passed(len(ids), ids[-1], stood, horizon)
 
     async def _sweep(
         self, window: Window, place: Mapping[str, Any], projection: Mapping[str, Any], limit: int
@@ -236,9 +177,9 @@ class CollectionAsOf:
             place = window.behind(found[-1])
         step = window.limit
         while True:
-            passed = await self._walk(window, place, step, {}, None)
+            passed = await self._walk.step(window, place, step, {}, None)
             rows += await self._judging.matching(passed.found)
-            if len(rows) >= window.limit or passed.count < step:
+            if len(rows) >= window.limit or not passed.more:
                 return rows[: window.limit]
             place = window.behind({"doc": passed.last})
             step = min(2 * step, _WALK_MOST)

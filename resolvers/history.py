@@ -30,6 +30,7 @@ from resolvers.records import VersionFilter
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
 from resolvers.sifting import Sifting
+from resolvers.walking import Reaches
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import HistoryLost
@@ -61,6 +62,7 @@ class History:
         self._archives = archives
         self._own_writes = own_writes
         self._horizons = Horizons(mongo)
+        self._reaches: Reaches = {}
         self._scope = OPEN
 
     def within(self, scope: Scope) -> History:
@@ -333,6 +335,7 @@ class History:
             moment.at,
             where=rows.narrowed(where),
             order=order,
+            reaches=self._reaches,
             facts=facts,
             shown=shown,
         )

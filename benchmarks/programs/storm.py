@@ -6,7 +6,7 @@ standard input one line of JSON: `{query, tokens, steps}`: tokens that the socke
 
 Whoever is refused, or closed, comes again after a pause. Says `result` once each has been told
 something, or after three minutes: when each of those who have was, in seconds from the beginning,
-in order; and how often one was `refused`.
+in order; and how often one was `refused`. They stay until its input ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import time
 from typing import Any
 
 from benchmarks.processes import allow_sockets
-from benchmarks.programs.speech import say
+from benchmarks.programs.speech import say, until_told
 from benchmarks.socket_load import Link, Links
 
 _CHECKED = 100
@@ -54,6 +54,7 @@ def main(address: str, count: int, seconds: float) -> None:
         _check(members[n], asked["steps"][n % len(asked["tokens"]) + 1 :])
     times = sorted(each.first_ns / 1e9 - began for each in members.values() if each.first_ns)
     say("result", times_s=times, refused=refused)
+    until_told()
     links.close()
 
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from bson.int64 import Int64
+from bson.objectid import ObjectId
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pymongo import MongoClient
@@ -16,7 +18,9 @@ from resolvers.as_of import CollectionAsOf, standing
 from resolvers.filters import parse_where
 from resolvers.matching import compile_predicate
 from resolvers.pages import Page, PageRequest
+from resolvers.walking import Reaches
 from streams.archive import INTERVALS
+from streams.events import identity
 from streams.mongo import Mongo
 from streams.versions import Version
 from tests.integration.conftest import Commands
@@ -131,6 +135,7 @@ async def test_pages_are_those_of_a_plain_replay(
         at(moment),
         where=None if said is None else parse_where(SHOP, PRODUCT, said),
         order=order,
+        reaches={},
     )
     state = replayed(scribe, moment)
     ids = expected(state, said, order)
@@ -139,6 +144,127 @@ async def test_pages_are_those_of_a_plain_replay(
         assert [each.document for each in versions] == ids
         shown = [(each.number, _asked(each.full)) for each in versions]
         assert shown == [state[each] for each in ids]
+
+
+MIXED = [*KEYS[:5], 1, 2.5, 3, Int64(2**40), ObjectId(24 * "5"), None]
+
+
+@settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    data=st.data(),
+    keys=st.sampled_from([list(KEYS), [1, 2, 3, 4, Int64(5), Int64(6)], MIXED]),
+    entity=st.sampled_from([PRODUCT, PACKED]),
+)
+async def test_a_page_that_was_read_before_is_what_it_would_have_been(
+    mongo: Mongo,
+    monkeypatch: pytest.MonkeyPatch,
+    data: st.DataObject,
+    keys: list[Any],
+    entity: Entity,
+) -> None:
+    """As of other moments, with documents that came in between or are gone with all their history;
+    ids of all sorts."""
+    monkeypatch.setattr("streams.storage._WORTH_IT", 0)
+    await mongo.command({"delete": "products.versions", "deletes": [{"q": {}, "limit": 0}]})
+    scribe, reaches = Scribe(mongo, entity), Reaches()
+    erased: set[Any] = set()
+    for second in range(data.draw(st.integers(2, 8), label="steps")):
+        match data.draw(st.sampled_from(["write", "write", "delete", "erase"]), label="what"):
+            case "write":
+                for key in data.draw(st.lists(st.sampled_from(keys), max_size=6, unique=True)):
+                    if identity(key) not in erased:
+                        scribe.write(key, {"stock": second}, at(second))
+            case "delete":
+                for name in data.draw(st.sets(st.sampled_from([*scribe.present] or [None]))):
+                    if name in scribe.present:
+                        scribe.write(scribe.present[name]["_id"], None, at(second))
+            case _:
+                for name in data.draw(st.sets(st.sampled_from([*scribe.present] or [None]))):
+                    if name in scribe.present:
+                        await scribe.save()
+                        erased.add(name)
+                        gone = {"doc": {"$eq": scribe.present.pop(name)["_id"]}}
+                        deletion = {"q": gone, "limit": 0}
+                        await mongo.command({"delete": "products.versions", "deletes": [deletion]})
+        await scribe.save()
+        for moment in data.draw(st.lists(st.integers(0, second), max_size=3), label="moments"):
+            forwards = data.draw(st.booleans(), label="forwards")
+            direction = data.draw(st.sampled_from(["ASC", "DESC"]), label="direction")
+            size = data.draw(st.integers(1, 3), label="size")
+            reading = CollectionAsOf(
+                mongo,
+                scribe.archive,
+                PRODUCT,
+                at(moment),
+                where=None,
+                order=(("id", direction),),
+                reaches=reaches,
+            )
+            stood = {
+                record["doc"]: record["v"]
+                for record in scribe.records
+                if record["at"] <= at(moment) and identity(record["doc"]) not in erased
+            }
+            there = {
+                (record["doc"], record["v"])
+                for record in scribe.records
+                if record["full"] is not None
+            }
+            expected = [each for each in stood.items() if each in there]
+            expected.sort(key=lambda each: sort_key(each[0]), reverse=direction == "DESC")
+            versions = await walked(reading, size, forwards=forwards, total=len(expected))
+            assert [(each.document, each.number) for each in versions] == expected
+
+
+async def test_ids_of_another_type_do_not_come_before_those_behind_a_page_that_was_read_before(
+    mongo: Mongo,
+) -> None:
+    """They are found with it where nothing of it was there then."""
+    scribe, reaches = Scribe(mongo, PRODUCT), Reaches()
+    for second, key in enumerate(["c", ObjectId(24 * "5"), "a", "b"]):
+        scribe.write(key, {"stock": 1}, at(second))
+    await scribe.save()
+    for second, expected in [(3, ["a"]), (1, ["c"])]:
+        reading = CollectionAsOf(
+            mongo, scribe.archive, PRODUCT, at(second), where=None, order=(), reaches=reaches
+        )
+        page = await reading.page(PageRequest(first=1), frozenset())
+        assert [each.document for each in page.items] == expected
+
+
+async def test_a_page_that_was_read_before_is_one_read(counted: Mongo, commands: Commands) -> None:
+    """However many documents there are behind it."""
+    scribe, reaches = Scribe(counted, PRODUCT), Reaches()
+    for n in range(200):
+        scribe.write(n, {"stock": n}, at(n // 10))
+    await scribe.save()
+
+    async def read(second: int, *, count: int = 20) -> list[str]:
+        reading = CollectionAsOf(
+            counted, scribe.archive, PRODUCT, at(second), where=None, order=(), reaches=reaches
+        )
+        return told(await reading.page(PageRequest(first=count), frozenset({"stock"})))
+
+    first = [f"{n}@1" for n in range(20)]
+    assert await read(19) == first
+    with commands.counting() as started:
+        assert await read(18) == first
+    assert started == ["aggregate"]
+    # As of a moment at which less was there, the rest is looked for; nothing is forgotten.
+    assert await read(0) == first[:10]
+    with commands.counting() as started:
+        assert await read(18) == first
+    assert started == ["aggregate"]
+    # Where many come in between, it is read anew.
+    for n in range(40):
+        scribe.write(n / 100 + 0.5, {"stock": n}, at(20))
+    await scribe.save()
+    assert (await read(20))[:2] == ["0@1", "0.5@1"]
+    assert len(await read(20)) == 20
 
 
 def _asked(full: dict[str, Any] | None) -> dict[str, Any]:
@@ -181,7 +307,9 @@ async def test_a_content_that_lies_elsewhere_since_a_moment_ago_is_not_judged_wi
     scribe.write("a", {"stock": 1}, at(2))
     await scribe.save()
     where = parse_where(SHOP, PRODUCT, {"stock": {"ne": 1}})
-    reading = CollectionAsOf(mongo, scribe.archive, PRODUCT, at(3), where=where, order=())
+    reading = CollectionAsOf(
+        mongo, scribe.archive, PRODUCT, at(3), where=where, order=(), reaches={}
+    )
 
     async def none_yet() -> bool:
         return False
@@ -193,7 +321,9 @@ async def test_a_content_that_lies_elsewhere_since_a_moment_ago_is_not_judged_wi
 
 
 def plain(mongo: Mongo, scribe: Scribe, second: int, order: Any = ()) -> CollectionAsOf:
-    return CollectionAsOf(mongo, scribe.archive, PRODUCT, at(second), where=None, order=order)
+    return CollectionAsOf(
+        mongo, scribe.archive, PRODUCT, at(second), where=None, order=order, reaches={}
+    )
 
 
 def told(page: Page[Version]) -> list[str]:

@@ -135,7 +135,13 @@ async def test_a_document_as_large_as_can_be_is_kept_in_parts(mongo: Mongo, clie
     ):
         where = None if said is None else parse_where(SHOP, PRODUCT, said)
         reading = CollectionAsOf(
-            mongo, recording.archive, PRODUCT, records[-1]["at"], where=where, order=order
+            mongo,
+            recording.archive,
+            PRODUCT,
+            records[-1]["at"],
+            where=where,
+            order=order,
+            reaches={},
         )
         page = await reading.page(PageRequest(first=5), frozenset({"stock"}), total=True)
         assert [each.document for each in page.items] == expected
