@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bson.int64 import Int64
+from bson.min_key import MinKey
 from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 
@@ -31,6 +32,8 @@ __all__ = ["Passed", "Reaches", "Walk"]
 # As the index of documents has it in its partialFilterExpression.
 _FIRST: Document = {"first": True}
 _THERE: Document = {"op": {"$ne": "DELETE"}}
+# Without a word on the documents, 6.0.5 reads all of their versions.
+_ALL: Document = {"doc": {"$gte": MinKey()}}
 # Of which Python and MongoDB have the same order.
 _ORDERED = frozenset({str, int, Int64, ObjectId})
 
@@ -156,7 +159,7 @@ class Walk:
         _, descending, count = known
         # Of other types those behind the last one are found, too.
         beyond = {"$lt" if descending else "$gt": reach.last}
-        query: Document = {} if reach.whole else {"doc": {"$not": beyond}}
+        query: Document = _ALL if reach.whole else {"doc": {"$not": beyond}}
         most = 2 * count
         found, horizon = await self._versions(query, [{"$limit": most}], projection)
         ids = [each["doc"] for each in found]
