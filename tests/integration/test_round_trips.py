@@ -113,7 +113,9 @@ def ask(gateway: RunningGateway, query: str, n: int, now: str) -> list[Any]:
 def commands_of(
     gateway: RunningGateway, database: Database[dict[str, Any]], query: str, n: int, now: str
 ) -> Commands:
-    """The reads that the server saw meanwhile; the streams' own and the leases left out."""
+    """The reads that the server saw meanwhile; the streams' own and the leases left out. Asked once
+    before: how far a page as of a moment goes is remembered."""
+    ask(gateway, query, n, now)
     database.command("profile", 0)
     database.drop_collection("system.profile")
     database.command("profile", 2)
