@@ -109,27 +109,27 @@ class Walk:
             place: what lies behind the last step.
             projection: of the versions that are found, `op` among it; None: as they are.
         """
-        if place or where or self._where_id:
-            return await self._step(window, place, count, where, projection)
-        known = (self._archive.name, _descending(window), count)
-        reach = self._reaches.get(known)
-        if reach is not None:
-            passed = await self._step_to(known, reach, projection)
-            if passed is not None:
-                return passed
-        passed = await self._step(window, place, count, where, projection)
-        if passed.last is None or type(passed.last) in _ORDERED:
-            self._reaches[known] = _Reach(passed.last, self._at, not passed.more)
-        return passed
+        known = None
+        if not (place or where or self._where_id):
+            known = (self._archive.name, window.keys[0][1] < 0, count)
+            if (reach := self._reaches.get(known)) is not None:
+                passed = await self._step_to(known, reach, projection)
+                if passed is not None:
+                    return passed
+        ids = await self._ids(window, place, count)
+        last, more = ids[-1] if ids else None, len(ids) == count
+        if known is not None and (not ids or type(last) in _ORDERED):
+            self._reaches[known] = _Reach(last, self._at, whole=not more)
+        if not ids:
+            return Passed(more, last, [], await self._horizons.of(self._archive.collection))
+        matched = {"$match": {"$and": [_THERE, where] if where else [_THERE]}}
+        found, horizon = await self._versions({"doc": {"$in": ids}}, [matched], projection)
+        places = {identity(each["doc"]): each for each in found}
+        # Each once: while a document is being cut, two of its versions are its first.
+        stood = [places.pop(key) for key in map(identity, ids) if key in places]
+        return Passed(more, last, stood, horizon)
 
-    async def _step(
-        self,
-        window: Window,
-        place: Mapping[str, Any],
-        count: int,
-        where: Mapping[str, Any],
-        projection: Mapping[str, Any] | None,
-    ) -> Passed:
+    async def _ids(self, window: Window, place: Mapping[str, Any], count: int) -> list[Any]:
         conditions = [_FIRST, {"at": {"$lte": self._at}}, self._where_id, place]
         passed = await self._mongo.find(
             self._archive.name,
@@ -141,16 +141,7 @@ class Walk:
             short=True,
             naive=self._naive,
         )
-        if not passed:
-            horizon = await self._horizons.of(self._archive.collection)
-            return Passed(False, None, [], horizon)
-        ids = [each["doc"] for each in passed]
-        matched = {"$match": {"$and": [_THERE, where] if where else [_THERE]}}
-        found, horizon = await self._versions({"doc": {"$in": ids}}, [matched], projection)
-        places = {identity(each["doc"]): each for each in found}
-        # Each once: while a document is being cut, two of its versions are its first.
-        stood = [places.pop(key) for key in map(identity, ids) if key in places]
-        return Passed(len(ids) == count, ids[-1], stood, horizon)
+        return [each["doc"] for each in passed]
 
     async def _step_to(
         self, known: _Known, reach: _Reach, projection: Mapping[str, Any] | None
@@ -189,10 +180,6 @@ class Walk:
         found = await self._mongo.aggregate(self._archive.name, pipeline, naive=self._naive)
         horizon = found.pop()["horizon"] if found and "horizon" in found[-1] else ""
         return found, horizon
-
-
-def _descending(window: Window) -> bool:
-    return window.keys[0][1] < 0
 
 
 def _id_of(record: Document) -> Any:
