@@ -136,9 +136,12 @@ class WireConnection(asyncio.Protocol):
 
 @asynccontextmanager
 async def borrowed(
-    client: _Client, replied: Callable[[WireConnection], None]
+    client: _Client, replied: Callable[[WireConnection], None], selection_s: float | None = None
 ) -> AsyncIterator[WireConnection]:
     """A connection to the primary out of the driver's pool; ends with it.
+
+    Args:
+        selection_s: how long to look for a primary; as long as the client does where it is None.
 
     Raises:
         Unsupported, and as the driver.
@@ -146,7 +149,7 @@ async def borrowed(
     # Parts of PyMongo 4.15 to 4.20 that are nobody's business; where one is missing, it is said.
     try:
         topology = await client._get_topology()
-        server = await topology.select_server(writable_server_selector, "find")
+        server = await topology.select_server(writable_server_selector, "find", selection_s)
         checkout = server.pool.checkout()
     except (AttributeError, TypeError) as exc:
         raise Unsupported(f"PyMongo {pymongo.version} is not understood: {exc}") from exc

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 # As many short reads are under way at once; what comes on top waits for one of them to end.
 _SHARED = 16
-# Where there is no primary, the driver's cursors wait for one.
+# How long a short read looks for a primary before the driver's cursors wait for one.
 _SELECTION_S = 1.0
 _AGAIN_S = 0.05
 
@@ -48,8 +48,7 @@ class WirePool(monitoring.TopologyListener):
     """
 
     def __init__(self, uri: str, options: MongoOptions) -> None:
-        quick = replace(options, driver="pymongo", server_selection_s=_SELECTION_S)
-        client = open_client(uri, quick, listeners=[self])
+        client = open_client(uri, replace(options, driver="pymongo"), listeners=[self])
         self._client: pymongo.AsyncMongoClient[Document] = client
         self.open: set[WireConnection] = set()
         # Why none can be used.
@@ -92,7 +91,7 @@ class WirePool(monitoring.TopologyListener):
         if self._unsupported is not None:
             return None
         if len(self._shared) < _SHARED:
-            keeper, opened = self._start(self._checkin)
+            keeper, opened = self._start(self._checkin, _SELECTION_S)
             self._shared.add(keeper)
             keeper.add_done_callback(self._shared_ended)
             opened.add_done_callback(self._shared_opened)
@@ -169,19 +168,23 @@ class WirePool(monitoring.TopologyListener):
             if not turn.done():
                 turn.set_result(None)
 
-    def _start(self, replied: _Replied) -> tuple[asyncio.Task[None], _Opened]:
+    def _start(
+        self, replied: _Replied, selection_s: float | None = None
+    ) -> tuple[asyncio.Task[None], _Opened]:
         """Open a connection, in a task of its own: the driver may lose the cancellation of one who
         connects."""
         opened: _Opened = asyncio.get_running_loop().create_future()
-        keeper = asyncio.create_task(self._keep(opened, replied), name="wire connection")
+        keeper = asyncio.create_task(
+            self._keep(opened, replied, selection_s), name="wire connection"
+        )
         self._keepers.add(keeper)
         keeper.add_done_callback(self._keepers.discard)
         return keeper, opened
 
-    async def _keep(self, opened: _Opened, replied: _Replied) -> None:
+    async def _keep(self, opened: _Opened, replied: _Replied, selection_s: float | None) -> None:
         """Keep a connection out of the driver's pool until it is lost, or nobody wants it."""
         try:
-            async with borrowed(self._client, replied) as connection:
+            async with borrowed(self._client, replied, selection_s) as connection:
                 self.open.add(connection)
                 try:
                     if not opened.done():

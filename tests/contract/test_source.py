@@ -282,6 +282,23 @@ async def test_streams_leave_connections_to_others(
         await eventually(lambda: mongo.wires is not None and not mongo.wires.open)
 
 
+async def test_who_waits_at_a_stream_waits_for_the_primary_too(
+    monkeypatch: pytest.MonkeyPatch, mongo_uri: str, database_name: str
+) -> None:
+    """As long as the options say; a short read goes to the driver's cursors soon."""
+    monkeypatch.setattr("streams.wire_pool._SELECTION_S", 0.0)
+    # None of them has looked for it before.
+    async with Mongo.connect(mongo_uri, database_name) as mongo:
+        assert mongo.wires is not None
+        async with mongo.change_batches([{"$changeStream": {}}], size=1, wait_ms=1) as replies:
+            await anext(replies)
+            assert len(mongo.wires.open) == 1
+    async with Mongo.connect(mongo_uri, database_name) as mongo:
+        assert mongo.wires is not None
+        assert await mongo.find("things", {}, naive=True) == []
+        assert not mongo.wires.open
+
+
 @pytest.mark.parametrize("live", [True, False])
 async def test_a_dropped_database_does_not_end_the_stream(
     mongo: Mongo, client: Client, live: bool

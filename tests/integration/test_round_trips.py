@@ -113,8 +113,14 @@ def ask(gateway: RunningGateway, query: str, n: int, now: str) -> list[Any]:
 def commands_of(
     gateway: RunningGateway, database: Database[dict[str, Any]], query: str, n: int, now: str
 ) -> Commands:
-    """The reads that the server saw meanwhile; the streams' own and the leases left out. Asked once
-    before: how far a page as of a moment goes is remembered."""
+    """The reads that the server saw meanwhile; the streams' own and the leases left out.
+
+    Asked before: how far a page as of a moment goes is remembered, and so are version numbers, once
+    the archive has come to where the stream was when they were first asked for.
+    """
+    ask(gateway, query, n, now)
+    here = gateway.query("{ resumeToken }")["resumeToken"]
+    ask(gateway, QUERIES["as of a moment"], n, here)
     ask(gateway, query, n, now)
     database.command("profile", 0)
     database.drop_collection("system.profile")
