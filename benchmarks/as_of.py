@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import cycle
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,18 +45,24 @@ _KINDS = {
 _MOMENTS = {"early": 0.1, "middle": 0.5, "late": 0.95}
 _CLOCK = "middle, by the clock"
 
-_PAST_DOCUMENTS = 10_000
+# So many that no page behind a cursor is asked for twice.
+_PAST_DOCUMENTS = 20_000
 _TURNS = 10
-_CURSORS = """query ($asOf: TimePoint!) {
-    productsAsOf(asOf: $asOf, first: 1000) { edges { cursor } } }"""
+# Of a filtered list nothing is remembered.
+_CURSORS = """query ($asOf: TimePoint!, $after: String) { page: productsAsOf(
+    asOf: $asOf, first: 1000, after: $after, where: {id: {ne: -1}}, orderBy: [{id: DESC}]
+    ) { edges { cursor } pageInfo { hasNextPage endCursor } } }"""
 # What a page of each kind asks for, in as few words as fit under a bar.
 _PAGES = {
     "now": "{ products(first: 20) { nodes { id sku name price stock } } }",
     "with version": "{ products(first: 20) { nodes { id version sku name price stock } } }",
     "as of": """query ($asOf: TimePoint!) { productsAsOf(asOf: $asOf, first: 20) {
         nodes { documentId document { sku name price stock } } } }""",
-    "as of, elsewhere": """query ($asOf: TimePoint!, $after: String) {
-        productsAsOf(asOf: $asOf, first: 20, after: $after) {
+    "as of, next page": """query ($asOf: TimePoint!, $next: String) {
+        page: productsAsOf(asOf: $asOf, first: 20, after: $next) {
+            nodes { documentId document { sku name price stock } } pageInfo { endCursor } } }""",
+    "as of, elsewhere": """query ($asOf: TimePoint!, $lot: String) {
+        productsAsOf(asOf: $asOf, first: 20, after: $lot, orderBy: [{id: DESC}]) {
             nodes { documentId document { sku name price stock } } } }""",
     "history": """query ($id: ID!) { product(id: $id) { history(first: 20) {
         nodes { version operation at document { sku name price stock } } } } }""",
@@ -177,17 +184,23 @@ def run_past(stage: Stage) -> list[Part]:
         with stage.gateway(database) as (gateway, address):
             client = _client(address)
             at = _moments(past, _deployment(client))["middle"]
-            edges = client.ask(_CURSORS, asOf=at)["productsAsOf"]["edges"]
             dice = random.Random(1)
+            lots = _cursors(client, at)[:: 20 + 1]
+            dice.shuffle(lots)
+            lot = cycle(lots)
+            end: str | None = None
+            given: dict[str, Callable[[], Any]] = {
+                "asOf": lambda: at,
+                "id": lambda: str(dice.randrange(scale.documents)),
+                "lot": lambda: next(lot),
+                "next": lambda: end,
+            }
 
             def ask(query: str) -> None:
-                variables = {
-                    "id": str(dice.randrange(scale.documents)),
-                    "asOf": at,
-                    "after": dice.choice(edges)["cursor"],
-                }
-                declared = {name: each for name, each in variables.items() if f"${name}:" in query}
-                client.ask(query, **declared)
+                nonlocal end
+                declared = {name: each() for name, each in given.items() if f"${name}:" in query}
+                page = client.ask(query, **declared).get("page")
+                end = end if page is None else page["pageInfo"]["endCursor"]
 
             for query in _PAGES.values():
                 _timed(gateway, ask, query, scale.pages)
@@ -199,6 +212,17 @@ def run_past(stage: Stage) -> list[Part]:
     for name, (ms, cpu_ms) in rows.items():
         table.add(name, ms, ms / now, cpu_ms)
     return [table, bars("pages of 20: ms", {name: row[0] for name, row in rows.items()})]
+
+
+def _cursors(client: _Client, at: dict[str, str]) -> list[str]:
+    """Of all documents."""
+    found: list[str] = []
+    after, more = None, True
+    while more:
+        page = client.ask(_CURSORS, asOf=at, after=after)["page"]
+        found += (each["cursor"] for each in page["edges"])
+        after, more = page["pageInfo"]["endCursor"], page["pageInfo"]["hasNextPage"]
+    return found
 
 
 def _timed(

@@ -32,7 +32,8 @@ from resolvers.orders import Order, order_keys
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.projections import EVERY_FACT, Fields, record_projection
 from resolvers.queries import to_query
-from resolvers.walking import Reaches, Walk
+from resolvers.successors import Successors
+from resolvers.walking import Walk
 from streams.archive import INTERVALS, Archive
 from streams.documents import Document
 from streams.events import identity
@@ -54,7 +55,7 @@ class CollectionAsOf:
     """Reads of one collection at one cluster time, with one filter and order.
 
     Args:
-        reaches: see `Walk`.
+        successors: see `Walk`.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class CollectionAsOf:
         *,
         where: Condition | None,
         order: Order | None,
-        reaches: Reaches,
+        successors: Successors,
         facts: Fields = EVERY_FACT,
         shown: bool = False,
     ) -> None:
@@ -79,7 +80,7 @@ class CollectionAsOf:
         condition = EVERYTHING if where is None else on_records(where, entity)
         self._where = to_query(condition)
         where_id = to_query(_of_id(condition))
-        self._walk = Walk(mongo, archive, at, where_id=where_id, reaches=reaches, naive=shown)
+        self._walk = Walk(mongo, archive, at, where_id=where_id, successors=successors, naive=shown)
         keys = order_keys(entity, order, id_path="doc", version_path="v", prefix="full.")
         self._keyset = Keyset(f"as of {entity.name}", keys)
         looked_at = {path for path, _ in keys} | paths(condition)
@@ -129,16 +130,20 @@ class CollectionAsOf:
         if len(self._keyset.keys) > 1:
             return await self._sweep(window, window.query, projection, window.limit), None
         rows: list[Document] = []
-        place = window.query
-        walked, step = 0, window.limit
+        place, start = window.query, window.start
+        walked, step, guess = 0, window.limit, True
         while walked < _WALK_MOST:
-            passed = await self._walk.step(window, place, step, self._where_here, projection)
+            passed = await self._walk.step(
+                window, place, step, self._where_here, projection, start=start, guess=guess
+            )
             rows += passed.found
             missing = window.limit - len(rows)
             if missing <= 0 or not passed.more:
                 return rows[: window.limit], passed.horizon
             walked += step
             place = window.behind({"doc": passed.last})
+            start = None if start is None else (passed.last,)
+            guess = 4 * len(passed.found) >= step
             # As many as will do if they drop out as they did so far, and not too many on a few.
             step = min(missing * walked // (len(rows) + 1) + missing, 8 * step, _WALK_MOST)
         rows += await self._sweep(window, place, projection, window.limit - len(rows))
@@ -175,13 +180,15 @@ class CollectionAsOf:
             if len(rows) >= window.limit or len(found) < missing:
                 return rows
             place = window.behind(found[-1])
-        step = window.limit
+        step, start, guess = window.limit, window.start, True
         while True:
-            passed = await self._walk.step(window, place, step, {}, None)
+            passed = await self._walk.step(window, place, step, {}, None, start=start, guess=guess)
             rows += await self._judging.matching(passed.found)
             if len(rows) >= window.limit or not passed.more:
                 return rows[: window.limit]
             place = window.behind({"doc": passed.last})
+            start = None if start is None else (passed.last,)
+            guess = 4 * len(passed.found) >= step
             step = min(2 * step, _WALK_MOST)
 
     async def _first_apart(

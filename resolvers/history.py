@@ -30,7 +30,7 @@ from resolvers.records import VersionFilter
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
 from resolvers.sifting import Sifting
-from resolvers.walking import Reaches
+from resolvers.successors import Successors
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import HistoryLost
@@ -62,7 +62,7 @@ class History:
         self._archives = archives
         self._own_writes = own_writes
         self._horizons = Horizons(mongo)
-        self._reaches: Reaches = {}
+        self._successors = Successors()
         self._scope = OPEN
 
     def within(self, scope: Scope) -> History:
@@ -335,7 +335,7 @@ class History:
             moment.at,
             where=rows.narrowed(where),
             order=order,
-            reaches=self._reaches,
+            successors=self._successors,
             facts=facts,
             shown=shown,
         )

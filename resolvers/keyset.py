@@ -129,7 +129,7 @@ class Keyset:
         Raises:
             BadUserInput: no cursor of this order.
         """
-        values = self._values(cursor, name)
+        values = self.placed(cursor, name)
         keys = reversed_keys(self.keys) if backwards else self.keys
         if self.uniform:
             ((path, direction),) = keys
@@ -146,7 +146,8 @@ class Keyset:
         singles = [{path: {"$not": {"$type": "array"}}} for path, _ in keys[:-1]]
         return _all([{"$or": alternatives}, *singles])
 
-    def _values(self, cursor: str, name: str) -> list[Any]:
+    def placed(self, cursor: str, name: str = "cursor") -> list[Any]:
+        """The values that a cursor holds; arguments and errors as `behind`."""
         try:
             raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
             if raw[:_DIGEST_BYTES] != self._digest():

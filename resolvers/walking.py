@@ -1,10 +1,10 @@
 """A walk through a collection as of a moment, in id order: the next documents, and of each the
 version that stood.
 
-The ids of the next ones are read first, and their versions by them. How far the first step went is
-remembered: the same page as of another moment, as somebody asks for who looks back and forth, is
-one read of the versions up to there. What such a read finds counts only where the step cannot have
-found anything else; else the step is made as if nothing were remembered.
+The ids of the next ones are read first, and their versions by them. Which ones they were is
+remembered (`resolvers.successors`): a page of documents that were passed before, as of whatever
+moment, is one read of the versions up to the last of them. What such a read finds counts only
+where the step cannot have found anything else; else the step is made as if nothing were remembered.
 
 Source, with measurements: docs/decisions/0008-as-of.md.
 """
@@ -15,27 +15,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bson.int64 import Int64
 from bson.min_key import MinKey
-from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 
 from resolvers.pages import Window
-from streams.archive import DOCUMENTS, Archive, last_of_each
+from resolvers.successors import ORDERED, Direction, Reach, Start, Successors
+from streams.archive import DOCUMENTS, MOMENTS, Archive, last_of_each
 from streams.documents import Document
 from streams.events import identity
 from streams.horizons import Horizons, horizon_stage
 from streams.mongo import Mongo
 
-__all__ = ["Passed", "Reaches", "Walk"]
+__all__ = ["Passed", "Walk"]
 
 # As the index of documents has it in its partialFilterExpression.
 _FIRST: Document = {"first": True}
-_THERE: Document = {"op": {"$ne": "DELETE"}}
 # Without a word on the documents, 6.0.5 reads all of their versions.
 _ALL: Document = {"doc": {"$gte": MinKey()}}
-# Of which Python and MongoDB have the same order.
-_ORDERED = frozenset({str, int, Int64, ObjectId})
+# Steps whose ids are read at once where one page after the other is.
+_AHEAD = 5
+_MOST_AHEAD = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +53,12 @@ class Passed:
     horizon: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Reach:
-    """Where a first step ended, and at which moment. `whole`: there was nothing behind it."""
-
-    last: Any
-    at: Timestamp
-    whole: bool
-
-
-_Known = tuple[str, bool, int]
-Reaches = dict[_Known, _Reach]
-"""By collection, whether from its end, and size of the step: 2,000 for a collection at most."""
-
-
 class Walk:
     """Through the documents that an archive has.
 
     Args:
         where_id: on the documents' ids alone; nothing else is passed.
-        reaches: of all walks of this process.
+        successors: of all walks of this process.
         naive: see `Mongo.find`.
     """
 
@@ -84,7 +69,7 @@ class Walk:
         at: Timestamp,
         *,
         where_id: Mapping[str, Any],
-        reaches: Reaches,
+        successors: Successors,
         naive: bool,
     ) -> None:
         self._mongo = mongo
@@ -92,7 +77,7 @@ class Walk:
         self._at = at
         self._where_id = where_id
         self._horizons = Horizons(mongo)
-        self._reaches = reaches
+        self._successors = successors
         self._naive = naive
 
     async def step(
@@ -102,29 +87,40 @@ class Walk:
         count: int,
         where: Mapping[str, Any],
         projection: Mapping[str, Any] | None,
+        *,
+        start: Start | None,
+        guess: bool,
     ) -> Passed:
         """The next `count` documents that existed by then, and the versions of theirs that stood.
 
         Args:
             place: what lies behind the last step.
             projection: of the versions that are found, `op` among it; None: as they are.
+            start: where `place` begins; None where it has another end as well.
+            guess: False where what is remembered is more than was there then.
         """
-        known = None
-        if not (place or where or self._where_id):
-            known = (self._archive.name, window.keys[0][1] < 0, count)
-            if (reach := self._reaches.get(known)) is not None:
-                passed = await self._step_to(known, reach, projection)
+        direction = self._archive.name, window.keys[0][1] < 0
+        wanted = count
+        if start is not None and guess and not (where or self._where_id):
+            reach = self._successors.reach(direction, start, count)
+            if reach.known == count:
+                passed = await self._step_to(direction, start, reach, projection)
                 if passed is not None:
                     return passed
-        ids = await self._ids(window, place, count)
+            elif reach.known and start:
+                # It goes on where a page ended, and will again.
+                wanted = max(count, min(_AHEAD * count, _MOST_AHEAD))
+        ids = await self._ids(window, place, wanted)
+        if start is not None and not self._where_id:
+            ended = len(ids) < wanted
+            self._successors.learn(direction, start, ids, self._at, ended=ended)
+        del ids[count:]
         last, more = ids[-1] if ids else None, len(ids) == count
-        if known is not None and (not ids or type(last) in _ORDERED):
-            self._reaches[known] = _Reach(last, self._at, whole=not more)
         if not ids:
             return Passed(more, last, [], await self._horizons.of(self._archive.collection))
-        matched = {"$match": {"$and": [_THERE, where] if where else [_THERE]}}
-        found, horizon = await self._versions({"doc": {"$in": ids}}, [matched], projection)
-        places = {identity(each["doc"]): each for each in found}
+        stages = [{"$match": where}] if where else []
+        found, horizon = await self._versions({"doc": {"$in": ids}}, stages, projection)
+        places = {identity(each["doc"]): each for each in found if each["op"] != "DELETE"}
         # Each once: while a document is being cut, two of its versions are its first.
         stood = [places.pop(key) for key in map(identity, ids) if key in places]
         return Passed(more, last, stood, horizon)
@@ -144,25 +140,24 @@ class Walk:
         return [each["doc"] for each in passed]
 
     async def _step_to(
-        self, known: _Known, reach: _Reach, projection: Mapping[str, Any] | None
+        self,
+        direction: Direction,
+        start: Start,
+        reach: Reach,
+        projection: Mapping[str, Any] | None,
     ) -> Passed | None:
-        """None where a step might have come by others; then nothing is remembered any more."""
-        _, descending, count = known
-        # Of other types those behind the last one are found, too.
-        beyond = {"$lt" if descending else "$gt": reach.last}
-        query: Document = _ALL if reach.whole else {"doc": {"$not": beyond}}
-        most = 2 * count
+        """None where a step might have come by others."""
+        query = _between(start, reach, descending=direction[1])
+        most = 2 * reach.known
         found, horizon = await self._versions(query, [{"$limit": most}], projection)
         ids = [each["doc"] for each in found]
-        kinds = set(map(type, ids if reach.whole else [*ids, reach.last]))
-        exact = len(found) < most and (not kinds or (len(kinds) == 1 and kinds <= _ORDERED))
-        gone = not reach.whole and len(found) < count and self._at >= reach.at
-        if not exact or gone:
-            # Too many have come in between; or too few are left, now and not only then.
-            self._reaches.pop(known, None)
-        if not exact:
+        kinds = set(map(type, [*start, *ids, *([] if reach.whole else [reach.last])]))
+        if len(found) == most or len(kinds) > 1 or not kinds <= ORDERED:
             return None
-        found.sort(key=_id_of, reverse=descending)
+        found.sort(key=_id_of, reverse=direction[1])
+        if reach.whole or len(found) != reach.known:
+            ids = [each["doc"] for each in found]
+            self._successors.learn(direction, start, ids, self._at, ended=reach.whole)
         stood = [each for each in found if each["op"] != "DELETE"]
         return Passed(not reach.whole, reach.last, stood, horizon)
 
@@ -177,9 +172,23 @@ class Walk:
         if projection is not None:
             pipeline.append({"$project": projection})
         pipeline.append(horizon_stage(self._archive.collection))
-        found = await self._mongo.aggregate(self._archive.name, pipeline, naive=self._naive)
+        found = await self._mongo.aggregate(
+            self._archive.name, pipeline, hint=MOMENTS, naive=self._naive
+        )
         horizon = found.pop()["horizon"] if found and "horizon" in found[-1] else ""
         return found, horizon
+
+
+def _between(start: Start, reach: Reach, *, descending: bool) -> Document:
+    """Records of the documents behind `start`, as far as is known."""
+    behind, upto, beyond = ("$lt", "$gte", "$lt") if descending else ("$gt", "$lte", "$gt")
+    # Of other types those behind the last one are found, too, and those before the first.
+    if reach.whole:
+        before = "$gte" if descending else "$lte"
+        return {"doc": {"$not": {before: start[0]}}} if start else _ALL
+    if start:
+        return {"doc": {behind: start[0], upto: reach.last}}
+    return {"doc": {"$not": {beyond: reach.last}}}
 
 
 def _id_of(record: Document) -> Any:

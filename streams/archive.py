@@ -35,6 +35,7 @@ __all__ = [
     "DOCUMENTS",
     "INDEXES",
     "INTERVALS",
+    "MOMENTS",
     "NUMBERS",
     "Archive",
     "last_of_each",
@@ -48,8 +49,9 @@ _TAIL = 5000
 # Names that readers hint with.
 INTERVALS = "intervals"
 DOCUMENTS = "documents"
-# As MongoDB names {doc: 1, v: -1}.
+# As MongoDB names {doc: 1, v: -1} and {doc: 1, at: -1, v: -1}.
 NUMBERS = "doc_1_v_-1"
+MOMENTS = "doc_1_at_-1_v_-1"
 
 INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     ([("doc", 1), ("v", -1)], {"unique": True}),
