@@ -65,11 +65,25 @@ class Comparison:
         self._fields = [(each.stored, each.name, _shower(each, model)) for each in visible(entity)]
         self._names = {stored: name for stored, name, _ in self._fields}
 
-    def changes(self, before: Document | None, after: Document | None) -> list[FieldChange]:
-        """See `field_changes`."""
+    def changes(
+        self,
+        before: Document | None,
+        after: Document | None,
+        changed: Iterable[str] | None = None,
+    ) -> list[FieldChange]:
+        """See `field_changes`.
+
+        Args:
+            changed: stored paths, where it is known already which ones differ.
+        """
         old_fields, new_fields = _plain(before), _plain(after)
+        fields = self._fields
+        # A version that deletes says that it has changed nothing.
+        if changed is not None and before is not None and after is not None:
+            among = {path.partition(".")[0] for path in changed}
+            fields = [each for each in fields if each[0] in among]
         found: list[FieldChange] = []
-        for stored, name, show in self._fields:
+        for stored, name, show in fields:
             old, new = old_fields.get(stored, _GONE), new_fields.get(stored, _GONE)
             # Nearly all fields, nearly always; lists and dicts call 1 and true equal.
             kind = type(new)

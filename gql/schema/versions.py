@@ -115,7 +115,7 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
             return compared(context).latest(version.changed, version.full)
         if version.previous is not None and before is None:
             return GIVEN_UP
-        return compared(context).changes(_full(before), version.full)
+        return compared(context).changes(_full(before), version.full, version.changed)
 
     async def read_diff(source: VersionRecord, info: ResolveInfo) -> Sequence[FieldChange]:
         before = await _before(source.version, info, shape.everything)

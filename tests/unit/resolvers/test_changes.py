@@ -27,6 +27,7 @@ from resolvers.changes import (
 from resolvers.errors import BadUserInput
 from streams.differences import differences
 from streams.documents import DECODED, RAW
+from streams.versions import changed_paths
 from tests.support.shapes import SHAPES, THING
 
 
@@ -89,6 +90,24 @@ def test_changes_are_the_differences_of_whole_states(
     ]
     # NaN is itself.
     assert repr(field_changes(THING, SHAPES, *states)) == repr(expected)
+
+
+@given(before=STATES, after=STATES)
+def test_changes_are_among_those_that_a_version_says(
+    before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> None:
+    """What it says was made of whole states; a deletion says nothing."""
+    comparison = Comparison(THING, SHAPES)
+    one, other = (
+        None if each is None else RawBSONDocument(bson.encode(each, codec_options=DECODED), RAW)
+        for each in (before, after)
+    )
+    # As pages of them are read.
+    read = [None if each is None else each.raw for each in (one, other)]
+    states = [None if each is None else bson.decode(each, DECODED) for each in read]
+    said = changed_paths(one, other, "version")
+    # NaN is not equal to itself.
+    assert repr(comparison.changes(*states, said)) == repr(comparison.changes(*states))
 
 
 def test_a_comparison_names_paths_as_they_are_named_one_by_one() -> None:
