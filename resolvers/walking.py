@@ -181,14 +181,13 @@ class Walk:
 
 def _between(start: Start, reach: Reach, *, descending: bool) -> Document:
     """Records of the documents behind `start`, as far as is known."""
-    behind, upto, beyond = ("$lt", "$gte", "$lt") if descending else ("$gt", "$lte", "$gt")
-    # Of other types those behind the last one are found, too, and those before the first.
+    behind, upto = ("$lt", "$gte") if descending else ("$gt", "$lte")
+    # A bound alone holds for its own type; those of others are found, too, before and behind.
     if reach.whole:
-        before = "$gte" if descending else "$lte"
-        return {"doc": {"$not": {before: start[0]}}} if start else _ALL
+        return {"doc": {"$not": {upto: start[0]}}} if start else _ALL
     if start:
         return {"doc": {behind: start[0], upto: reach.last}}
-    return {"doc": {"$not": {beyond: reach.last}}}
+    return {"doc": {"$not": {behind: reach.last}}}
 
 
 def _id_of(record: Document) -> Any:
