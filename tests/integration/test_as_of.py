@@ -134,15 +134,7 @@ async def test_pages_are_those_of_a_plain_replay(
     moment = data.draw(st.sampled_from(sorted(near)), label="moment")
     successors = Successors()
     for before in data.draw(st.sets(st.sampled_from(["ASC", "DESC"])), label="passed before"):
-        passing = CollectionAsOf(
-            mongo,
-            scribe.archive,
-            PRODUCT,
-            at(second),
-            where=None,
-            order=(("id", before),),
-            successors=successors,
-        )
+        passing = plain(mongo, scribe.archive, second, (("id", before),), successors)
         await passing.page(PageRequest(first=len(KEYS)), frozenset())
     reading = CollectionAsOf(
         mongo,
@@ -211,15 +203,7 @@ async def test_a_page_that_was_read_before_is_what_it_would_have_been(
             forwards = data.draw(st.booleans(), label="forwards")
             direction = data.draw(st.sampled_from(["ASC", "DESC"]), label="direction")
             size = data.draw(st.integers(1, 3), label="size")
-            reading = CollectionAsOf(
-                mongo,
-                scribe.archive,
-                PRODUCT,
-                at(moment),
-                where=None,
-                order=(("id", direction),),
-                successors=successors,
-            )
+            reading = plain(mongo, scribe.archive, moment, (("id", direction),), successors)
             stood = {
                 record["doc"]: record["v"]
                 for record in scribe.records
@@ -245,9 +229,7 @@ async def test_ids_of_another_type_do_not_come_before_those_behind_a_page_that_w
         scribe.write(key, {"stock": 1}, at(second))
     await scribe.save()
     for second, expected in [(3, ["a"]), (1, ["c"])]:
-        reading = CollectionAsOf(
-            mongo, scribe.archive, PRODUCT, at(second), where=None, order=(), successors=successors
-        )
+        reading = plain(mongo, scribe.archive, second, (), successors)
         page = await reading.page(PageRequest(first=1), frozenset())
         assert [each.document for each in page.items] == expected
 
@@ -263,15 +245,7 @@ async def test_ids_of_another_type_come_behind_a_last_page_that_was_read_before(
     expected = sorted("abcd", reverse=direction == "DESC")
 
     async def read(second: int) -> list[Any]:
-        reading = CollectionAsOf(
-            mongo,
-            scribe.archive,
-            PRODUCT,
-            at(second),
-            where=None,
-            order=(("id", direction),),
-            successors=successors,
-        )
+        reading = plain(mongo, scribe.archive, second, (("id", direction),), successors)
         versions = await walked(reading, 3, forwards=True, total=4 + second)
         return [each.document for each in versions]
 
@@ -289,15 +263,7 @@ class Reader:
         self._successors = Successors()
 
     async def page(self, second: int, after: str | None = None) -> Page[Version]:
-        reading = CollectionAsOf(
-            self._mongo,
-            self._archive,
-            PRODUCT,
-            at(second),
-            where=None,
-            order=self._order,
-            successors=self._successors,
-        )
+        reading = plain(self._mongo, self._archive, second, self._order, self._successors)
         return await reading.page(PageRequest(first=20, after=after), frozenset({"stock"}))
 
 
@@ -362,15 +328,7 @@ async def test_between_two_cursors_nothing_is_guessed(mongo: Mongo, direction: s
     successors = Successors()
 
     async def read(order: str, **request: Any) -> tuple[list[Any], Sequence[str]]:
-        reading = CollectionAsOf(
-            mongo,
-            scribe.archive,
-            PRODUCT,
-            at(1),
-            where=None,
-            order=(("id", order),),
-            successors=successors,
-        )
+        reading = plain(mongo, scribe.archive, 1, (("id", order),), successors)
         page = await reading.page(PageRequest(**request), frozenset())
         return [each.document for each in page.items], page.cursors
 
@@ -483,9 +441,22 @@ async def test_a_content_that_lies_elsewhere_since_a_moment_ago_is_not_judged_wi
     assert (told(page), page.total) == (["b@1"], 1)
 
 
-def plain(mongo: Mongo, scribe: Scribe, second: int, order: Any = ()) -> CollectionAsOf:
+def plain(
+    mongo: Mongo,
+    archive: Archive,
+    second: int,
+    order: Any = (),
+    successors: Successors | None = None,
+) -> CollectionAsOf:
+    """Without a filter."""
     return CollectionAsOf(
-        mongo, scribe.archive, PRODUCT, at(second), where=None, order=order, successors=Successors()
+        mongo,
+        archive,
+        PRODUCT,
+        at(second),
+        where=None,
+        order=order,
+        successors=successors or Successors(),
     )
 
 
@@ -506,7 +477,7 @@ async def test_a_version_that_a_crash_left_open_is_not_shown(
     client[mongo.name]["products.versions"].update_many(
         {"at": {"$gte": at(1)}}, {"$set": {"until": None, "span": None}}
     )
-    reading = plain(mongo, scribe, 2, order)
+    reading = plain(mongo, scribe.archive, 2, order)
     seen: list[str] = []
     request = PageRequest(first=3)
     while True:
@@ -526,7 +497,9 @@ async def test_versions_without_a_span_are_found_too(mongo: Mongo, client: Clien
     scribe.write("b", {"stock": 1}, at(5))
     await scribe.save()
     client[mongo.name]["products.versions"].update_many({}, {"$unset": {"span": 1}})
-    page = await plain(mongo, scribe, 7, (("stock", "DESC"),)).page(PageRequest(first=5), None)
+    page = await plain(mongo, scribe.archive, 7, (("stock", "DESC"),)).page(
+        PageRequest(first=5), None
+    )
     assert told(page) == ["b@1", "a@1"]
 
 
@@ -564,7 +537,7 @@ async def test_a_page_in_id_order_passes_over_what_is_not_there(
         scribe.write(f"there {key}", {"stock": 1}, at(1))
     await scribe.save()
     with commands.counting() as started:
-        page = await plain(counted, scribe, 10).page(PageRequest(first=5), None)
+        page = await plain(counted, scribe.archive, 10).page(PageRequest(first=5), None)
     assert told(page) == [f"there {key}@1" for key in (0, 1, 10, 11, 12)]
     assert started == ["find", "aggregate"]
 
@@ -586,9 +559,7 @@ async def test_a_page_in_id_order_costs_the_same_however_many_versions(
     successors = Successors()
     keys = [f"{key:02}@21" for key in range(30)]
     for _ in range(2):
-        reading = CollectionAsOf(
-            mongo, scribe.archive, PRODUCT, at(2050), where=None, order=order, successors=successors
-        )
+        reading = plain(mongo, scribe.archive, 2050, order, successors)
         page = await reading.page(PageRequest(first=size), None)
         assert told(page) == (keys[::-1] if backwards else keys)[:size]
     client[mongo.name].command({"profile": 0})
