@@ -33,7 +33,7 @@ from resolvers.pages import Page, PageRequest, Window
 from resolvers.projections import EVERY_FACT, Fields, record_projection
 from resolvers.queries import to_query
 from resolvers.successors import Successors
-from resolvers.walking import Walk
+from resolvers.walking import Place, Walk
 from streams.archive import INTERVALS, Archive
 from streams.documents import Document
 from streams.events import identity
@@ -130,23 +130,19 @@ class CollectionAsOf:
         if len(self._keyset.keys) > 1:
             return await self._sweep(window, window.query, projection, window.limit), None
         rows: list[Document] = []
-        place, start = window.query, window.start
-        walked, step, guess = 0, window.limit, True
+        place = Place.first(window)
+        walked, step = 0, window.limit
         while walked < _WALK_MOST:
-            passed = await self._walk.step(
-                window, place, step, self._where_here, projection, start=start, guess=guess
-            )
+            passed = await self._walk.step(window, place, step, self._where_here, projection)
             rows += passed.found
             missing = window.limit - len(rows)
             if missing <= 0 or not passed.more:
                 return rows[: window.limit], passed.horizon
             walked += step
-            place = window.behind({"doc": passed.last})
-            start = None if start is None else (passed.last,)
-            guess = 4 * len(passed.found) >= step
+            place = place.behind(window, passed, step)
             # As many as will do if they drop out as they did so far, and not too many on a few.
             step = min(missing * walked // (len(rows) + 1) + missing, 8 * step, _WALK_MOST)
-        rows += await self._sweep(window, place, projection, window.limit - len(rows))
+        rows += await self._sweep(window, place.query, projection, window.limit - len(rows))
         return rows, None
 
     async def _sweep(
@@ -180,15 +176,13 @@ class CollectionAsOf:
             if len(rows) >= window.limit or len(found) < missing:
                 return rows
             place = window.behind(found[-1])
-        step, start, guess = window.limit, window.start, True
+        step, walking = window.limit, Place.first(window)
         while True:
-            passed = await self._walk.step(window, place, step, {}, None, start=start, guess=guess)
+            passed = await self._walk.step(window, walking, step, {}, None)
             rows += await self._judging.matching(passed.found)
             if len(rows) >= window.limit or not passed.more:
                 return rows[: window.limit]
-            place = window.behind({"doc": passed.last})
-            start = None if start is None else (passed.last,)
-            guess = 4 * len(passed.found) >= step
+            walking = walking.behind(window, passed, step)
             step = min(2 * step, _WALK_MOST)
 
     async def _first_apart(

@@ -129,7 +129,7 @@ class Keyset:
         Raises:
             BadUserInput: no cursor of this order.
         """
-        values = self.placed(cursor, name)
+        values = self.values_of(cursor, name)
         keys = reversed_keys(self.keys) if backwards else self.keys
         if self.uniform:
             ((path, direction),) = keys
@@ -146,7 +146,7 @@ class Keyset:
         singles = [{path: {"$not": {"$type": "array"}}} for path, _ in keys[:-1]]
         return _all([{"$or": alternatives}, *singles])
 
-    def placed(self, cursor: str, name: str = "cursor") -> list[Any]:
+    def values_of(self, cursor: str, name: str = "cursor") -> list[Any]:
         """The values that a cursor holds; arguments and errors as `behind`."""
         try:
             raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)

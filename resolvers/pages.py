@@ -124,7 +124,7 @@ class Window:
             begin, end = end, begin
         if end is not None:
             return None
-        return () if begin is None else tuple(self._keyset.placed(begin))
+        return () if begin is None else tuple(self._keyset.values_of(begin))
 
     @property
     def keys(self) -> Keys:

@@ -30,6 +30,9 @@ Start = tuple[Any, ...]
 
 _BEFORE, _BEHIND = object(), object()
 
+# Of text that is remembered: a cursor is whatever a client sends.
+_MOST_CHARACTERS = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Reach:
@@ -47,7 +50,7 @@ class Reach:
 
 class Successors:
     """Args:
-    most: documents in one direction; about 250 bytes each.
+    most: documents in one direction; about 250 bytes each, a kilobyte at most.
     """
 
     def __init__(self, *, most: int = 10_000) -> None:
@@ -63,7 +66,8 @@ class Successors:
         """
         following = self._next.setdefault(direction, {})
         kinds = set(map(type, (*start, *ids)))
-        if len(kinds) > 1 or not kinds <= ORDERED:
+        longest = max(map(len, (*start, *ids))) if kinds == {str} else 0
+        if len(kinds) > 1 or not kinds <= ORDERED or longest > _MOST_CHARACTERS:
             # What was known of others would be found wrong each time.
             following.pop(_place(start), None)
             return

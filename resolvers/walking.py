@@ -26,7 +26,7 @@ from streams.events import identity
 from streams.horizons import Horizons, horizon_stage
 from streams.mongo import Mongo
 
-__all__ = ["Passed", "Walk"]
+__all__ = ["Passed", "Place", "Walk"]
 
 # As the index of documents has it in its partialFilterExpression.
 _FIRST: Document = {"first": True}
@@ -51,6 +51,30 @@ class Passed:
     last: Any
     found: list[Document]
     horizon: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a step begins.
+
+    Attributes:
+        query: what lies behind it. start: its id; None where `query` has another end as well.
+        guess: whether what is remembered is about what was there then.
+    """
+
+    query: Mapping[str, Any]
+    start: Start | None
+    guess: bool = True
+
+    @classmethod
+    def first(cls, window: Window) -> Place:
+        return cls(window.query, window.start)
+
+    def behind(self, window: Window, passed: Passed, count: int) -> Place:
+        """Once a step of so many documents was made from here."""
+        start = None if self.start is None else (passed.last,)
+        query = window.behind({"doc": passed.last})
+        return Place(query, start, guess=4 * len(passed.found) >= count)
 
 
 class Walk:
@@ -83,25 +107,19 @@ class Walk:
     async def step(
         self,
         window: Window,
-        place: Mapping[str, Any],
+        place: Place,
         count: int,
         where: Mapping[str, Any],
         projection: Mapping[str, Any] | None,
-        *,
-        start: Start | None,
-        guess: bool,
     ) -> Passed:
         """The next `count` documents that existed by then, and the versions of theirs that stood.
 
         Args:
-            place: what lies behind the last step.
             projection: of the versions that are found, `op` among it; None: as they are.
-            start: where `place` begins; None where it has another end as well.
-            guess: False where what is remembered is more than was there then.
         """
         direction = self._archive.name, window.keys[0][1] < 0
-        wanted = count
-        if start is not None and guess and not (where or self._where_id):
+        start, wanted = place.start, count
+        if start is not None and place.guess and not (where or self._where_id):
             reach = self._successors.reach(direction, start, count)
             if reach.known == count:
                 passed = await self._step_to(direction, start, reach, projection)
@@ -110,7 +128,7 @@ class Walk:
             elif reach.known and start:
                 # It goes on where a page ended, and will again.
                 wanted = max(count, min(_AHEAD * count, _MOST_AHEAD))
-        ids = await self._ids(window, place, wanted)
+        ids = await self._ids(window, place.query, wanted)
         if start is not None and not self._where_id:
             ended = len(ids) < wanted
             self._successors.learn(direction, start, ids, self._at, ended=ended)

@@ -89,3 +89,12 @@ def test_what_is_remembered_is_bounded() -> None:
         assert successors.reach(HERE, start, 4) == Reach(4, n + 3)
         assert len(successors._next[HERE]) <= 10
         start = (n + 3,)
+
+
+def test_what_a_client_sends_for_a_cursor_is_not_kept_whatever_its_length() -> None:
+    """Ten thousand of a megabyte would be all of the memory."""
+    successors = Successors()
+    for start in [(200 * "x",), (201 * "x",)]:
+        successors.learn(HERE, start, ["y"], at(1), ended=True)
+    assert successors.reach(HERE, (200 * "x",), 1).known == 1
+    assert successors.reach(HERE, (201 * "x",), 1).known == 0
