@@ -66,6 +66,7 @@ _USUAL = {
         "utc_text({0}) if {0}.tzinfo is None else date_text({0})",
     ),
 }
+_TEXTS = "{0}.__class__ is list and TEXT.issuperset(map(type, {0}))"
 _USUAL_ID = {
     Scalar.ID: _USUAL[Scalar.STRING],
     Scalar.STRING: _USUAL[Scalar.STRING],
@@ -168,7 +169,7 @@ class _Code:
             return True
         item: Any = get_nullable_type(type_.of_type) if is_list_type(type_) else type_
         if is_list_type(type_) and is_leaf_type(item):
-            self._line(f"if not texts({var}): {_GIVE_UP}")
+            self._line(f"if not ({_TEXTS.format(var)}): {_GIVE_UP}")
             return item.name in {"String", "ID"}
         if self._ready is not None and item is self._ready:
             return True
@@ -236,7 +237,7 @@ _GIVE_UP = "return GIVEN_UP"
 def usual_of(field: Field) -> tuple[str, str] | None:
     """A test, and how to show what passes it; None where values are to be looked at."""
     if field.is_list:
-        return ("texts({0})", "{0}") if field.type is Scalar.STRING else None
+        return (_TEXTS, "{0}") if field.type is Scalar.STRING else None
     if field.type is Scalar.ID:
         return _USUAL_ID.get(field.stored_scalar or Scalar.ID)
     if isinstance(field.type, EnumType):
@@ -253,7 +254,7 @@ def sure_of(fields: tuple[Field, ...]) -> Callable[[Callable[[str], Any]], bool]
         usual = usual_of(replace(field, is_list=False))
         if usual is None or (field.is_list and field.type is not Scalar.STRING):
             return None
-        test = "texts({0})" if field.is_list else usual[0]
+        test = _TEXTS if field.is_list else usual[0]
         read = f"(a{number} := get({field.stored!r}))"
         # It is read where it is looked at first.
         tests.append(test.replace("{0}", read, 1).format(f"a{number}"))
@@ -272,13 +273,6 @@ def _each_of(values: Sequence[Any], make: Make, context: Context) -> Any:
     return done
 
 
-_TEXT = frozenset({str})
-
-
-def _texts(values: Any) -> bool:
-    return values.__class__ is list and _TEXT.issuperset(map(type, values))
-
-
 NAMES = {
     "GIVEN_UP": GIVEN_UP,
     "Decimal128": Decimal128,
@@ -286,6 +280,6 @@ NAMES = {
     "datetime": datetime,
     "date_text": date_text,
     "each_of": _each_of,
-    "texts": _texts,
+    "TEXT": frozenset({str}),
     "utc_text": utc_text,
 }

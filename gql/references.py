@@ -13,8 +13,9 @@ from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, SnapshotDocument, State
 from gql.selection import Nodes
 from gql.shapes import Link
+from model.entities import Scalar
 from resolvers.errors import DocumentMisfit
-from resolvers.values import Convert, Place, converter
+from resolvers.values import ID_CLASSES, Convert, Place, converter
 from streams.documents import Document
 from streams.events import PLAIN, identity
 
@@ -107,9 +108,14 @@ def _there(
 def ids_named(link: Link, documents: Iterable[Document]) -> dict[Any, Any]:
     """The ids that documents refer by, each once, by `identity`; without what is none, which the
     field complains of."""
-    stored, convert = link.by.stored, converter(link.by, nullable=True)
+    by = link.by
+    ids = [each.get(by.stored) for each in documents]
+    usual = ID_CLASSES.get(by.stored_scalar or Scalar.ID) if by.type is Scalar.ID else None
+    if {usual}.issuperset(map(type, ids)):
+        return dict(zip(ids, ids, strict=True))
+    convert = converter(by, nullable=True)
     named: dict[Any, Any] = {}
-    for id_ in [each.get(stored) for each in documents]:
+    for id_ in ids:
         name = id_ if id_.__class__ in PLAIN else identity(id_)
         if id_ is not None and name not in named and _is_id(convert, id_):
             named[name] = id_

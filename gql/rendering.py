@@ -23,6 +23,8 @@ from gql.generated import GIVEN_UP, NAMES, Make, made_of, usual_of
 from gql.records import CurrentDocument
 from gql.references import ids_named
 from gql.shapes import Link, Shape
+from model.entities import Scalar
+from resolvers.dates import date_texts
 from streams.documents import Document
 from streams.errors import GatewayError
 from streams.events import PLAIN
@@ -192,7 +194,9 @@ class _Code:
         self._executor = executor
         self._rendering = rendering
         self._depth = depth
-        self._names: dict[str, Any] = {**NAMES, "PLAIN": PLAIN}
+        self._names: dict[str, Any] = {**NAMES, "PLAIN": PLAIN, "date_texts": date_texts}
+        # What is made of all documents at once, by the name of each one's part.
+        self._columns: dict[str, str] = {}
         self._reads: list[str] = []
         self._tests: list[str] = []
         self._items: list[str] = []
@@ -227,6 +231,9 @@ class _Code:
         usual = usual_of(made.stored)
         if usual is None:
             return False
+        if made.stored.type is Scalar.DATETIME:
+            self._add_date(name, made.stored.stored, required)
+            return True
         test, shown = (each.format(var) for each in usual)
         self._read(var, made.stored.stored, required)
         if not required:
@@ -235,6 +242,13 @@ class _Code:
         self._tests.append(test)
         self._items.append(f"{name!r}: {shown}")
         return True
+
+    def _add_date(self, name: str, stored: str, required: bool) -> None:
+        var = f"t{len(self._columns)}"
+        self._columns[var] = f"date_texts([each.get({stored!r}) for each in documents])"
+        there = f"{var} is not None"
+        self._tests.append(there if required else f"({there} or document.get({stored!r}) is None)")
+        self._items.append(f"{name!r}: {var}")
 
     def _add_link(self, name: str, link: Link, required: bool, details: Any) -> bool:
         target = rendering_of(self._executor, link.target, details, self._depth + 1)
@@ -258,8 +272,11 @@ class _Code:
 
     def function(self) -> _Rows:
         numbered = self._rendering.version
-        each = "document, number" if numbered else "document"
-        rows = "zip(documents, related.numbers, strict=True)" if numbered else "documents"
+        numbers = {"number": "related.numbers"} if numbered else {}
+        columns = {"document": "documents"} | numbers | self._columns
+        each, rows = ", ".join(columns), ", ".join(columns.values())
+        if len(columns) > 1:
+            rows = f"zip({rows}, strict=True)"
         count = len(self._rendering.links)
         links = [f"    k{n} = related.followed[{n}].made.get" for n in range(count)]
         tests, items = " and ".join(self._tests) or "True", ", ".join(self._items)

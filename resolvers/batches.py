@@ -26,7 +26,7 @@ async def pages_by_key(
     query: Mapping[str, Any],
     window: Window,
     projection: Mapping[str, Any],
-    make: Callable[[Document], T],
+    make: Callable[[Document], T] | None = None,
     total: bool = False,
     filled: Callable[[list[Document]], Awaitable[list[Document]]] | None = None,
     at: Timestamp | None = None,
@@ -41,7 +41,7 @@ async def pages_by_key(
     Args:
         joined: which ones do: see `Layout.joined`.
         query, projection: of the documents, without the window's and the key's part.
-        make: a document as read -> the page's item.
+        make: see `Window.page`.
         filled: puts into documents what they lack; given all of them at once, keeps their order.
         total: count each key's documents, in the same command.
         at: read as of this cluster time. `snapshot`: as of one. `token`: what the pages say of it.

@@ -29,7 +29,7 @@ from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import ArchiveBehind, DatabaseError
-from streams.events import identity
+from streams.events import identities
 from streams.layouts.choice import layout_of
 from streams.layouts.layout import Layout
 from streams.mongo import Mongo
@@ -87,17 +87,20 @@ class Current:
         layout = self._layout(entity)
 
         async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
+            names = identities(ids)
             found = await layout.find(
-                {"_id": {"$in": list({identity(each): each for each in ids}.values())}},
+                {"_id": {"$in": list(dict(zip(names, ids, strict=True)).values())}},
                 projection=document_projection(wanted),
                 naive=shown,
             )
-            by_id = {identity(each["_id"]): each for each in found}
-            return [by_id.get(identity(each)) for each in ids]
+            by_id = dict(zip(identities([each["_id"] for each in found]), found, strict=True))
+            return list(map(by_id.get, names))
 
         found = await self.lookups.ask((entity.collection, wanted, shown), ids, read)
         # Judged here: whoever asks for the same fields shares the read, whatever he may see. To a
         # predicate, dates are in UTC, whether they say so or not.
+        if not rows.limits:
+            return list(found)
         return [each if rows.allow(each) else None for each in found]
 
     async def page(
@@ -141,7 +144,7 @@ class Current:
                 rows, count = await asyncio.gather(reading, counting)
             else:
                 rows, count = await reading, None
-            return window.page(rows, _itself, total=count, token=_token(at))
+            return window.page(rows, total=count, token=_token(at))
 
         return await self._read(read, token)
 
@@ -179,7 +182,6 @@ class Current:
                 query=rows.limited({} if where is None else to_query(where)),
                 window=window,
                 projection=document_projection(fields),
-                make=_itself,
                 total=total,
                 at=at,
                 snapshot=layout.snapshot,
@@ -237,7 +239,7 @@ class Current:
         """What `numbers` would say of each, where it can be said without asking; else None."""
         known = self._own_writes.numbers.of(entity.collection, documents, seen)
         field = entity.version
-        if field is None:
+        if field is None or [each.get(field) for each in documents] == known:
             return known
         return [
             number
@@ -278,10 +280,6 @@ class Current:
                 if exc.number != _CATALOG_CHANGED:
                     raise
         return await read(await self._mongo.operation_time())
-
-
-def _itself(document: Document) -> Document:
-    return document
 
 
 def _token(at: Timestamp | None) -> str | None:

@@ -18,7 +18,7 @@ from typing import Any
 from bson import Timestamp
 
 from streams import tokens
-from streams.events import PLAIN, ChangeEvent, identity
+from streams.events import ChangeEvent, identities, identity
 from streams.hub import Hub
 
 __all__ = ["LastNumbers"]
@@ -46,13 +46,7 @@ class LastNumbers:
         known = self._of.get(collection)
         if known is None:
             return [None] * len(documents)
-        get = known.numbers.get
-        found: list[int | None] = []
-        for document in documents:
-            key = document["_id"]
-            last = get(key if key.__class__ in PLAIN else identity(key))
-            found.append(None if last is None or last[1] > seen else last[0])
-        return found
+        return known.of(identities([each["_id"] for each in documents]), seen)
 
     def learn(self, collection: str, found: Iterable[tuple[Any, int, str]], archived: str) -> None:
         """What the archive said: `_id`, number and token of last versions.
@@ -71,9 +65,7 @@ class LastNumbers:
         for key, number, token in found:
             name = identity(key)
             if archived >= known.changed.get(name, known.floor):
-                known.numbers[name] = number, token
-        while len(known.numbers) > self._most:
-            del known.numbers[next(iter(known.numbers))]
+                known.learn(name, number, token, self._most)
 
     def forget(self, collection: str, key: Any, at: Timestamp) -> None:
         """This process has written to a document."""
@@ -96,19 +88,44 @@ class _Known:
     """Of one collection.
 
     Attributes:
+        numbers: of last versions.
+        tokens: theirs.
+        newest: no token of them is behind it.
         changed: where documents that have changed were changed last, the latest last.
         floor: where those were changed at the latest that are not in it.
     """
 
-    __slots__ = ("changed", "floor", "numbers")
+    __slots__ = ("changed", "floor", "newest", "numbers", "tokens")
 
     def __init__(self, floor: str) -> None:
-        self.numbers: dict[Any, tuple[int, str]] = {}
+        self.numbers: dict[Any, int] = {}
+        self.tokens: dict[Any, str] = {}
+        self.newest = ""
         self.changed: dict[Any, str] = {}
         self.floor = floor
 
-    def change(self, name: Any, token: str, most: int) -> None:
+    def of(self, names: Sequence[Any], seen: str) -> list[int | None]:
+        found = list(map(self.numbers.get, names))
+        if self.newest > seen:
+            found = [
+                None if number is None or self.tokens[name] > seen else number
+                for name, number in zip(names, found, strict=True)
+            ]
+        return found
+
+    def learn(self, name: Any, number: int, token: str, most: int) -> None:
+        self.numbers[name] = number
+        self.tokens[name] = token
+        self.newest = max(self.newest, token)
+        while len(self.numbers) > most:
+            self._forget(next(iter(self.numbers)))
+
+    def _forget(self, name: Any) -> None:
         self.numbers.pop(name, None)
+        self.tokens.pop(name, None)
+
+    def change(self, name: Any, token: str, most: int) -> None:
+        self._forget(name)
         token = max(token, self.changed.pop(name, ""))
         self.changed[name] = token
         if len(self.changed) > most:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from resolvers.errors import BadUserInput
 from resolvers.keyset import Keys, Keyset, reversed_keys
@@ -172,50 +172,56 @@ class Window:
     def page(
         self,
         rows: Sequence[Document],
-        make: Callable[[Document], T],
+        make: Callable[[Document], T] | None = None,
         *,
         total: int | None = None,
         token: str | None = None,
     ) -> Page[T]:
-        """The page of rows that were read so; at most `limit`, in the order of `sort`."""
+        """The page of rows that were read so; at most `limit`, in the order of `sort`.
+
+        Args:
+            make: an item, of a row; they are the rows themselves where it is None.
+        """
         more = len(rows) > self.size
         shown = list(rows[: self.size])
         if self.backwards:
             shown.reverse()
-        cursors = Cursors(self._keyset, shown)
         request = self._request
+        beyond: Any = rows[self.size] if more else None
         return Page(
-            items=[make(row) for row in shown],
-            cursors=cursors,
+            items=cast("list[T]", shown) if make is None else list(map(make, shown)),
+            cursors=Cursors(self._keyset, shown),
             has_next=request.before is not None if self.backwards else more,
             has_previous=more if self.backwards else request.after is not None,
             total=total,
             token=token,
-            beyond=make(rows[self.size]) if more else None,
+            beyond=make(beyond) if make is not None and more else beyond,
         )
 
 
 class Cursors(Sequence[str]):
     """Of rows, each made where it is looked at: most requests look at none, or at the last."""
 
-    __slots__ = ("_keyset", "_values")
+    __slots__ = ("_keyset", "_places")
 
     def __init__(self, keyset: Keyset, rows: Sequence[Document]) -> None:
         self._keyset = keyset
-        self._values: list[Sequence[Any]]
-        name = keyset.name
-        if name is None:
-            self._values = [keyset.values(row, row.pop(PLACED, None)) for row in rows]
-        else:
-            self._values = [(row.get(name),) for row in rows]
+        # Where the order is by one field the row itself tells its value.
+        self._places: Sequence[Any] = rows
+        if keyset.name is None:
+            self._places = [keyset.values(row, row.pop(PLACED, None)) for row in rows]
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._places)
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
-            return [self._keyset.cursor_of(each) for each in self._values[place]]
-        return self._keyset.cursor_of(self._values[place])
+            return [self._cursor(each) for each in self._places[place]]
+        return self._cursor(self._places[place])
+
+    def _cursor(self, place: Any) -> str:
+        name = self._keyset.name
+        return self._keyset.cursor_of(place if name is None else (place.get(name),))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)

@@ -37,6 +37,7 @@ from resolvers.dates import date_text
 from resolvers.errors import DocumentMisfit
 
 __all__ = [
+    "ID_CLASSES",
     "ID_TO_API",
     "INT_LIMIT",
     "LONG_LIMIT",
@@ -305,6 +306,13 @@ ID_TO_API: Mapping[Scalar, Callable[[Any], Any]] = {
     Scalar.OBJECTID: _objectid,
     Scalar.UUID: uuid_text,
 }
+ID_CLASSES: Mapping[Scalar, type] = {
+    Scalar.ID: str,
+    Scalar.STRING: str,
+    Scalar.INT: int,
+    Scalar.OBJECTID: ObjectId,
+}
+"""What stored ids nearly always are, and never refused."""
 
 
 def _described(value: object) -> str:

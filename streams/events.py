@@ -7,7 +7,7 @@ nobody filters is never decoded.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -28,6 +28,7 @@ __all__ = [
     "Batch",
     "ChangeEvent",
     "decode_event",
+    "identities",
     "identity",
     "key_hash",
     "key_of",
@@ -182,6 +183,11 @@ def identity(key: Any) -> Any:
         return ("nan",)
     # Code and regular expressions cannot be hashed.
     return key if isinstance(key, Hashable) else bson.encode({"": key})
+
+
+def identities(keys: Sequence[Any]) -> Sequence[Any]:
+    """Of each key its `identity`."""
+    return keys if PLAIN.issuperset(map(type, keys)) else [identity(each) for each in keys]
 
 
 def key_hash(key: Any) -> int:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from bson.datetime_ms import DatetimeMS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resolvers.dates import date_from_text, date_text, from_milliseconds, milliseconds
+from resolvers.dates import (
+    date_from_text,
+    date_text,
+    date_texts,
+    from_milliseconds,
+    milliseconds,
+)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
@@ -28,6 +35,27 @@ def test_what_python_has_is_what_python_says(date: datetime) -> None:
     whole = date.replace(microsecond=date.microsecond // 1000 * 1000)
     assert date_from_text(whole.isoformat()) == whole
     assert date_text(whole) == whole.isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+DATES = st.one_of(
+    st.integers(-(2**63), 2**63 - 1).map(from_milliseconds),
+    st.integers(-(10**14), 10**14).map(lambda count: from_milliseconds(count // 1000 * 1000)),
+    st.integers(-(10**14), 10**14).map(lambda count: from_milliseconds(count // 10 * 10)),
+    st.datetimes(timezones=st.sampled_from([None, UTC, timezone(timedelta(hours=-5))])),
+)
+
+
+@given(st.lists(st.one_of(DATES, st.sampled_from([None, "2024-05-01T12:00:00.000Z", 5]))))
+def test_the_texts_of_many_are_those_of_each(values: list[Any]) -> None:
+    """Of what is no datetime there is none."""
+    expected = [date_text(each) if isinstance(each, datetime) else None for each in values]
+    assert list(date_texts(values)) == expected
+
+
+@given(st.lists(DATES.filter(lambda each: isinstance(each, datetime)), min_size=1))
+def test_the_texts_of_dates_alone_are_those_of_each(dates: list[datetime]) -> None:
+    """Whole seconds, tenths, microseconds, with a zone and without one."""
+    assert list(date_texts(dates)) == [date_text(each) for each in dates]
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,16 @@ class KnownNumbers(RuleBasedStateMachine):
             if number is not None:
                 assert number == self.last(key, self.world.seen)
 
+    @invariant()
+    def who_has_read_earlier_is_told_no_later_number(self) -> None:
+        for back in range(1, 4):
+            upto = self.world.seen - back
+            found = self.numbers.of("things", there("a", "b", "c"), token(upto))
+            assert len([each for each in found if each is not None]) <= 2
+            for key, number in zip(("a", "b", "c"), found, strict=True):
+                if number is not None:
+                    assert number == self.last(key, upto) == self.last(key, self.world.seen)
+
 
 TestKnownNumbers = KnownNumbers.TestCase
 TestKnownNumbers.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
