@@ -281,8 +281,7 @@ class Audience:
     def _end(self, error: GatewayError) -> None:
         for ended in self._members.values():
             if not ended.done():
-                # One for each: what is added to it only concerns this one.
-                ended.set_exception(type(error)(error.message, **error.facts))
+                ended.set_exception(error.again())
         # Not told by whoever leads next, before they have heard of it.
         self._members.clear()
 

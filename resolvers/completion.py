@@ -18,6 +18,7 @@ from typing import Any
 
 from model.entities import Entity
 from resolvers.changes import hidden_fields
+from resolvers.single_flight import SingleFlight
 from streams.archive import Archive
 from streams.differences import differences
 from streams.documents import Document
@@ -29,6 +30,9 @@ from streams.progress import Progress
 from streams.versions import CHANGE_FIELD, archived_operation, attribution
 
 __all__ = ["Change", "Completion", "Needs"]
+
+# Parts of the stream that are kept: many subscribers are given the same ones.
+_PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,9 @@ class Completion:
         self._progress = progress
         self._horizons = horizons
         self._records = _Records(archive)
+        self._completed: SingleFlight[tuple[tuple[str, ...], Needs, bool], list[Change]] = (
+            SingleFlight(kept=_PARTS)
+        )
 
     async def of_records(self, records: Sequence[Document], needs: Needs) -> list[Change]:
         """Versions as changes, in their order."""
@@ -109,8 +116,14 @@ class Completion:
 
     async def of_events(
         self, events: Sequence[ChangeEvent], needs: Needs, *, replayed: bool
-    ) -> list[Change]:
+    ) -> Sequence[Change]:
         """Change events as changes, in their order; a dropped collection deletes each document."""
+        key = tuple([each.token for each in events]), needs, replayed
+        return await self._completed.of(key, lambda: self._of_events(events, needs, replayed))
+
+    async def _of_events(
+        self, events: Sequence[ChangeEvent], needs: Needs, replayed: bool
+    ) -> list[Change]:
         numbers: Mapping[str, Numbered] = {}
         if needs.version and self._numbers is not None:
             # Without an image of what was, it may not be what it seems.

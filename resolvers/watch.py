@@ -10,7 +10,7 @@ the time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,6 +56,7 @@ class Watch:
             self._sent_at = time.monotonic()
             self._token = None
             return [Change(entity=self._entity, kind="CHECKPOINT", token=part.token)]
+        made: Sequence[Change]
         if isinstance(part, Replayed):
             made = await self._completion.of_records(part.records, self._needs)
         else:

@@ -22,7 +22,7 @@ both values.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 __all__ = [
     "ArchiveBehind",
@@ -52,6 +52,12 @@ class GatewayError(Exception):
         super().__init__(message)
         self.message = message
         self.facts = facts
+
+    def again(self) -> Self:
+        """The same for another one: what is added to it only concerns whoever is told it."""
+        made = type(self).__new__(type(self), *self.args)
+        made.__dict__ |= self.__dict__ | {"facts": dict(self.facts)}
+        return made
 
     @property
     def extensions(self) -> dict[str, Any]:

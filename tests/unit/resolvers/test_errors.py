@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from resolvers.errors import BadUserInput, DocumentMisfit, Forbidden
-from streams.errors import GatewayError
+from streams.errors import DatabaseError, DuplicateKey, GatewayError, Unavailable
 
 
 def test_each_has_a_code_of_its_own_and_may_carry_facts() -> None:
@@ -13,6 +15,26 @@ def test_each_has_a_code_of_its_own_and_may_carry_facts() -> None:
         assert isinstance(error, GatewayError)
         assert str(error) == "no"
         assert error.extensions == {"code": code, "argument": "first"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unavailable("gone", seconds=3),
+        DatabaseError("no", number=246),
+        DuplicateKey("there", fields=("sku",)),
+        DocumentMisfit(
+            collection="products", document_id="a", field="price", found="1", expected="Decimal"
+        ),
+    ],
+)
+def test_another_one_is_told_the_same_and_what_is_added_is_his_own(error: GatewayError) -> None:
+    """Whatever it is made of."""
+    again = error.again()
+    assert type(again) is type(error)
+    assert (str(again), vars(again)) == (str(error), vars(error))
+    again.facts["resumeToken"] = "t"
+    assert "resumeToken" not in error.facts
 
 
 def test_a_misfit_names_the_document_the_field_and_both_values() -> None:
