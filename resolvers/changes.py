@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from model.entities import Entity, Field, Model, ObjectType, Scalar
 from resolvers.errors import BadUserInput
 from resolvers.values import json_value, whole_number
-from streams.differences import OBJECTS, Difference, Kind, differences, same
+from streams.differences import OBJECTS, PLAIN, Difference, Kind, differences, same
 from streams.documents import Document
 from streams.versions import RESERVED
 
@@ -53,23 +53,33 @@ def field_changes(
     return Comparison(entity, model).changes(before, after)
 
 
+_Compared: TypeAlias = "tuple[str, str, Callable[[Any], Any]]"
+"""A field: its stored name, the API's, and how its values are shown."""
+
+# As many kinds of writes as most programs make.
+_MOST_CHANGED = 200
+
+
 class Comparison:
     """Of states of an entity's documents, many times: what there is to know of the entity is known
     once."""
 
-    __slots__ = ("_entity", "_fields", "_model", "_names")
+    __slots__ = ("_changed", "_entity", "_fields", "_model", "_names")
 
     def __init__(self, entity: Entity, model: Model) -> None:
         self._entity = entity
         self._model = model
-        self._fields = [(each.stored, each.name, _shower(each, model)) for each in visible(entity)]
+        self._fields: list[_Compared] = [
+            (each.stored, each.name, _shower(each, model)) for each in visible(entity)
+        ]
+        self._changed: dict[tuple[str, ...], list[_Compared]] = {}
         self._names = {stored: name for stored, name, _ in self._fields}
 
     def changes(
         self,
         before: Document | None,
         after: Document | None,
-        changed: Iterable[str] | None = None,
+        changed: tuple[str, ...] | None = None,
     ) -> list[FieldChange]:
         """See `field_changes`.
 
@@ -80,15 +90,19 @@ class Comparison:
         fields = self._fields
         # A version that deletes says that it has changed nothing.
         if changed is not None and before is not None and after is not None:
-            among = {path.partition(".")[0] for path in changed}
-            fields = [each for each in fields if each[0] in among]
+            fields = self._among(changed)
         found: list[FieldChange] = []
         for stored, name, show in fields:
             old, new = old_fields.get(stored, _GONE), new_fields.get(stored, _GONE)
-            # Nearly all fields, nearly always; lists and dicts call 1 and true equal.
             kind = type(new)
-            if kind is type(old) and kind is not list and kind is not dict and new == old:
-                continue
+            if kind is type(old) and kind is not list and kind is not dict:
+                # Nearly all fields, nearly always; lists and dicts call 1 and true equal.
+                if new == old:
+                    continue
+                # NaN, which is the same as NaN, differs from itself.
+                if kind in PLAIN and (new == new or old == old):
+                    found.append(FieldChange(name, _CHANGED, show(old), show(new)))
+                    continue
             if isinstance(old, OBJECTS) and isinstance(new, OBJECTS):
                 found += self._inside(stored, old, new)
             elif old is _GONE:
@@ -97,6 +111,16 @@ class Comparison:
                 found.append(FieldChange(name, _REMOVED, show(old), show(None)))
             elif not same(old, new):
                 found.append(FieldChange(name, _CHANGED, show(old), show(new)))
+        return found
+
+    def _among(self, changed: tuple[str, ...]) -> list[_Compared]:
+        """Those that stored paths lie in. Versions of a document have mostly changed the same."""
+        found = self._changed.get(changed)
+        if found is None:
+            among = {path.partition(".")[0] for path in changed}
+            found = [each for each in self._fields if each[0] in among]
+            if len(self._changed) < _MOST_CHANGED:
+                self._changed[changed] = found
         return found
 
     def paths(self, stored_paths: Iterable[str]) -> list[str]:

@@ -238,6 +238,8 @@ def json_value(value: object) -> Any:
     Decimals, dates, ids, UUIDs and other binary data are text, as in fields of their own; so are
     NaN and the infinities. Integers and doubles stay apart: 1 and 1.0.
     """
+    if value.__class__ in _AS_IT_IS:
+        return value
     convert = JSON.get(value.__class__)
     if convert is not None:
         return convert(value)
@@ -258,11 +260,9 @@ def _json_code(value: Any) -> dict[str, Any]:
 
 REGEX_FLAGS = {"i": re.I, "l": re.L, "m": re.M, "s": re.S, "u": re.U, "x": re.X}
 
+_AS_IT_IS = frozenset({str, int, bool, type(None)})
+
 JSON: Mapping[type, Callable[[Any], Any]] = {
-    str: lambda value: value,
-    int: lambda value: value,
-    bool: lambda value: value,
-    type(None): lambda value: value,
     float: lambda value: value if math.isfinite(value) else str(Decimal128(repr(value))),
     Int64: int,
     dict: lambda value: {key: json_value(item) for key, item in value.items()},

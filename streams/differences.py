@@ -17,7 +17,7 @@ from typing import Any
 from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
 
-__all__ = ["OBJECTS", "Difference", "Kind", "differences", "differing_paths", "same"]
+__all__ = ["OBJECTS", "PLAIN", "Difference", "Kind", "differences", "differing_paths", "same"]
 
 Path = tuple[str, ...]
 
@@ -71,7 +71,7 @@ def _between(
         kind = type(new)
         if kind is type(old) and kind is not list and kind is not dict and new == old:
             continue
-        if kind not in _PLAIN and isinstance(old, OBJECTS) and isinstance(new, OBJECTS):
+        if kind not in PLAIN and isinstance(old, OBJECTS) and isinstance(new, OBJECTS):
             if not _same_bytes(old, new):
                 yield from _between(old, new, (*path, name))
         elif not same(old, new):
@@ -84,7 +84,7 @@ def _between(
 
 def same(one: Any, other: Any) -> bool:
     """Equal in type and content; an integer's width and the order of fields do not count."""
-    if one.__class__ in _PLAIN:
+    if one.__class__ in PLAIN:
         return _same_plain(one, other)
     if isinstance(one, OBJECTS) and isinstance(other, OBJECTS):
         return _same_bytes(one, other) or (
@@ -93,7 +93,7 @@ def same(one: Any, other: Any) -> bool:
         )
     if isinstance(one, list) and isinstance(other, list):
         kinds = list(map(type, one))
-        if one == other and _PLAIN.issuperset(kinds) and kinds == list(map(type, other)):
+        if one == other and PLAIN.issuperset(kinds) and kinds == list(map(type, other)):
             # Nearly always, in half the time.
             return True
         return len(one) == len(other) and all(map(same, one, other))
@@ -109,8 +109,8 @@ def _same_plain(one: Any, other: Any) -> bool:
 
 # Concrete types, since asking whether something is a Mapping costs more than comparing it.
 OBJECTS = (dict, RawBSONDocument)
-# Neither object nor list, without asking: that takes longer than comparing them.
-_PLAIN = frozenset({str, int, float, bool, datetime, ObjectId, type(None)})
+PLAIN = frozenset({str, int, float, bool, datetime, ObjectId, type(None)})
+"""Neither object nor list, without asking: that takes longer than comparing them."""
 
 
 def _is_integer(value: Any) -> bool:

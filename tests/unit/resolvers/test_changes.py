@@ -105,7 +105,7 @@ def test_changes_are_among_those_that_a_version_says(
     # As pages of them are read.
     read = [None if each is None else each.raw for each in (one, other)]
     states = [None if each is None else bson.decode(each, DECODED) for each in read]
-    said = changed_paths(one, other, "version")
+    said = tuple(changed_paths(one, other, "version"))
     # NaN is not equal to itself.
     assert repr(comparison.changes(*states, said)) == repr(comparison.changes(*states))
 
