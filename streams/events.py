@@ -21,6 +21,7 @@ from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.documents import DECODED, Document
+from streams.images import settled
 
 __all__ = [
     "PLAIN",
@@ -123,7 +124,7 @@ def decode_event(raw: RawBSONDocument) -> ChangeEvent:
     at = fields["clusterTime"]
     # Older servers send no wallTime; the cluster time's seconds come from the same clock.
     wall = fields.get("wallTime") or datetime.fromtimestamp(at.time, UTC)
-    namespace, to = fields.get("ns"), fields.get("to")
+    namespace, to, update = fields.get("ns"), fields.get("to"), fields.get("updateDescription")
     return ChangeEvent(
         token=tokens.from_stream(_plain(fields["_id"].raw)["_data"]),
         at=at,
@@ -131,9 +132,9 @@ def decode_event(raw: RawBSONDocument) -> ChangeEvent:
         operation=fields["operationType"],
         collection="" if namespace is None else _collection(bytes(namespace.raw)),
         key=_key(fields.get("documentKey")),
-        after=fields.get("fullDocument"),
+        after=settled(fields.get("fullDocument"), update),
         before=fields.get("fullDocumentBeforeChange"),
-        update=fields.get("updateDescription"),
+        update=update,
         renamed_to=None if to is None else to.get("coll"),
         session=fields["lsid"]["id"] if "txnNumber" in fields else None,
     )

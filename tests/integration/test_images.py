@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
+import bson
 import pytest
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
@@ -63,6 +64,9 @@ async def check_lives(mongo: Mongo, client: Client, lives: Sequence[Life]) -> No
         for record, state in zip(records, expected, strict=True):
             # But for the order of fields, which the server's own images do not always keep.
             assert same(record["full"], state), said
+            # Each once: `same` looks at the last one of a name.
+            once = bson.encode(bson.decode(record["full"].raw, DECODED), codec_options=DECODED)
+            assert len(once) == len(record["full"].raw), said
             assert "gap" not in record, said
 
 
@@ -159,6 +163,36 @@ async def test_what_cannot_be_rebuilt_is_read_again_and_marked(
     things.update_one({"_id": 1}, {"$set": {"c": 2}})
     records = await Recording(mongo).record(fencing_token=2)
     assert told(records, 1)[2:] == [("UPDATE", 3, False)]
+
+
+@one_driver
+async def test_a_field_that_moves_stands_once(mongo: Mongo, client: Client) -> None:
+    """The server's image of it has it where it was, too; and its projections of such a document
+    leave out what comes last."""
+    assert await enable_images(mongo, ["things"]) == []
+    await begun(mongo)
+    things = client.get_database(mongo.name, codec_options=RAW).things
+    key = f"{next(turns)}"
+    # So long that the server says what an update has changed, and not all that there is.
+    start = {"_id": key, "filler": "." * 300}
+    size = {"w": 1, "h": 2, "note": "Lamp"}
+    things.insert_one({**start, "size": {"h": 30, "w": 1}, "x": 1, "y": 2})
+    states = [things.find_one({"_id": key})]
+    for each in ({"size": size, "x": 1, "y": 2}, {"size": size, "y": 2, "x": 3, "z": 4}):
+        things.update_one({"_id": key}, [{"$replaceWith": {"$literal": {**start, **each}}}])
+        states.append(things.find_one({"_id": key}))
+    recording = Recording(mongo)
+    await recording.record(fencing_token=next(turns))
+    records = await archived(recording, key)
+    for record, state in zip(records, states, strict=True):
+        assert state is not None
+        assert record["full"].raw == state.raw
+    projected = await mongo.find(
+        recording.archive.name,
+        {"_id": records[1]["_id"]},
+        projection={"full.size.h": 1, "full.size.note": 1, "full.size.w": 1},
+    )
+    assert projected[0]["full"]["size"] == {"w": 1, "h": 2, "note": "Lamp"}
 
 
 @one_driver

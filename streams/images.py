@@ -1,0 +1,54 @@
+"""The images after writes, as the server's change streams make them.
+
+MongoDB applies what an update says it has changed to the image before. Where an update by a
+pipeline has moved a field to another place, it appends the field and leaves the old one where it
+was, so that the image has the field twice; drivers show the last one, and the server's own
+projections stop too early, leaving out what comes behind (seen on 6.0.5). Here the old one goes:
+what is left is the document as it is stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+from bson.raw_bson import RawBSONDocument
+
+from streams.documents import DECODED, RAW, Document
+
+__all__ = ["settled"]
+
+
+def settled(after: RawBSONDocument | None, update: RawBSONDocument | None) -> Any:
+    """The document after an update that is so described, each field once."""
+    changed = None if after is None or update is None else update.get("updatedFields")
+    if after is None or not changed:
+        return after
+    if any("." in name for name in changed):
+        decoded: Document = bson.decode(after.raw, DECODED)
+        again = bson.encode(decoded, codec_options=DECODED)
+    else:
+        # What lies deeper was not touched; whoever compares the image needs its fields anyway.
+        again = bson.encode(dict(after.items()), codec_options=RAW)
+    return after if len(again) == len(after.raw) else _each_once(after)
+
+
+def _each_once(document: RawBSONDocument) -> RawBSONDocument:
+    repeated = False
+
+    class Last(dict[str, Any]):
+        """A field stands where it stood last."""
+
+        def __setitem__(self, name: str, value: Any) -> None:
+            nonlocal repeated
+            if name in self:
+                repeated = True
+                del self[name]
+            super().__setitem__(name, value)
+
+    options: Any = DECODED.with_options(document_class=Last)
+    decoded: Document = bson.decode(document.raw, options)
+    # Text that is not UTF-8, and what BSON no longer has, come back in other lengths, too.
+    return (
+        RawBSONDocument(bson.encode(decoded, codec_options=options), RAW) if repeated else document
+    )
