@@ -183,19 +183,20 @@ class Window:
             make: an item, of a row; they are the rows themselves where it is None.
         """
         more = len(rows) > self.size
-        shown = list(rows[: self.size])
+        made = cast("Sequence[T]", rows) if make is None else list(map(make, rows))
+        items, shown = list(made[: self.size]), list(rows[: self.size])
         if self.backwards:
+            items.reverse()
             shown.reverse()
         request = self._request
-        beyond: Any = rows[self.size] if more else None
         return Page(
-            items=cast("list[T]", shown) if make is None else list(map(make, shown)),
+            items=items,
             cursors=Cursors(self._keyset, shown),
             has_next=request.before is not None if self.backwards else more,
             has_previous=more if self.backwards else request.after is not None,
             total=total,
             token=token,
-            beyond=make(beyond) if make is not None and more else beyond,
+            beyond=made[self.size] if more else None,
         )
 
 

@@ -19,7 +19,9 @@ from streams.documents import DECODED, RAW, Document
 __all__ = ["settled"]
 
 
-def settled(after: RawBSONDocument | None, update: RawBSONDocument | None) -> Any:
+def settled(
+    after: RawBSONDocument | None, update: RawBSONDocument | None
+) -> RawBSONDocument | None:
     """The document after an update that is so described, each field once."""
     changed = None if after is None or update is None else update.get("updatedFields")
     if after is None or not changed:
@@ -28,8 +30,10 @@ def settled(after: RawBSONDocument | None, update: RawBSONDocument | None) -> An
         decoded: Document = bson.decode(after.raw, DECODED)
         again = bson.encode(decoded, codec_options=DECODED)
     else:
-        # What lies deeper was not touched; whoever compares the image needs its fields anyway.
-        again = bson.encode(dict(after.items()), codec_options=RAW)
+        # What lies deeper was not touched. Of a copy: a raw document keeps the fields that were
+        # looked at, and the ring holds thousands of which nobody looks at any.
+        fields = dict(RawBSONDocument(after.raw, RAW).items())
+        again = bson.encode(fields, codec_options=RAW)
     return after if len(again) == len(after.raw) else _each_once(after)
 
 

@@ -75,27 +75,19 @@ async def test_what_is_being_made_is_not_forgotten_for_what_is_done(
     assert await asyncio.gather(*tasks) == ["made 1"] * 2
 
 
-async def test_where_the_first_is_cancelled_another_makes_it(
-    flight: SingleFlight[str, str],
+@pytest.mark.parametrize(("who", "made"), [(0, "made 2"), (1, "made 1")])
+async def test_whoever_is_cancelled_takes_it_from_nobody(
+    flight: SingleFlight[str, str], who: int, made: str
 ) -> None:
-    making = Making()
-    first, *others = await asked(flight, making.make, 3)
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
-    making.go.set()
-    assert await asyncio.gather(*others) == ["made 2"] * 2
-
-
-async def test_one_who_waits_and_is_cancelled_takes_it_from_nobody(
-    flight: SingleFlight[str, str],
-) -> None:
+    """The one who makes it, after whom another does, or one who waits."""
     making = Making()
     tasks = await asked(flight, making.make, 3)
-    tasks.pop(1).cancel()
-    await asyncio.sleep(0)
+    left = tasks.pop(who)
+    left.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await left
     making.go.set()
-    assert await asyncio.gather(*tasks) == ["made 1"] * 2
+    assert await asyncio.gather(*tasks) == [made] * 2
 
 
 async def test_each_is_told_an_error_of_his_own_and_the_next_one_tries_again(

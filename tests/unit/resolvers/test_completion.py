@@ -1,0 +1,42 @@
+"""resolvers.completion: what one subscriber has had completed is there for others who want the
+same, and for no others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from resolvers.completion import Completion, Needs
+from streams.events import ChangeEvent
+from streams.numbers import Numbered
+from tests.support.streams import event
+
+
+class Counted:
+    """Numbers that are known, and how often they were asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def of(self, events: Collection[ChangeEvent]) -> Mapping[str, Numbered]:
+        self.asked += 1
+        return {each.token: Numbered(7, 6) for each in events}
+
+
+async def test_the_same_events_are_completed_once_for_those_who_want_the_same() -> None:
+    numbers: Any = Counted()
+    nothing: Any = None
+    completion = Completion(nothing, nothing, nothing, nothing, numbers)
+    events = [event(second, key="a", operation="insert", after={"x": 1}) for second in (1, 2)]
+
+    async def told(version: bool, replayed: bool, first: int = 0) -> list[tuple[Any, bool]]:
+        needs = Needs(version=version)
+        found = await completion.of_events(events[first:], needs, replayed=replayed)
+        return [(each.version, each.replayed) for each in found]
+
+    for _ in range(2):
+        assert await told(version=False, replayed=False) == [(None, False)] * 2
+        assert await told(version=True, replayed=False) == [(7, False)] * 2
+        assert await told(version=True, replayed=True) == [(7, True)] * 2
+    assert numbers.asked == 2
+    assert await told(version=True, replayed=False, first=1) == [(7, False)]
