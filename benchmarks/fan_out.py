@@ -93,6 +93,16 @@ def run(stage: Stage) -> list[Part]:
         "Mercurius": lambda database: mercurius(stage, database),
         "ready frames": lambda database: _crier(stage, database),
     }
+    rows: dict[tuple[str, str], list[tuple[float, ...]]] = {
+        (case.name, name): [] for case in _CASES for name in case.peers
+    }
+    with stage.database() as database:
+        stock_up(database)
+        with servers["revstream"](database):
+            await_versions(database, PRODUCTS)
+        for name, case in stage.track(_in_turn(list(servers), stage.scale.repeat), "fan-out"):
+            with servers[name](database) as (process, address):
+                rows[case.name, name].append(_measure(stage, database, case, process, address))
     for case in _CASES:
         table = Table(
             f"{audience:,} subscribers, {case.name}, {case.rate} writes/s",
@@ -104,16 +114,7 @@ def run(stage: Stage) -> list[Part]:
             "p99 ms",
             "came in the end, %",
         )
-        rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in case.peers}
-        with stage.database() as database:
-            stock_up(database)
-            with servers["revstream"](database):
-                await_versions(database, PRODUCTS)
-            for turn in stage.rounds(f"fan-out: {case.name}"):
-                for name in case.peers[:: -1 if turn % 2 else 1]:
-                    with servers[name](database) as (process, address):
-                        rows[name].append(_measure(stage, database, case, process, address))
-        found = {name: medians(measured) for name, measured in rows.items()}
+        found = {name: medians(rows[case.name, name]) for name in case.peers}
         for name, row in found.items():
             table.add(name, *row)
         parts += [
@@ -121,6 +122,18 @@ def run(stage: Stage) -> list[Part]:
             bars(f"{case.name}: CPU, ms per 1,000", {name: row[2] for name, row in found.items()}),
         ]
     return parts
+
+
+def _in_turn(servers: Sequence[str], repeat: int) -> list[tuple[str, _Case]]:
+    """What one server takes for different cases is compared, too, so that they lie close together:
+    a machine is not the same a quarter of an hour later."""
+    return [
+        (name, case)
+        for turn in range(repeat)
+        for name in servers[:: -1 if turn % 2 else 1]
+        for case in _CASES
+        if name in case.peers
+    ]
 
 
 @contextmanager

@@ -82,8 +82,10 @@ def date_texts(values: Sequence[Any]) -> Sequence[str | None]:
     datetime."""
     if {*map(type, values)} != _DATETIME:
         return [date_text(each) if each.__class__ is datetime else None for each in values]
-    # With microseconds, of which stored dates have none.
-    texts = orjson.dumps(values, option=_UTC).decode().replace('000Z"', 'Z"')[2:-2].split('","')
+    text = orjson.dumps(values, option=_UTC).decode()
+    # With microseconds, of which stored dates have none; or no fraction at all.
+    text = text.replace('000Z"', 'Z"') if "." in text else text.replace('Z"', '.000Z"')
+    texts = text[2:-2].split('","')
     if {_LENGTH}.issuperset(map(len, texts)):
         return texts
     # Whole seconds are shorter by their fraction; other zones are longer.

@@ -52,9 +52,19 @@ def test_the_texts_of_many_are_those_of_each(values: list[Any]) -> None:
     assert list(date_texts(values)) == expected
 
 
-@given(st.lists(DATES.filter(lambda each: isinstance(each, datetime)), min_size=1))
+WHOLE = st.datetimes(timezones=st.sampled_from([None, UTC, timezone(timedelta(hours=-5))])).map(
+    lambda each: each.replace(microsecond=0)
+)
+
+
+@given(
+    st.one_of(
+        st.lists(DATES.filter(lambda each: isinstance(each, datetime)), min_size=1),
+        st.lists(WHOLE, min_size=1),
+    )
+)
 def test_the_texts_of_dates_alone_are_those_of_each(dates: list[datetime]) -> None:
-    """Whole seconds, tenths, microseconds, with a zone and without one."""
+    """Whole seconds, alone and among others, tenths, microseconds, with a zone and without one."""
     assert list(date_texts(dates)) == [date_text(each) for each in dates]
 
 
