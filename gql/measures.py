@@ -308,6 +308,15 @@ METRICS: tuple[Described, ...] = (
         "Reads that these took; those asked for together are one.",
     ),
     Described(
+        "revstream_interned_documents_total",
+        "counter",
+        ("how",),
+        "Documents of replies that come again: `recognized` by their bytes, or `decoded`.",
+    ),
+    Described(
+        "revstream_interned_bytes", "gauge", (), "About what is held of them; 32 MB at most."
+    ),
+    Described(
         "revstream_operations_shed_total",
         "counter",
         (),

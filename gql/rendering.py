@@ -11,6 +11,7 @@ Source: docs/decisions/0027-compiled-operations.md
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from resolvers.dates import date_texts
 from streams.documents import Document
 from streams.errors import GatewayError
 from streams.events import PLAIN
+from streams.interning import Interned
 
 if TYPE_CHECKING:
     from gql.context import Context
@@ -86,6 +88,8 @@ class Rendering:
         self.links: list[tuple[Link, Rendering]] = []
         self._make = make
         self._rows: _Rows
+        # Its text, which is the same object for all that do the same.
+        self._code: str
 
     async def related(self, context: Context, documents: Sequence[Document]) -> Related:
         """Read what is shown with them: one read for each reference, one for the numbers. What
@@ -132,16 +136,49 @@ class Rendering:
         """What the response has of them, in their order, or GIVEN_UP."""
         if not documents:
             return []
-        remembered = False
+        # Of one read either all are interned or none. One alone is sooner made than looked for.
+        interned = documents[0].__class__ is Interned and len(documents) > 1
+        if self.links or not interned:
+            return self._made(documents, related, context)[0]
+        return self._made_before(documents, related, context)
+
+    def _made_before(self, documents: Sequence[Any], related: Related, context: Context) -> Any:
+        """Where nothing but the bytes and the number of a version decides; what references lead to
+        may be another document each time."""
+        numbers = related.numbers or [None] * len(documents)
+        made: list[Any] = [
+            each.shown if each.shown_by is self._code and each.shown_number == number else None
+            for each, number in zip(documents, numbers, strict=True)
+        ]
+        lacking = [n for n, each in enumerate(made) if each is None]
+        if not lacking:
+            return made
+        some = [documents[n] for n in lacking]
+        beside = Related([numbers[n] for n in lacking]) if self.version else related
+        rows, usual = self._made(some, beside, context)
+        if rows is GIVEN_UP:
+            return GIVEN_UP
+        for n, document, row in zip(lacking, some, rows, strict=True):
+            made[n] = row
+            if usual:
+                document.shown, document.shown_by = row, self._code
+                document.shown_number = numbers[n]
+        return made
+
+    def _made(
+        self, documents: Sequence[Document], related: Related, context: Context
+    ) -> tuple[Any, bool]:
+        """Made anew; and whether all of them were usual."""
+        usual = True
 
         def unusual(document: Document, number: Any) -> Any:
-            nonlocal remembered
-            if not remembered:
-                remembered = True
+            nonlocal usual
+            if usual:
+                usual = False
                 self._remember(related, context)
             return self._make(CurrentDocument(self.shape, document, number), context)
 
-        return self._rows(documents, related, unusual)
+        return self._rows(documents, related, unusual), usual
 
     def records(
         self, documents: Sequence[Document], related: Related, context: Context
@@ -183,7 +220,7 @@ def rendering_of(
     for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
         if not code.add(name, type_, found):
             return None
-    rendering._rows = code.function()
+    rendering._rows, rendering._code = code.function()
     return rendering
 
 
@@ -270,7 +307,7 @@ class _Code:
             f"{var} = document[{stored!r}]" if required else f"{var} = document.get({stored!r})"
         )
 
-    def function(self) -> _Rows:
+    def function(self) -> tuple[_Rows, str]:
         numbered = self._rendering.version
         numbers = {"number": "related.numbers"} if numbered else {}
         columns = {"document": "documents"} | numbers | self._columns
@@ -299,6 +336,6 @@ class _Code:
             "    return made",
         ]
         # Nothing of a request is in the text but names, which GraphQL's grammar bounds, as text.
-        exec(compile("\n".join(lines), "<documents>", "exec"), self._names)
-        made: _Rows = self._names["rows"]
-        return made
+        text = sys.intern("\n".join(lines))
+        exec(compile(text, "<documents>", "exec"), self._names)
+        return self._names["rows"], text

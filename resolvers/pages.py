@@ -24,7 +24,8 @@ USUAL_PAGE = 20
 LONGEST_PAGE = 1000
 
 PLACED = "__placed"
-"""Where the server's own sort key is put: it tells where a list in the way stands."""
+"""Where the server's own sort key is put, in what is read: it tells where a list in the way stands.
+It stays there, since others may have the same document (`streams.interning`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +211,7 @@ class Cursors(Sequence[str]):
         # Where the order is by one field the row itself tells its value.
         self._places: Sequence[Any] = rows
         if keyset.name is None:
-            self._places = [keyset.values(row, row.pop(PLACED, None)) for row in rows]
+            self._places = [keyset.values(row, row.get(PLACED)) for row in rows]
 
     def __len__(self) -> int:
         return len(self._places)

@@ -1,5 +1,6 @@
 """Short reads: one message to the primary and one back; and for what is only shown, dates without a
-time zone, which the driver makes twice as fast; they are UTC.
+time zone, which the driver makes twice as fast; they are UTC; and documents that come again and
+again are the same objects (`streams.interning`).
 
 What does not come in one batch, or fails for any reason but its time limit, is left to the driver's
 cursor, which repeats what may be repeated and says what is wrong.
@@ -16,6 +17,7 @@ import bson
 import pymongo.errors
 
 from streams.documents import DECODED, SHOWN, Document
+from streams.interning import Interning
 from streams.refusals import refused
 from streams.wire_pool import WirePool
 
@@ -24,10 +26,14 @@ __all__ = ["Finder"]
 
 class Finder:
     """Args:
-    database: the driver's.
+        database: the driver's.
+
+    Attributes:
+        interning: of what is only shown.
     """
 
     def __init__(self, wires: WirePool, database: Any) -> None:
+        self.interning = Interning()
         self._wires = wires
         self._database = database
         self._extra: Document = {"$db": database.name}
@@ -39,7 +45,7 @@ class Finder:
         """All that a `find` or an `aggregate` finds; None where a cursor has to say it.
 
         Args:
-            naive: without the time zone of dates.
+            naive: without the time zone of dates, and documents that may be others', too.
 
         Raises:
             ExecutionTimeout: the driver's; it took longer than its `maxTimeMS`.
@@ -51,6 +57,10 @@ class Finder:
         reply = await connection.ask(message)
         if reply is None:
             return None
+        if naive:
+            interned = self.interning.documents(bytes(reply))
+            if interned is not None:
+                return interned
         found: Document = bson.decode(reply, SHOWN if naive else DECODED)
         if found.get("ok") != 1:
             failure = refused(found)

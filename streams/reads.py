@@ -31,7 +31,11 @@ COLLATION = {"locale": "simple"}
 
 
 class Reads:
-    """Each has a time limit, but those that say that they have none."""
+    """Each has a time limit, but those that say that they have none.
+
+    Attributes:
+        interning: of documents that are only shown; None where cursors read them.
+    """
 
     def __init__(
         self, client: Any, name: str, options: MongoOptions, wires: WirePool | None = None
@@ -44,6 +48,7 @@ class Reads:
         self._sessions = Sessions(client)
         self.wires = wires
         self._finder = None if wires is None else Finder(wires, self._database)
+        self.interning = None if self._finder is None else self._finder.interning
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[tuple[str, bool], Any] = {}
 
@@ -66,7 +71,8 @@ class Reads:
 
         Args:
             short: they come in one batch, nearly always (`streams.finder`).
-            naive: so, and they are only shown: dates may lack their time zone, which is UTC.
+            naive: so, and they are only shown: dates may lack their time zone, which is UTC, and
+                documents may be others', too (`streams.interning`).
         """
         short = (short or naive) and self._finder is not None
         with translated():

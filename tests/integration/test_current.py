@@ -15,7 +15,7 @@ from pymongo import MongoClient
 from resolvers.current import Current
 from resolvers.errors import BadUserInput
 from resolvers.filters import Condition, parse_where
-from resolvers.pages import page_request
+from resolvers.pages import PLACED, page_request
 from streams import tokens
 from streams.archive import Archive
 from streams.mongo import Mongo
@@ -80,7 +80,7 @@ async def test_a_page_is_filtered_sorted_counted_and_projected(
         total=True,
     )
     assert names(page.items) == ["p002", "p005", "p008", "p001"]
-    assert all(each.keys() == {"_id", "name", "price"} for each in page.items)
+    assert all(each.keys() == {"_id", "name", "price", PLACED} for each in page.items)
     assert (page.total, page.has_next, page.token) == (6, True, None)
     page = await reading.page(
         PRODUCT,

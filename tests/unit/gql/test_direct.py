@@ -20,6 +20,7 @@ from gql.direct import coercion_of
 from gql.executor import Executor
 from resolvers.errors import BadUserInput
 from streams.errors import ArchiveBehind
+from streams.interning import Interned
 from tests.support.fuzzing import drawn_operation, examples
 from tests.support.reads import Memory, MemoryHistory
 from tests.unit.gql.test_plans import GOOD, _shown, _through, memories
@@ -78,9 +79,10 @@ def test_drawn_queries_are_answered_alike(schema: Any, data: st.DataObject) -> N
     assume(schema._documents.known.get(text) is not None)
     expected = by_graphql_core(schema, make(), text, variables)
     assert first == expected
+    interned: dict[bytes, Interned] = {}
     for knowing in (False, False, True, True):
         memory = make()
-        memory.knowing = knowing
+        memory.knowing, memory.interned = knowing, interned
         assert by_the_schema(schema, memory, text, variables) == expected
 
 

@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gql import rendering
+from gql.rendering import Rendering
+from streams.interning import Interned
 from tests.support.fuzzing import examples
 from tests.support.reads import Memory
 from tests.unit.gql.test_direct import by_graphql_core, by_the_schema, told
@@ -24,6 +26,7 @@ FIELDS = """
 PAGE = f"{{ products {{ nodes {{ {FIELDS} }} pageInfo {{ hasNextPage }} totalCount }} }}"
 EDGES = f"{{ products(first: 2) {{ edges {{ cursor node {{ {FIELDS} }} }} }} }}"
 ONE = f'{{ product(id: "p1") {{ {FIELDS} }} none: product(id: "none") {{ name }} }}'
+PLAIN = '{ products { nodes { id version name tags addedAt } } product(id: "p1") { id name } }'
 BOTH = "{ products { nodes { name } edges { node { sku } } more: nodes { price } } }"
 
 
@@ -59,16 +62,63 @@ async def test_no_object_is_made_of_what_is_usual(
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(make=memories(), text=st.sampled_from([PAGE, EDGES, ONE, BOTH]), knowing=st.booleans())
+@given(
+    make=memories(),
+    texts=st.lists(st.sampled_from([PAGE, EDGES, ONE, BOTH, PLAIN]), min_size=1, max_size=3),
+    knowing=st.booleans(),
+    interning=st.booleans(),
+)
 def test_documents_are_shown_as_by_an_executor(
-    schema: Any, make: Callable[[], Memory], text: str, knowing: bool
+    schema: Any, make: Callable[[], Memory], texts: list[str], knowing: bool, interning: bool
 ) -> None:
-    """Whatever they hold: the good ones of a page as well, and each error once."""
-    expected = by_graphql_core(schema, make(), text, {})
-    for _ in range(3):
+    """Whatever they hold: the good ones of a page as well, and each error once. Also where they are
+    recognized, and what was shown of them before is shown again."""
+    expected = {text: by_graphql_core(schema, make(), text, {}) for text in texts}
+    interned: dict[bytes, Interned] | None = {} if interning else None
+    for text in 3 * texts:
         memory = make()
-        memory.knowing = knowing
-        assert by_the_schema(schema, memory, text, {}) == expected
+        memory.knowing, memory.interned = knowing, interned
+        assert by_the_schema(schema, memory, text, {}) == expected[text]
+
+
+async def test_what_is_recognized_is_not_made_again(
+    schema: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for others who have the same of it under other names, and where the version is another
+    though the bytes are the same."""
+    interned: dict[bytes, Interned] = {}
+    made: list[int] = []
+    at_once = Rendering._made
+
+    def counted(self: Any, documents: Any, *more: Any) -> Any:
+        made.append(len(documents))
+        return at_once(self, documents, *more)
+
+    monkeypatch.setattr(Rendering, "_made", counted)
+
+    async def asked(text: str, writes: int = 0) -> list[dict[str, Any]]:
+        memory = usual()
+        for _ in range(writes):
+            memory.write("products", dict(memory.documents["products"][-1]))
+        memory.interned = interned
+        found = await schema.execute(text, None, memory.context())
+        assert found.errors is None
+        return [*found.data["products"]["nodes"]]
+
+    text = "{ products { nodes { sku version } } }"
+    named = "{ products { nodes { named: sku version } } }"
+    once = [{"sku": "a", "version": 1}] * 3
+    # By the executor, until it is compiled.
+    for _ in range(3):
+        assert await asked(text) == once
+    made.clear()
+    assert await asked(text) == once
+    assert made == []
+    assert await asked(text, writes=2) == [*once[:2], {"sku": "a", "version": 3}]
+    assert made == [1]
+    for _ in range(4):
+        assert await asked(named) == [{"named": "a", "version": 1}] * 3
+    assert await asked(text) == once
 
 
 @settings(max_examples=examples(100), deadline=None)
