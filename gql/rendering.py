@@ -88,7 +88,7 @@ class Rendering:
         self.links: list[tuple[Link, Rendering]] = []
         self._make = make
         self._rows: _Rows
-        # Its text, which is the same object for all that do the same.
+        # The text of these, the same object for all that do the same.
         self._code: str
 
     async def related(self, context: Context, documents: Sequence[Document]) -> Related:
@@ -138,13 +138,12 @@ class Rendering:
             return []
         # Of one read either all are interned or none. One alone is sooner made than looked for.
         interned = documents[0].__class__ is Interned and len(documents) > 1
-        if self.links or not interned:
-            return self._made(documents, related, context)[0]
-        return self._made_before(documents, related, context)
+        # What references lead to may be another document each time.
+        made = self._made_anew if self.links or not interned else self._made_once
+        return made(documents, related, context)
 
-    def _made_before(self, documents: Sequence[Any], related: Related, context: Context) -> Any:
-        """Where nothing but the bytes and the number of a version decides; what references lead to
-        may be another document each time."""
+    def _made_once(self, documents: Sequence[Any], related: Related, context: Context) -> Any:
+        """Nothing but a document and its version's number decides."""
         numbers = related.numbers or [None] * len(documents)
         made: list[Any] = [
             each.shown if each.shown_by is self._code and each.shown_number == number else None
@@ -155,30 +154,25 @@ class Rendering:
             return made
         some = [documents[n] for n in lacking]
         beside = Related([numbers[n] for n in lacking]) if self.version else related
-        rows, usual = self._made(some, beside, context)
+        rows = self._made_anew(some, beside, context)
         if rows is GIVEN_UP:
             return GIVEN_UP
         for n, document, row in zip(lacking, some, rows, strict=True):
-            made[n] = row
-            if usual:
-                document.shown, document.shown_by = row, self._code
-                document.shown_number = numbers[n]
+            made[n] = document.shown = row
+            document.shown_by, document.shown_number = self._code, numbers[n]
         return made
 
-    def _made(
-        self, documents: Sequence[Document], related: Related, context: Context
-    ) -> tuple[Any, bool]:
-        """Made anew; and whether all of them were usual."""
-        usual = True
+    def _made_anew(self, documents: Sequence[Document], related: Related, context: Context) -> Any:
+        remembered = False
 
         def unusual(document: Document, number: Any) -> Any:
-            nonlocal usual
-            if usual:
-                usual = False
+            nonlocal remembered
+            if not remembered:
+                remembered = True
                 self._remember(related, context)
             return self._make(CurrentDocument(self.shape, document, number), context)
 
-        return self._rows(documents, related, unusual), usual
+        return self._rows(documents, related, unusual)
 
     def records(
         self, documents: Sequence[Document], related: Related, context: Context
@@ -234,6 +228,7 @@ class _Code:
         self._names: dict[str, Any] = {**NAMES, "PLAIN": PLAIN, "date_texts": date_texts}
         # What is made of all documents at once, by the name of each one's part.
         self._columns: dict[str, str] = {}
+        self._fields: list[str] = []
         self._reads: list[str] = []
         self._tests: list[str] = []
         self._items: list[str] = []
@@ -241,6 +236,7 @@ class _Code:
     def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
         """Whether the field can be part of the function."""
         field_name = details[0].node.name.value
+        self._fields.append(field_name)
         if field_name == "__typename":
             self._items.append(f"{name!r}: {parent.name!r}")
             return True
@@ -318,6 +314,8 @@ class _Code:
         links = [f"    k{n} = related.followed[{n}].made.get" for n in range(count)]
         tests, items = " and ".join(self._tests) or "True", ", ".join(self._items)
         lines = [
+            # The same text is to be the same for what is unusual, too.
+            f"# {self._rendering.shape.name}: {' '.join(self._fields)}",
             "def rows(documents, related, unusual):",
             "    made = []",
             "    add = made.append",

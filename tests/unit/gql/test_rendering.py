@@ -88,13 +88,13 @@ async def test_what_is_recognized_is_not_made_again(
     though the bytes are the same."""
     interned: dict[bytes, Interned] = {}
     made: list[int] = []
-    at_once = Rendering._made
+    at_once = Rendering._made_anew
 
     def counted(self: Any, documents: Any, *more: Any) -> Any:
         made.append(len(documents))
         return at_once(self, documents, *more)
 
-    monkeypatch.setattr(Rendering, "_made", counted)
+    monkeypatch.setattr(Rendering, "_made_anew", counted)
 
     async def asked(text: str, writes: int = 0) -> list[dict[str, Any]]:
         memory = usual()
