@@ -313,9 +313,7 @@ METRICS: tuple[Described, ...] = (
         ("how",),
         "Documents of replies that come again: `recognized` by their bytes, or `decoded`.",
     ),
-    Described(
-        "revstream_interned_bytes", "gauge", (), "About what is held of them; 32 MB at most."
-    ),
+    Described("revstream_interned_bytes", "gauge", (), "About what these take in memory."),
     Described(
         "revstream_operations_shed_total",
         "counter",

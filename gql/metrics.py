@@ -82,10 +82,9 @@ class _Process(Collector):
         yield "lookups_total", (), gateway.current.lookups.asked
         yield "lookup_reads_total", (), gateway.current.lookups.reads
         interning = gateway.mongo.interning
-        if interning is not None:
-            yield "interned_documents_total", ("recognized",), interning.recognized
-            yield "interned_documents_total", ("decoded",), interning.decoded
-            yield "interned_bytes", (), interning.size_bytes
+        yield "interned_documents_total", ("recognized",), interning.recognized
+        yield "interned_documents_total", ("decoded",), interning.decoded
+        yield "interned_bytes", (), interning.size_bytes
         yield "operations_shed_total", (), self._admission.shed
         for labels, count in self._operations.failed.items():
             yield "operations_failed_total", labels, count

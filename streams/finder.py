@@ -26,14 +26,12 @@ __all__ = ["Finder"]
 
 class Finder:
     """Args:
-        database: the driver's.
-
-    Attributes:
-        interning: of what is only shown.
+    database: the driver's.
+    interning: of what is only shown.
     """
 
-    def __init__(self, wires: WirePool, database: Any) -> None:
-        self.interning = Interning()
+    def __init__(self, wires: WirePool, database: Any, interning: Interning) -> None:
+        self._interning = interning
         self._wires = wires
         self._database = database
         self._extra: Document = {"$db": database.name}
@@ -58,7 +56,7 @@ class Finder:
         if reply is None:
             return None
         if naive:
-            interned = self.interning.documents(bytes(reply))
+            interned = self._interning.documents(bytes(reply))
             if interned is not None:
                 return interned
         found: Document = bson.decode(reply, SHOWN if naive else DECODED)

@@ -66,14 +66,14 @@ class Interned(Document):
 
 class Interning:
     """Args:
-        capacity_bytes: of memory, about; who came first leaves first.
+        capacity_bytes: of memory, about; who came first leaves first. 0: all is decoded anew.
 
     Attributes:
         size_bytes: taken of it.
         recognized, decoded: documents, of replies that were looked through.
     """
 
-    def __init__(self, capacity_bytes: int = 32 * 1024 * 1024) -> None:
+    def __init__(self, capacity_bytes: int) -> None:
         self.size_bytes = 0
         self.recognized = self.decoded = 0
         self._capacity_bytes = capacity_bytes

@@ -17,6 +17,7 @@ from bson.raw_bson import RawBSONDocument
 from streams.client import MongoOptions
 from streams.documents import DECODED, RAW, Document
 from streams.finder import Finder
+from streams.interning import Interning
 from streams.refusals import translated
 from streams.rounds import rounds
 from streams.sessions import Sessions
@@ -34,7 +35,7 @@ class Reads:
     """Each has a time limit, but those that say that they have none.
 
     Attributes:
-        interning: of documents that are only shown; None where cursors read them.
+        interning: of documents that are only shown.
     """
 
     def __init__(
@@ -47,8 +48,8 @@ class Reads:
         self._raw = client.get_database(name, codec_options=RAW)
         self._sessions = Sessions(client)
         self.wires = wires
-        self._finder = None if wires is None else Finder(wires, self._database)
-        self.interning = None if self._finder is None else self._finder.interning
+        self.interning = Interning(options.interned_bytes)
+        self._finder = None if wires is None else Finder(wires, self._database, self.interning)
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[tuple[str, bool], Any] = {}
 

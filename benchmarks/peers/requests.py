@@ -33,7 +33,7 @@ _ASKED = 1000
 _CHECKED = 5
 _CALLERS = 100
 _PEER, _FLOOR, _OURS = "Mercurius", "bare route", "revstream"
-_SIGNED = "revstream, signed in"
+_SIGNED, _ANEW = "revstream, signed in", "revstream, each document decoded anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,8 @@ def _open(stage: Stage, opened: ExitStack, database: Database[Document]) -> dict
         _FLOOR: _Contender(floor, str(floor.hear("serving")["address"]), _routes),
         # It records for both: by the archive's place they know that a number is still the last.
         _OURS: _Contender(*gateway(MODEL), _graphql),
+        # As if no document that is asked for had come before.
+        _ANEW: _Contender(*gateway(MODEL, "--no-record", "--interned-bytes", "0"), _graphql),
         _SIGNED: _Contender(
             *gateway(rules, *issuer.options(), "--no-record"),
             lambda shape, drawn: [

@@ -17,6 +17,7 @@ from streams.documents import SHOWN, Document
 from streams.interning import Interned, Interning
 from tests.support.fuzzing import examples
 
+CAPACITY = 10_000_000
 AT = Timestamp(1, 1)
 AROUND: Document = {"$clusterTime": {"clusterTime": AT}, "operationTime": AT}
 
@@ -31,7 +32,7 @@ def numbered(first: int, count: int = 3) -> list[Document]:
     return [{"_id": n, "name": f"Product {n}"} for n in range(first, first + count)]
 
 
-def known(*documents: Sequence[Document], capacity_bytes: int = 10_000_000) -> Interning:
+def known(*documents: Sequence[Document], capacity_bytes: int = CAPACITY) -> Interning:
     """One that has seen each of these replies twice."""
     interning = Interning(capacity_bytes)
     for each in documents:
@@ -74,7 +75,7 @@ def test_each_document_of_a_batch_is_found_in_its_place(count: int) -> None:
 
 
 def test_what_comes_again_is_the_same_object() -> None:
-    interning = Interning()
+    interning = Interning(CAPACITY)
     raw = reply(numbered(0))
     assert interning.documents(raw) is None
     first, second = interning.documents(raw), interning.documents(raw)
@@ -113,6 +114,12 @@ def test_where_little_comes_again_it_rests() -> None:
     for _ in range(20 * len(sets)):
         interning.documents(reply(sets[0]))
     assert interning.documents(reply(sets[0])) is not None
+
+
+def test_with_no_room_all_is_left_alone() -> None:
+    interning = known(numbered(0), capacity_bytes=0)
+    assert interning.documents(reply(numbered(0))) is None
+    assert interning.size_bytes == 0
 
 
 def test_a_large_reply_is_left_alone() -> None:
