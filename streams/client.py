@@ -6,6 +6,7 @@ Source: docs/decisions/0004-driver.md.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import warnings
 from collections.abc import Awaitable, Sequence
@@ -79,8 +80,11 @@ def open_client(uri: str, options: MongoOptions, *, listeners: Sequence[Any] = (
                 **heard,
             )
     except OSError as exc:
-        # Of a certificate or a key, which the URI names.
-        problem = ": ".join(filter(None, (exc.filename, exc.strerror or str(exc))))
+        # Of a certificate or a key, which the URI names. PyMongo from 4.20.1 on tells the option in
+        # place of the name.
+        said = exc.strerror or str(exc)
+        reason = os.strerror(exc.errno) if exc.errno else said
+        problem = ": ".join(dict.fromkeys([exc.filename or said, reason]))
         raise Unsuitable(f"the MongoDB URI cannot be used: {problem}") from exc
     except (
         pymongo.errors.ConfigurationError,
