@@ -56,7 +56,7 @@ class Finder:
         if reply is None:
             return None
         if naive:
-            interned = self._interning.documents(bytes(reply))
+            interned = self._interning.documents(reply)
             if interned is not None:
                 return interned
         found: Document = bson.decode(reply, SHOWN if naive else DECODED)

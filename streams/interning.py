@@ -88,18 +88,19 @@ class Interning:
         # Replies to be left alone.
         self._rest = 0
 
-    def documents(self, reply: bytes) -> list[Document] | None:
+    def documents(self, answer: memoryview) -> list[Document] | None:
         """Those of a whole answer, as the options SHOWN decode them; None of any other reply, and
         of one that did not come before."""
+        if len(answer) > self._capacity_bytes // _PART_OF_CAPACITY:
+            return None
+        reply = bytes(answer)
         if reply[4 : _AT_BATCH - 4] != _CURSOR or reply[_AT_BATCH:_AT_DOCUMENTS] != _BATCH:
             return None
         (size,) = _length.unpack_from(reply, _AT_DOCUMENTS)
         end = _AT_DOCUMENTS + size
         if not (reply.startswith(_WHOLE, end) and reply.find(_OK, end) > 0):
             return None
-        if not _EMPTY_BYTES < size <= self._capacity_bytes // _PART_OF_CAPACITY:
-            return None
-        if not self._comes_again(reply):
+        if size <= _EMPTY_BYTES or not self._comes_again(reply):
             return None
         return self._found(reply, _AT_DOCUMENTS + 4, end - 1)
 
