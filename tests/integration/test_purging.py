@@ -26,7 +26,7 @@ from tests.integration.test_history import history
 from tests.integration.test_retention import NAMES, retaining, verified
 from tests.support.archives import Scribe
 from tests.support.shop import PRODUCT
-from tests.support.streams import Recording, finished
+from tests.support.streams import Recording, unless_ended
 
 Client = MongoClient[dict[str, Any]]
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -215,19 +215,25 @@ async def test_a_document_that_is_written_to_meanwhile_is_purged_all_the_same(
     recording = await written(mongo, client, deleted=False)
     products = client[mongo.name].products
 
+    written_to, enough = asyncio.Event(), asyncio.Event()
+
     async def write() -> None:
-        while True:
+        # Not cancelled: the thread would go on, and write after what is looked at below.
+        while not enough.is_set():
             await asyncio.to_thread(products.update_one, {"_id": "p1"}, {"$inc": {"n": 1}})
+            written_to.set()
             await asyncio.sleep(0.05)
 
     async with recording.running(2) as task:
         writing = asyncio.create_task(write())
         try:
+            await unless_ended(writing, written_to.wait())
             await recording.caught_up(task)
             done = await purged(mongo, recording)
             assert done.versions >= 4
         finally:
-            await finished(writing)
+            enough.set()
+            await writing
         await recording.at_rest(task)
     records: list[Document] = [r for r in await recording.versions() if r["doc"] == "p1"]
     present = products.find_one({"_id": "p1"}) or {}
