@@ -16,6 +16,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 from standardwebhooks import Webhook, WebhookVerificationError
@@ -45,6 +47,11 @@ def create_app(database: str, secret: str) -> Starlette:
     store.execute("pragma journal_mode = wal")
     store.executescript(SCHEMA)
 
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        with closing(store):
+            yield
+
     async def receive(request: Request) -> Response:
         if int(request.headers.get("content-length", 0)) > MOST_BYTES:
             return PlainTextResponse("too large", 413)
@@ -66,10 +73,11 @@ def create_app(database: str, secret: str) -> Starlette:
         )
 
     return Starlette(
+        lifespan=lifespan,
         routes=[
             Route("/changes", receive, methods=["POST"]),
             Route("/products", products, methods=["GET"]),
-        ]
+        ],
     )
 
 
