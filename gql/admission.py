@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
 
@@ -52,18 +53,18 @@ class Admission:
         self._most_per_principal = per_principal
         self.limit_s = limit_s
         self.clock = _Clock(limit_s)
-        self._places = asyncio.Semaphore(executing) if executing else None
+        # Of those that wait for a place, in their order: done once they have it.
+        self._queue: deque[asyncio.Future[None]] = deque()
         self._of: dict[str, int] = {}
 
-    def counted(self, principal: str) -> Counted:
-        """Hold it while an operation of one who is known runs.
+    def begin(self, principal: str) -> None:
+        """An operation of one who is known; "": of nobody known.
 
         Raises:
             LimitExceeded: it is one too many.
         """
-        return Counted(self, principal)
-
-    def begin(self, principal: str) -> None:
+        if not principal:
+            return
         count, most = self._of.get(principal, 0) + 1, self._most_per_principal
         if 0 < most < count:
             raise LimitExceeded(
@@ -76,6 +77,8 @@ class Admission:
         self._of[principal] = count
 
     def end(self, principal: str) -> None:
+        if not principal:
+            return
         left = self._of[principal] - 1
         if left:
             self._of[principal] = left
@@ -83,90 +86,93 @@ class Admission:
             del self._of[principal]
 
     def place(self) -> Place:
-        """Hold it while executing.
+        """Hold it while executing; wait for it where it is not `free`.
 
         Raises:
-            Unavailable: too many execute and wait already.
             TimeLimit: it was held for too long; what was under way is cancelled.
         """
         return Place(self)
 
-    async def enter(self) -> None:
-        places = self._places
-        if places is not None:
-            free = not self.waiting and self.executing < self._most_executing
-            await (places.acquire() if free else self._wait(places))
-        self.executing += 1
+    def enter(self) -> bool:
+        """Whether there was a place."""
+        free = not 0 < self._most_executing <= self.executing
+        if free:
+            self.executing += 1
+        return free
 
-    def leave(self) -> None:
-        self.executing -= 1
-        if self._places is not None:
-            self._places.release()
-
-    async def _wait(self, places: asyncio.Semaphore) -> None:
-        if self.waiting >= self._most_waiting and places.locked():
+    async def wait(self) -> None:
+        """For one."""
+        if self.waiting >= self._most_waiting:
             self.shed += 1
             raise Unavailable(
                 f"{self.executing} operations execute and {self.waiting} wait, which are the most; "
                 f"try again in {RETRY_AFTER_S} s",
                 retryAfterSeconds=RETRY_AFTER_S,
             )
+        given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(given)
         self.waiting += 1
         try:
-            await places.acquire()
+            await given
+        except asyncio.CancelledError:
+            if not given.cancelled():
+                # Given up in the very turn in which it got it.
+                self.leave()
+            raise
         finally:
             self.waiting -= 1
 
-
-class Counted:
-    """An operation of one who is known."""
-
-    __slots__ = ("_admission", "_principal")
-
-    def __init__(self, admission: Admission, principal: str) -> None:
-        self._admission = admission
-        self._principal = principal
-
-    def __enter__(self) -> None:
-        self._admission.begin(self._principal)
-
-    def __exit__(self, *_: object) -> None:
-        self._admission.end(self._principal)
+    def leave(self) -> None:
+        """The place is the next one's from now on, so that nobody overtakes."""
+        while self._queue:
+            given = self._queue.popleft()
+            if not given.done():
+                given.set_result(None)
+                return
+        self.executing -= 1
 
 
 class Place:
     """Of one operation that executes. Neither a generator nor `asyncio.timeout`, which each
-    operation would pay for: a tenth of what a lookup costs."""
+    operation would pay for: a tenth of what a lookup costs.
 
-    __slots__ = ("_admission", "_cancelling", "_entered", "expired", "expires", "task")
+    Attributes:
+        free: it was at once.
+    """
+
+    __slots__ = ("_admission", "_cancelling", "_taken", "expired", "expires", "free", "task")
 
     def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._entered = False
         self.expired = False
         self.expires = 0.0
 
-    async def __aenter__(self) -> None:
+    def __enter__(self) -> Place:
         task = asyncio.current_task()
         assert task is not None
         self.task = task
         self._cancelling = task.cancelling()
         self._admission.clock.watch(self)
-        try:
-            await self._admission.enter()
-        except BaseException as exc:
-            await self.__aexit__(type(exc), exc, exc.__traceback__)
-            raise
-        self._entered = True
+        self.free = self._taken = self._admission.enter()
+        return self
 
-    async def __aexit__(
+    async def wait(self) -> None:
+        """Behind those that wait already.
+
+        Raises:
+            Unavailable: too many do.
+        """
+        await self._admission.wait()
+        self._taken = True
+
+    def __exit__(
         self,
         kind: type[BaseException] | None,
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
         self._admission.clock.leave(self)
-        if self._entered:
+        if self._taken:
             self._admission.leave()
         # As `asyncio.timeout` tells its own cancellation from somebody else's.
         mine = self.expired and self.task.uncancel() <= self._cancelling
@@ -226,5 +232,7 @@ class Admitted(SchemaExtension):
         if self.execution_context.operation_type is OperationType.SUBSCRIPTION:
             yield
             return
-        async with self._admission.place():
+        with self._admission.place() as place:
+            if not place.free:
+                await place.wait()
             yield

@@ -9,10 +9,9 @@ serves one schema, whose rules they were validated by.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from graphql import DocumentNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, validate
 from graphql.execution.values import get_variable_values
@@ -27,50 +26,15 @@ from gql.executor import unstorable_text
 from gql.limits import COUNTED, Limits, check_text, check_variables, check_weight
 from gql.overlaps import RULES
 from gql.plans import Plans
+from gql.recent import Recent
 from gql.weights import Scales, Weighed
 from streams.errors import GatewayError
 
-__all__ = ["CheckedDocuments", "Documents", "Kept", "KnownDocument", "KnownOperation"]
-
-T = TypeVar("T")
+__all__ = ["CheckedDocuments", "Documents", "KnownDocument", "KnownOperation"]
 
 # A document with more mistakes than anybody reads: to find names that are meant takes its time.
 _MOST_ERRORS = 20
 _RULES = (*RULES, MaybeNullValidationRule, OneOfInputValidationRule)
-
-
-class Kept(Generic[T]):
-    """What was asked for lately, by text; the one that was not asked for longest goes first.
-
-    Args:
-        most: how many.
-        most_characters: of all together.
-    """
-
-    def __init__(self, *, most: int, most_characters: int) -> None:
-        self._most = most
-        self._most_characters = most_characters
-        self._kept: OrderedDict[str, tuple[T, int]] = OrderedDict()
-        self._characters = 0
-
-    def get(self, key: str) -> T | None:
-        found = self._kept.get(key)
-        if found is None:
-            return None
-        self._kept.move_to_end(key)
-        return found[0]
-
-    def keep(self, key: str, value: T, characters: int) -> None:
-        if key in self._kept or characters > self._most_characters // 4:
-            return
-        self._kept[key] = (value, characters)
-        self._characters += characters
-        while len(self._kept) > self._most or self._characters > self._most_characters:
-            _, (_, gone) = self._kept.popitem(last=False)
-            self._characters -= gone
-
-    def __len__(self) -> int:
-        return len(self._kept)
 
 
 @dataclass(slots=True)
@@ -136,7 +100,7 @@ class Documents:
 
     def __init__(self, limits: Limits, *, most: int = 500, most_characters: int = 500_000) -> None:
         self.limits = limits
-        self.known = Kept[KnownDocument](most=most, most_characters=most_characters)
+        self.known = Recent[str, KnownDocument](most=most, most_size=most_characters)
 
     def document(self, text: str) -> KnownDocument | None:
         """The one that is known under this text, if it is.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,6 @@ from strawberry.types.execution import PreExecutionError
 from strawberry.types.graphql import OperationType
 
 from gql.admission import Admission, Admitted
-from gql.arguments import Given
 from gql.context import Context
 from gql.direct import direct_of
 from gql.documents import Documents, KnownDocument, KnownOperation
@@ -44,8 +43,6 @@ __all__ = ["IdempotencyKey", "OneOperation", "Schema"]
 
 # What is asked for among the extensions of a request, and Strawberry's lifecycle does.
 _LONG_WAY = frozenset({"cost", "idempotencyKey"})
-# Whom nobody knows is not counted.
-_NOBODY = nullcontext()
 # What graphql-core guesses that a name was meant to be: names of the schema.
 _GUESS = re.compile(r" Did you mean [^?]*\?")
 
@@ -126,20 +123,26 @@ class Schema(strawberry.Schema):
         *args: Any,
         **kwargs: Any,
     ) -> ExecutionResult:
+        owner = "" if context_value is None else context_value.owner
         try:
             text = self._persisted.text_of(query, kwargs.get("operation_extensions"))
             document = None if text is None else self._documents.document(text)
-            with self._counted(context_value):
-                known = None if document is None else self._known(document, *args, **kwargs)
-                if known is not None and known.kind is OperationType.SUBSCRIPTION:
-                    # Which this is not for, as Strawberry says.
-                    known = None
-                self.operations.begun["new" if known is None else "known"] += 1
-                if known is not None and context_value is not None:
-                    return await self._execute_known(known, variable_values, context_value)
-                return await super().execute(text, variable_values, context_value, *args, **kwargs)
+            self.admission.begin(owner)
         except GatewayError as exc:
             return self._refused(exc)
+        try:
+            known = None if document is None else self._known(document, *args, **kwargs)
+            if known is not None and known.kind is OperationType.SUBSCRIPTION:
+                # Which this is not for, as Strawberry says.
+                known = None
+            self.operations.begun["new" if known is None else "known"] += 1
+            if known is not None and context_value is not None:
+                return await self._execute_known(known, variable_values, context_value)
+            return await super().execute(text, variable_values, context_value, *args, **kwargs)
+        except GatewayError as exc:
+            return self._refused(exc)
+        finally:
+            self.admission.end(owner)
 
     async def stream(
         self,
@@ -159,7 +162,8 @@ class Schema(strawberry.Schema):
             results = await super().stream(text, variable_values, context_value, *args, **kwargs)
         else:
             results = self._stream_known(known, variable_values, context_value)
-        return self._streamed(results, context_value) if _owner(context_value) else results
+        owner = "" if context_value is None else context_value.owner
+        return self._streamed(results, owner) if owner else results
 
     def _known(
         self,
@@ -186,13 +190,18 @@ class Schema(strawberry.Schema):
             if given is None or not known.fits:
                 # Else as before, and so few plain variables are not too many.
                 self._check(known, variables)
-            async with self.admission.place():
+            with self.admission.place() as place:
+                if not place.free:
+                    await place.wait()
                 if known.kind is OperationType.QUERY:
                     if given is None:
                         given = known.given(self._schema, variables or {})
-                    context, data = await self._answer(known, given, context)
-                    if data is not None:
-                        return ExecutionResult(data=data, errors=None)
+                    plan = None if given is None else known.document.plans.of(known.name, given)
+                    if given is not None and plan is not None and plan.direct is not None:
+                        context = context.fresh(plan)
+                        data = await plan.direct.answer(context, given)
+                        if data is not None:
+                            return ExecutionResult(data=data, errors=None)
                 result = await self._execute(known, variables, context)
         except Exception as exc:
             errors = [_error(exc)]
@@ -268,21 +277,6 @@ class Schema(strawberry.Schema):
         check_weight(weighed, known.name, documents.limits, known=True)
         known.fits = known.document.weighed is not None
 
-    async def _answer(
-        self, known: KnownOperation, given: Given | None, context: Context
-    ) -> tuple[Context, dict[str, Any] | None]:
-        """The data of a query that needs no executor; None where it does, with the context that it
-        goes on with.
-
-        Args:
-            given: the variables; None where they cannot be coerced.
-        """
-        plan = None if given is None else known.document.plans.of(known.name, given)
-        if given is None or plan is None or plan.direct is None:
-            return context, None
-        context = context.fresh(plan)
-        return context, await plan.direct.answer(context, given)
-
     async def _execute(
         self, known: KnownOperation, variables: dict[str, Any] | None, context: Context
     ) -> CoreResult | list[GraphQLError]:
@@ -305,23 +299,17 @@ class Schema(strawberry.Schema):
         finished: CoreResult = result
         return finished
 
-    async def _streamed(
-        self, results: Any, context: Context | None
-    ) -> AsyncGenerator[ExecutionResult]:
+    async def _streamed(self, results: Any, owner: str) -> AsyncGenerator[ExecutionResult]:
         try:
             async with aclosing(results):
-                with self._counted(context):
+                self.admission.begin(owner)
+                try:
                     async for each in results:
                         yield each
+                finally:
+                    self.admission.end(owner)
         except GatewayError as exc:
             yield self._refused(exc)
-
-    def _counted(self, context: Context | None) -> AbstractContextManager[None]:
-        """Raises:
-        LimitExceeded: one operation too many of who asks.
-        """
-        owner = _owner(context)
-        return self.admission.counted(owner) if owner else _NOBODY
 
     def _refused(self, exc: GatewayError) -> ExecutionResult:
         return PreExecutionError(data=None, errors=[self.failures.error(exc)])
@@ -343,10 +331,6 @@ class Schema(strawberry.Schema):
 
 def _error(exc: Exception) -> GraphQLError:
     return exc if isinstance(exc, GraphQLError) else GraphQLError(str(exc), original_error=exc)
-
-
-def _owner(context: Context | None) -> str:
-    return "" if context is None else context.owner
 
 
 async def _once(result: ExecutionResult) -> AsyncGenerator[ExecutionResult]:

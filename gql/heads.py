@@ -1,26 +1,46 @@
 """HTTP connections as the process holds them: how long, and how large, a request's head may be, and
 how long a client may take nothing of what it is sent.
 
-A handshake is a request, too. Bodies are for whoever reads them.
+A handshake is a request, too. Bodies are for whoever reads them. A head that has come before is not
+read again (`gql.known_heads`).
 
-Source: docs/decisions/0024-sockets.md.
+Source: docs/decisions/0024-sockets.md, 0033-known-heads.md.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import logging
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gql.connections import OUTLET, Connections, Outlet
+from gql.known_heads import NEW_HEAD, KnownHead, KnownHeads
 from gql.stalling import Stall
 
-__all__ = ["RequestConnection"]
+__all__ = ["RequestConnection", "known_heads"]
+
+log = logging.getLogger(__name__)
 
 # Its first line and its headers.
 _HEAD_S = 5.0
 _HEAD_BYTES = 64 * 1024
+# What uvicorn makes a request and its response of. Where its head is known, they are made here.
+_OF_A_CYCLE = (
+    *("scope", "transport", "flow", "logger", "access_logger", "access_log", "default_headers"),
+    *("message_event", "expect_100_continue", "keep_alive", "on_response"),
+)
+
+
+def known_heads() -> KnownHeads:
+    """None are ever known where uvicorn is another than is understood here."""
+    if tuple(inspect.signature(RequestResponseCycle).parameters) == _OF_A_CYCLE:
+        return KnownHeads()
+    log.warning("heads are read each time", extra={"uvicorn": uvicorn.__version__})
+    return KnownHeads(most=0)
 
 
 class RequestConnection(HttpToolsProtocol):
@@ -31,10 +51,21 @@ class RequestConnection(HttpToolsProtocol):
     # A head is due, or under way.
     _expecting = False
     _head_bytes = 0
+    # No part of a request has come that has not come as a whole.
+    _between = True
+    # Requests that began in what came last.
+    _begun = 0
+    # When the last response was complete, unless something has come since.
+    _idle_since: float | None = None
+    # Looks whether that is too long ago; uvicorn makes one behind each response, and ends it with
+    # the next request.
+    _looking: asyncio.TimerHandle | None = None
 
-    def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, connections: Connections, heads: KnownHeads, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self._connections = connections
+        self._heads = heads
         self._stall = Stall(connections.stalled_s, connections.count_stalled_response)
         # Its buffer is full where it does not flow, or it is gone.
         self._outlet = Outlet()
@@ -48,6 +79,7 @@ class RequestConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._outlet.flows = False
         self._wait_no_more()
+        self._look_no_more()
         self._stall.end()
         super().connection_lost(exc)
 
@@ -64,6 +96,8 @@ class RequestConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._expecting = True
+        self._between = False
+        self._begun += 1
 
     def on_headers_complete(self) -> None:
         self._expecting = False
@@ -73,13 +107,58 @@ class RequestConnection(HttpToolsProtocol):
         self.scope["extensions"] = extensions
         super().on_headers_complete()
 
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._between = True
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self._looking is None:
+            self._looking = self.loop.call_later(self.timeout_keep_alive, self._look)
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_since = None
+
+    def _look(self) -> None:
+        self._looking = None
+        if self._idle_since is None:
+            # The next response begins it anew.
+            return
+        left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._looking = self.loop.call_later(left_s, self._look)
+        else:
+            self.timeout_keep_alive_handler()
+
+    def _look_no_more(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
     def handle_websocket_upgrade(self) -> None:
+        self._look_no_more()
         super().handle_websocket_upgrade()
         # Nothing comes here any more, and the parser knows of this one.
         self.parser = None  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:
+        # Nothing is under way, in neither direction.
+        alone = self._between and (self.cycle is None or self.cycle.response_complete)
+        known = self._heads.known(data) if alone else None
+        if known is not None:
+            self._begin(*known)
+            return
+        self._begun = 0
         super().data_received(data)
+        if alone and self._between and self._begun == 1:
+            self._learn(data)
         # Most heads come whole, and need no timer.
         if self._expecting and self._waiting is None:
             self._wait()
@@ -87,6 +166,45 @@ class RequestConnection(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > _HEAD_BYTES:
                 self.send_400_response(f"A request's head has {_HEAD_BYTES} bytes at most.")
+
+    def _learn(self, data: bytes) -> None:
+        """Of a request that came as a whole."""
+        if self.cycle is not None and self.cycle.keep_alive:
+            new = self._heads.new(data, self.scope)
+            if new is not None:
+                extensions: Any = self.scope["extensions"]
+                extensions[NEW_HEAD] = new
+
+    def _begin(self, known: KnownHead, body: bytes) -> None:
+        """As uvicorn does with what its parser tells it."""
+        self._unset_keepalive_if_required()
+        if self._waiting is not None:
+            self._wait_no_more()
+        scope: Any = {
+            **known.scope,
+            "server": self.server,
+            "client": self.client,
+            "state": self.app_state.copy(),
+            "extensions": {OUTLET: self._outlet},
+        }
+        message_event = asyncio.Event()
+        message_event.set()
+        self.cycle = cycle = RequestResponseCycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=message_event,
+            expect_100_continue=False,
+            keep_alive=True,
+            on_response=self.on_response_complete,
+        )
+        cycle.body += body
+        cycle.more_body = False
+        self._start_asgi_task(cycle, known.app)
 
     def _wait(self) -> None:
         self._wait_no_more()

@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import orjson
 from graphql import GraphQLError
@@ -34,7 +34,8 @@ from gql.context import Context, Place
 from gql.event_streams import MULTIPART, SSE, Framing, StreamResponse, body_of, streamed
 from gql.execution import Schema
 from gql.failures import answer
-from gql.http_requests import GraphQLRequest, Refused, headers_of, read_request
+from gql.http_requests import GraphQLRequest, Refused, cycle_of, headers_of, read_request
+from gql.known_heads import NEW_HEAD
 from gql.media_types import JSON, Accept, MediaType
 from gql.pages import graphiql_response
 from gql.responses import Executed
@@ -102,7 +103,21 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             await super().__call__(scope, receive, send)
             return
         headers = headers_of(scope)
-        takes = _takes(headers.get("accept", ""))
+        answer = partial(self._answer, headers, _takes(headers.get("accept", "")))
+        new = scope.get("extensions", {}).get(NEW_HEAD)
+        if new is not None and cycle_of(receive) is not None and cycle_of(send) is not None:
+            # Nobody stands between, and who looked at it before looked at nothing but its head.
+            new.keep(answer)
+        await answer(scope, receive, send)
+
+    async def _answer(
+        self,
+        headers: Mapping[str, str],
+        takes: _Takes,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         response: ASGIApp
         try:
             response = await self._response(scope, receive, headers, takes)

@@ -29,6 +29,7 @@ __all__ = ["GraphQLRequest", "Refused", "cycle_of", "headers_of", "read_json", "
 _BODY_MOST_S = 60.0
 _MOST_FIELDS = 100
 _NAMES = ("query", "variables", "operationName", "extensions")
+_KINDS = (str, dict, str, dict)
 _BATCH = "Batching is not supported: a request is one JSON object"
 
 
@@ -48,7 +49,7 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class GraphQLRequest:
     """`query`: None where it was not given, as of an operation that is known by another name."""
 
@@ -86,7 +87,13 @@ async def read_request(
     """
     if scope["method"] == "GET":
         return _checked(_of_address(scope["query_string"]))
-    return _checked(await read_json(receive, headers, most_bytes=most_bytes))
+    _check_type(headers.get("content-type", ""), headers.get("content-encoding", ""))
+    body = _at_hand(receive)
+    if body is None:
+        body = await _body(receive, headers.get("content-length", ""), most_bytes)
+    elif len(body) > most_bytes:
+        raise _too_long(most_bytes)
+    return _checked(_json(body, "the request"))
 
 
 async def read_json(receive: Receive, headers: Mapping[str, str], *, most_bytes: int) -> Any:
@@ -122,16 +129,24 @@ def _check_type(content_type: str, encoding: str) -> None:
         )
 
 
+def _at_hand(receive: Receive) -> bytes | None:
+    """The body, where it is all there, as most are that are small: nothing is waited for. As
+    uvicorn's own `receive` does it."""
+    cycle = cycle_of(receive)
+    if cycle is None or cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+        return None
+    cycle.flow.resume_reading()
+    cycle.message_event.clear()
+    body, cycle.body = bytes(cycle.body), bytearray()
+    return body
+
+
 async def _body(receive: Receive, given: str, most: int) -> bytes:
     """Args:
     given: the length that was announced.
     """
     if given.isdecimal() and (len(given) > 18 or int(given) > most):
         raise _too_long(most)
-    cycle = cycle_of(receive)
-    if cycle is not None and not cycle.more_body:
-        # It is all there, as most are that are small: no timer for what is not waited for.
-        return await _received(receive, most)
     try:
         async with asyncio.timeout(_BODY_MOST_S):
             return await _received(receive, most)
@@ -198,20 +213,12 @@ def _checked(given: object) -> GraphQLRequest:
         raise Refused(400, _BATCH)
     if not isinstance(given, dict):
         raise Refused(400, f"the request is a JSON object, got {_kind(given)}")
-    return GraphQLRequest(
-        query=_of(given, "query", str),
-        variables=_of(given, "variables", dict),
-        operation_name=_of(given, "operationName", str) or None,
-        extensions=_of(given, "extensions", dict),
-    )
-
-
-def _of(given: Mapping[str, Any], name: str, kind: type) -> Any:
-    value = given.get(name)
-    if value is None or value.__class__ is kind:
-        return value
-    expected = "text" if kind is str else "an object"
-    raise Refused(400, f'"{name}" of a request is {expected}, got {_kind(value)}')
+    query, variables, name, extensions = asked = list(map(given.get, _NAMES))
+    for value, kind, each in zip(asked, _KINDS, _NAMES, strict=True):
+        if value is not None and value.__class__ is not kind:
+            expected = "text" if kind is str else "an object"
+            raise Refused(400, f'"{each}" of a request is {expected}, got {_kind(value)}')
+    return GraphQLRequest(query, variables, name or None, extensions)
 
 
 def _kind(value: object) -> str:

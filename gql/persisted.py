@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from gql.documents import Kept
+from gql.recent import Recent
 from resolvers.errors import BadUserInput, Forbidden
 from streams.errors import GatewayError
 
@@ -59,7 +59,7 @@ class AutomaticDocuments:
     """
 
     def __init__(self, *, most: int = 1000, most_characters: int = 4_000_000) -> None:
-        self._kept = Kept[str](most=most, most_characters=most_characters)
+        self._kept = Recent[str, str](most=most, most_size=most_characters)
 
     def text_of(self, query: str | None, extensions: Mapping[str, Any] | None) -> str | None:
         asked = _name_in(extensions)
@@ -136,6 +136,8 @@ def read_manifest(path: Path) -> dict[str, str]:
 
 
 def _name_in(extensions: Mapping[str, Any] | None) -> str | None:
+    if not extensions:
+        return None
     given = extensions.get("persistedQuery") if isinstance(extensions, Mapping) else None
     if given is None:
         return None

@@ -35,11 +35,13 @@ if TYPE_CHECKING:
     from gql.context import Context
     from gql.executor import Executor
 
-__all__ = ["Related", "Rendering", "rendering_of"]
+__all__ = ["NOTHING", "Related", "Rendering", "rendering_of"]
 
 _DEPTH = 6
 
-_Rows: TypeAlias = "Callable[[Sequence[Document], Related, Callable[[Document, Any], Any]], Any]"
+_Unusual: TypeAlias = "Callable[[Document, Any], Any]"
+"""(document, its version's number) -> what the response has of it, or GIVEN_UP."""
+_Rows: TypeAlias = "Callable[[Sequence[Document], Related, _Unusual], Any]"
 """(documents, what was read beside them, how one is made that is unusual) -> what the response has
 of them, or GIVEN_UP."""
 
@@ -73,7 +75,11 @@ class _Followed:
     related: Related
 
 
-_NOTHING = Related()
+NOTHING = Related()
+
+
+def _left(document: Document, number: Any) -> None:
+    """To who looks closer."""
 
 
 class Rendering:
@@ -89,13 +95,13 @@ class Rendering:
         self._make = make
         self._rows: _Rows
         # The text of these, the same object for all that do the same.
-        self._code: str
+        self.name: str
 
     async def related(self, context: Context, documents: Sequence[Document]) -> Related:
         """Read what is shown with them: one read for each reference, one for the numbers. What
         cannot be read is left to whoever says what is wrong."""
         if not documents or not (self.version or self.links):
-            return _NOTHING
+            return NOTHING
         related = Related()
         if self.version:
             related.numbers = context.loads.known_numbers(self.shape.entity, documents)
@@ -136,33 +142,6 @@ class Rendering:
         """What the response has of them, in their order, or GIVEN_UP."""
         if not documents:
             return []
-        # Of one read either all are interned or none. One alone is sooner made than looked for.
-        interned = documents[0].__class__ is Interned and len(documents) > 1
-        # What references lead to may be another document each time.
-        made = self._made_anew if self.links or not interned else self._made_once
-        return made(documents, related, context)
-
-    def _made_once(self, documents: Sequence[Any], related: Related, context: Context) -> Any:
-        """Nothing but a document and its version's number decides."""
-        numbers = related.numbers or [None] * len(documents)
-        made: list[Any] = [
-            each.shown if each.shown_by is self._code and each.shown_number == number else None
-            for each, number in zip(documents, numbers, strict=True)
-        ]
-        lacking = [n for n, each in enumerate(made) if each is None]
-        if not lacking:
-            return made
-        some = [documents[n] for n in lacking]
-        beside = Related([numbers[n] for n in lacking]) if self.version else related
-        rows = self._made_anew(some, beside, context)
-        if rows is GIVEN_UP:
-            return GIVEN_UP
-        for n, document, row in zip(lacking, some, rows, strict=True):
-            made[n] = document.shown = row
-            document.shown_by, document.shown_number = self._code, numbers[n]
-        return made
-
-    def _made_anew(self, documents: Sequence[Document], related: Related, context: Context) -> Any:
         remembered = False
 
         def unusual(document: Document, number: Any) -> Any:
@@ -172,7 +151,38 @@ class Rendering:
                 self._remember(related, context)
             return self._make(CurrentDocument(self.shape, document, number), context)
 
-        return self._rows(documents, related, unusual)
+        return self._made(documents, related, unusual)
+
+    def show(self, documents: Sequence[Document], numbers: Sequence[int | None]) -> Sequence[Any]:
+        """See `resolvers.current.Show`; of those without references."""
+        return self._made(documents, Related(numbers), _left) if documents else []
+
+    def _made(self, documents: Sequence[Any], related: Related, unusual: _Unusual) -> Any:
+        # Of one read either all are interned or none. One alone is sooner made than looked for.
+        interned = documents[0].__class__ is Interned and len(documents) > 1
+        # What references lead to may be another document each time.
+        made = self._rows if self.links or not interned else self._made_once
+        return made(documents, related, unusual)
+
+    def _made_once(self, documents: Sequence[Any], related: Related, unusual: _Unusual) -> Any:
+        """Nothing but a document and its version's number decides."""
+        numbers = related.numbers or [None] * len(documents)
+        made: list[Any] = [
+            each.shown if each.shown_by is self.name and each.shown_number == number else None
+            for each, number in zip(documents, numbers, strict=True)
+        ]
+        lacking = [n for n, each in enumerate(made) if each is None]
+        if not lacking:
+            return made
+        some = [documents[n] for n in lacking]
+        beside = Related([numbers[n] for n in lacking]) if self.version else related
+        rows = self._rows(some, beside, unusual)
+        if rows is GIVEN_UP:
+            return GIVEN_UP
+        for n, document, row in zip(lacking, some, rows, strict=True):
+            made[n] = document.shown = row
+            document.shown_by, document.shown_number = self.name, numbers[n]
+        return made
 
     def records(
         self, documents: Sequence[Document], related: Related, context: Context
@@ -214,7 +224,7 @@ def rendering_of(
     for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
         if not code.add(name, type_, found):
             return None
-    rendering._rows, rendering._code = code.function()
+    rendering._rows, rendering.name = code.function()
     return rendering
 
 

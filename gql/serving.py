@@ -27,7 +27,7 @@ from gql.app import create_app
 from gql.connections import Connections, WebSocketConnection
 from gql.embedded import embedded_mongod
 from gql.gateway import Gateway, open_gateway
-from gql.heads import RequestConnection
+from gql.heads import RequestConnection, known_heads
 from gql.hosts import allowed_hosts
 from gql.logs import expect_refusals
 from gql.operations import Operations
@@ -167,7 +167,7 @@ async def _until_stopped(
                     ws=_within(WebSocketConnection, app.state.connections),
                     ws_max_size=settings.socket_message_bytes,
                     ws_per_message_deflate=False,
-                    http=_within(RequestConnection, app.state.connections),
+                    http=_within(RequestConnection, app.state.connections, heads=known_heads()),
                     lifespan="off",
                     log_config=None,
                     access_log=False,
@@ -201,10 +201,10 @@ async def _until_stopped(
 
 
 def _within(
-    kind: Callable[..., asyncio.Protocol], connections: Connections
+    kind: Callable[..., asyncio.Protocol], connections: Connections, **options: Any
 ) -> type[asyncio.Protocol]:
     """uvicorn makes one of each connection, or of each handshake."""
-    made: Any = partial(kind, connections=connections)
+    made: Any = partial(kind, connections=connections, **options)
     return cast(type[asyncio.Protocol], made)
 
 

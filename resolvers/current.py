@@ -10,7 +10,7 @@ import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bson import Timestamp
 
@@ -35,7 +35,7 @@ from streams.layouts.layout import Layout
 from streams.mongo import Mongo
 from streams.versions import carried_number
 
-__all__ = ["Current"]
+__all__ = ["Current", "Show"]
 
 T = TypeVar("T")
 
@@ -43,6 +43,28 @@ T = TypeVar("T")
 _CATALOG_CHANGED = 246
 _ATTEMPTS = 5
 _MOST_WINDOWS = 500
+
+
+class Show(Protocol):
+    """What responses have of documents that are shown, and nothing else.
+
+    Attributes:
+        name: the same of all that make the same.
+        version: it takes the numbers of their versions.
+    """
+
+    @property
+    def name(self) -> Hashable: ...
+
+    @property
+    def version(self) -> bool: ...
+
+    def show(self, documents: Sequence[Document], numbers: Sequence[int | None]) -> Sequence[Any]:
+        """One for each, in their order; None of who takes a closer look.
+
+        Args:
+            numbers: None of those that are not known, and none at all where they are not taken.
+        """
 
 
 class Current:
@@ -84,17 +106,10 @@ class Current:
         if not ids:
             return []
         wanted = rows.widened(fields) or fields
-        layout = self._layout(entity)
 
         async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
-            names = identities(ids)
-            found = await layout.find(
-                {"_id": {"$in": list(dict(zip(names, ids, strict=True)).values())}},
-                projection=document_projection(wanted),
-                naive=shown,
-            )
-            by_id = dict(zip(identities([each["_id"] for each in found]), found, strict=True))
-            return list(map(by_id.get, names))
+            found, names = await self._found(entity, ids, wanted, shown=shown)
+            return list(map(found.get, names))
 
         found = await self.lookups.ask((entity.collection, wanted, shown), ids, read)
         # Judged here: whoever asks for the same fields shares the read, whatever he may see. To a
@@ -102,6 +117,29 @@ class Current:
         if not rows.limits:
             return list(found)
         return [each if rows.allow(each) else None for each in found]
+
+    async def shown_by_ids(
+        self, entity: Entity, ids: Sequence[Any], fields: Fields, show: Show
+    ) -> list[tuple[Document, Any] | None]:
+        """The same to be shown, each with what a response has of it, which is made for all that are
+        read together; None instead where whoever asks has to look closer."""
+        rows = self._scope.read_rows(entity)
+        wanted = rows.widened(fields) or fields
+
+        async def read(ids: Sequence[Any]) -> Sequence[tuple[Document, Any] | None]:
+            # Before the documents are read: see `numbers`.
+            seen = self.seen()[entity.collection] if show.version else ""
+            found, names = await self._found(entity, ids, wanted, shown=True)
+            documents = list(found.values())
+            numbers = self.known_numbers(entity, documents, seen) if show.version else ()
+            shown = zip(documents, show.show(documents, numbers), strict=True)
+            return list(map(dict(zip(found, shown, strict=True)).get, names))
+
+        kind = entity.collection, wanted, show.name
+        asked = await self.lookups.ask(kind, ids, read)
+        if not rows.limits:
+            return list(asked)
+        return [None if each is None or not rows.allow(each[0]) else each for each in asked]
 
     async def page(
         self,
@@ -264,6 +302,22 @@ class Current:
                 # First pages are asked for again and again.
                 self._windows[key] = found
         return found
+
+    async def _found(
+        self, entity: Entity, ids: Sequence[Any], fields: Fields, *, shown: bool
+    ) -> tuple[dict[Any, Document], Sequence[Any]]:
+        """Those that are there, by name, and the names of all that are asked for, in their order.
+
+        One read.
+        """
+        names = identities(ids)
+        found = await self._layout(entity).find(
+            {"_id": {"$in": list(dict(zip(names, ids, strict=True)).values())}},
+            projection=document_projection(fields),
+            naive=shown,
+        )
+        by_name = dict(zip(identities([each["_id"] for each in found]), found, strict=True))
+        return by_name, names
 
     def _layout(self, entity: Entity) -> Layout:
         archive = self._archives.get(entity.collection)

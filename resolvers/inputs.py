@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import DecimalException
-from typing import Any
+from typing import Any, NoReturn
 from uuid import UUID
 
 from bson.binary import UUID_SUBTYPE, Binary
@@ -35,7 +35,7 @@ from resolvers.values import (
     whole_number,
 )
 
-__all__ = ["field_from_api", "from_api", "id_from_api"]
+__all__ = ["field_from_api", "from_api", "id_from_api", "ids_from_api"]
 
 JSON_DEPTH = 80
 """How deep a JSON value may be nested: MongoDB stores documents of up to 100 levels."""
@@ -51,11 +51,22 @@ def id_from_api(scalar: Scalar, value: object, name: str) -> Any:
     Raises:
         BadUserInput: It cannot be the id of any document; begins with `name`, "Supplier.id".
     """
-    if isinstance(value, str) and scalar in (Scalar.INT, Scalar.LONG):
-        # Not "007" or "+7": one document has one id, and caches go by it.
-        number = int(value) if NUMBER_TEXT.fullmatch(value) else REFUSED
-        return _accepted(scalar, number, value, name)
-    return from_api(scalar, value, name)
+    return ids_from_api(scalar, name)(value)
+
+
+def ids_from_api(scalar: Scalar, name: str) -> Callable[[object], Any]:
+    """The same for many."""
+    convert, whole = FROM_API[scalar], scalar in (Scalar.INT, Scalar.LONG)
+
+    def id_(value: object) -> Any:
+        asked = value
+        if whole and isinstance(value, str):
+            # Not "007" or "+7": one document has one id, and caches go by it.
+            asked = int(value) if NUMBER_TEXT.fullmatch(value) else REFUSED
+        found = convert(asked)
+        return _refuse(scalar, value, name) if found is REFUSED else found
+
+    return id_
 
 
 def field_from_api(field: Field, value: object, name: str) -> Any:
@@ -83,18 +94,15 @@ def from_api(scalar: Scalar, value: object, name: str) -> Any:
     Raises:
         BadUserInput: It is none of that scalar's; begins with `name`, which says whose it is.
     """
-    return _accepted(scalar, value, value, name)
+    found = FROM_API[scalar](value)
+    return _refuse(scalar, value, name) if found is REFUSED else found
 
 
-def _accepted(scalar: Scalar, value: object, given: object, name: str) -> Any:
-    accepted = FROM_API[scalar](value)
-    if accepted is REFUSED:
-        article = "an" if scalar.value[0] in "IO" else "a"
-        raise BadUserInput(
-            f"{name} is {article} {scalar.value}: "
-            f"{EXPECTED[scalar]} expected, got {shortened(given)}"
-        )
-    return accepted
+def _refuse(scalar: Scalar, value: object, name: str) -> NoReturn:
+    article = "an" if scalar.value[0] in "IO" else "a"
+    raise BadUserInput(
+        f"{name} is {article} {scalar.value}: {EXPECTED[scalar]} expected, got {shortened(value)}"
+    )
 
 
 def _string(value: Any) -> Any:

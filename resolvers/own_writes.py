@@ -47,7 +47,7 @@ class OwnWrites:
         self.numbers = numbers
         self._progress = progress
         self._most = most
-        self._latest: dict[str, str] = {}
+        self._latest: Mapping[str, str] = {}
         self._by_document: dict[str, OrderedDict[Any, str]] = {}
         self._forgotten: dict[str, str] = {}
         self._asked_at: dict[str, float] = {}
@@ -56,7 +56,9 @@ class OwnWrites:
         """A write was acknowledged."""
         self.numbers.forget(collection, key, at)
         token = tokens.moment(at)
-        self._latest[collection] = max(token, self._latest.get(collection, ""))
+        latest = max(token, self._latest.get(collection, ""))
+        # Whoever has `seen` it keeps it as it was.
+        self._latest = {**self._latest, collection: latest}
         written = self._by_document.setdefault(collection, OrderedDict())
         written[identity(key)] = token
         written.move_to_end(identity(key))
@@ -66,7 +68,7 @@ class OwnWrites:
 
     def seen(self) -> Seen:
         """By collection, a place in the stream that no read of it, begun from now on, is behind."""
-        return Seen(dict(self._latest), *self._progress.seen())
+        return Seen(self._latest, *self._progress.seen())
 
     async def archived(self, collection: str) -> str:
         """So far the archive has come, at least. Where another process records, that is asked now

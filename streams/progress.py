@@ -42,7 +42,7 @@ class Progress:
         self._limit_s = limit_s
         self._poll_s = poll_s
         # Up to here, all of a collection is archived.
-        self._known: dict[str, str] = {}
+        self._known: Mapping[str, str] = {}
         # Up to here, each partition is; those whose recorders run here say so themselves.
         self._reached: dict[str, dict[Partition, str]] = {}
         self._here: dict[str, dict[Partition, str]] = {}
@@ -146,7 +146,7 @@ class Progress:
     def seen(self) -> tuple[str, Mapping[str, str]]:
         """Places that collections are known to have come to now, without asking: all to the one,
         and each to what is known to be archived of it."""
-        return self._hub.position, dict(self._known)
+        return self._hub.position, self._known
 
     def reached(self, partition: Partition) -> str:
         """Everything of this partition up to here is known to be archived; asks nobody."""
@@ -226,7 +226,9 @@ class Progress:
             self._learn(collection, min(self._reached[collection].values()))
 
     def _learn(self, collection: str, token: str) -> None:
-        self._known[collection] = max(token, self._known.get(collection, ""))
+        known = max(token, self._known.get(collection, ""))
+        # Whoever has `seen` it keeps it as it was.
+        self._known = {**self._known, collection: known}
 
     def _wake(self, collection: str) -> None:
         moved = self._moved.pop(collection, None)

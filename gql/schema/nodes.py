@@ -15,12 +15,12 @@ from gql.fields import Argument, Resolve
 from gql.generated import GIVEN_UP
 from gql.prefetch import prefetch, read_ahead
 from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
-from gql.rendering import Related, Rendering, rendering_of
+from gql.rendering import NOTHING, Related, Rendering, rendering_of
 from gql.schema.proposals import DraftRecord
 from gql.schema.versions import version_asked_for
 from gql.shapes import Shape
 from resolvers.errors import BadUserInput
-from resolvers.inputs import id_from_api
+from resolvers.inputs import ids_from_api
 from resolvers.nodes import parse_node_id
 from streams.documents import Document
 
@@ -33,9 +33,14 @@ def stored_id(shape: Shape, text: str) -> Any:
     Raises:
         BadUserInput: it cannot be the id of any document of that entity.
     """
+    return stored_ids(shape)(text)
+
+
+def stored_ids(shape: Shape) -> Callable[[str], Any]:
+    """The same for many."""
     scalar = shape.entity.id.stored_scalar
     assert scalar is not None
-    return id_from_api(scalar, text, f"{shape.name}.id")
+    return ids_from_api(scalar, f"{shape.name}.id")
 
 
 async def current_document(info: ResolveInfo, shape: Shape, id_: Any) -> CurrentDocument | None:
@@ -72,27 +77,42 @@ def prepared_document(executor: Executor, shape: Shape, details: Any) -> _Prepar
     return None if rendering is None else _PreparedDocument(rendering)
 
 
+_Found = tuple[list[Document], Related, Any]
+"""A document, what was read beside it, and what the response has of it; None: it is to be made."""
+
+
 class _PreparedDocument:
     """See `gql.fields.Prepared`."""
 
     def __init__(self, rendering: Rendering) -> None:
         self._rendering = rendering
+        self._stored_id = stored_ids(rendering.shape)
 
-    async def read(self, info: ResolveInfo, id: str) -> tuple[list[Document], Related] | None:
+    async def read(self, info: ResolveInfo, id: str) -> _Found | None:
         context, rendering = info.context, self._rendering
-        found: Any = await context.current.by_ids(
-            rendering.shape.entity, [stored_id(rendering.shape, id)], rendering.fields, shown=True
-        )
-        if found[0] is None:
+        entity, ids, fields = rendering.shape.entity, [self._stored_id(id)], rendering.fields
+        if rendering.links:
+            [document] = await context.current.by_ids(entity, ids, fields, shown=True)
+            made = None
+        else:
+            [found] = await context.current.shown_by_ids(entity, ids, fields, rendering)
+            document, made = found or (None, None)
+        if document is None:
             return None
-        return found, await rendering.related(context, found)
+        documents = [document]
+        related = NOTHING if made is not None else await rendering.related(context, documents)
+        return documents, related, made
 
-    def made(self, found: tuple[list[Document], Related], context: Context) -> Any:
-        made = self._rendering.made(*found, context)
+    def made(self, found: _Found, context: Context) -> Any:
+        documents, related, ready = found
+        if ready is not None:
+            return ready
+        made = self._rendering.made(documents, related, context)
         return made if made is GIVEN_UP else made[0]
 
-    def record(self, found: tuple[list[Document], Related], info: ResolveInfo) -> CurrentDocument:
-        return self._rendering.records(*found, info.context)[0]
+    def record(self, found: _Found, info: ResolveInfo) -> CurrentDocument:
+        documents, related, _ = found
+        return self._rendering.records(documents, related, info.context)[0]
 
 
 _Find = Callable[[ResolveInfo, str], Awaitable[Any]]

@@ -95,6 +95,20 @@ async def ask(shop: Shop, caller: Principal, text: str, key: str | None = None) 
     return {"data": result.data, "codes": codes, "paths": [e.path for e in result.errors or ()]}
 
 
+async def test_those_who_are_read_for_together_see_each_his_own(office: Shop) -> None:
+    """Once the query is compiled, too, and whoever asks first."""
+    text = '{ ticket(id: "t") { id title } }'
+    own = {"data": {"ticket": {"id": "t", "title": "x"}}, "codes": [], "paths": []}
+    nothing = {**own, "data": {"ticket": None}}
+    for _ in range(3):
+        reads = office.gateway.current.lookups.reads
+        found = await asyncio.gather(
+            *(ask(office, each, text) for each in (OTHER, STAFF, OTHER, READER))
+        )
+        assert found == [nothing, own, nothing, own]
+    assert office.gateway.current.lookups.reads == reads + 1
+
+
 FORBIDDEN = {
     "the type": '{ chief(id: "c") { name } }',
     "a list of the type": "{ chiefs { nodes { name } } }",

@@ -22,7 +22,7 @@ from websockets.typing import Subprotocol
 
 from gql.app import create_app
 from gql.connections import Outlet, WebSocketConnection
-from gql.heads import RequestConnection
+from gql.heads import RequestConnection, known_heads
 from gql.introduction import Introduction
 from gql.sessions import Session
 from gql.sockets import LegacySocket, TransportSocket
@@ -42,7 +42,7 @@ async def served(app: Starlette) -> AsyncIterator[str]:
     within: Any = partial(partial, connections=app.state.connections)
     config = uvicorn.Config(
         app,
-        http=within(RequestConnection),
+        http=within(RequestConnection, heads=known_heads()),
         ws=within(WebSocketConnection),
         # asyncio's own loop keeps timers that were cancelled until their time; uvloop does not.
         ws_ping_interval=None,

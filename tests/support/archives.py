@@ -55,6 +55,9 @@ class _Unknown:
     def known(self, collection: str) -> str:
         return ""
 
+    def seen(self) -> tuple[str, Mapping[str, str]]:
+        return "", {}
+
 
 class Scribe:
     """Writes one collection and its archive, in the storage that the entity says.

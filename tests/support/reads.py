@@ -18,6 +18,7 @@ from bson import Timestamp
 from gql.context import Context
 from model.entities import Entity
 from resolvers.completion import Change
+from resolvers.current import Show
 from resolvers.filters import Condition
 from resolvers.matching import compile_predicate
 from resolvers.moments import Moment
@@ -133,6 +134,15 @@ class MemoryCurrent:
             for each in self._memory.documents.get(entity.collection, ())
         }
         return [found.get(identity(each)) for each in ids]
+
+    async def shown_by_ids(
+        self, entity: Entity, ids: Sequence[Any], fields: frozenset[str], show: Show
+    ) -> list[tuple[Document, Any] | None]:
+        found = await self.by_ids(entity, ids, fields, shown=True)
+        documents = [each for each in found if each is not None]
+        numbers = self.known_numbers(entity, documents, "") if show.version else ()
+        made = iter(show.show(documents, numbers))
+        return [None if each is None else (each, next(made)) for each in found]
 
     async def page(
         self,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
@@ -13,18 +14,26 @@ from streams.errors import TimeLimit, Unavailable
 from tests.support.eventually import eventually
 
 
+@asynccontextmanager
+async def held(admission: Admission) -> AsyncIterator[None]:
+    """A place, as those who execute hold it."""
+    with admission.place() as place:
+        if not place.free:
+            await place.wait()
+        yield
+
+
 async def test_those_that_find_no_place_wait_in_their_order() -> None:
     """And nobody overtakes."""
     admission = Admission(executing=1, waiting=3)
     done: list[int] = []
 
     async def execute(number: int) -> None:
-        async with admission.place():
+        async with held(admission):
             assert admission.executing == 1
             done.append(number)
 
-    async with AsyncExitStack() as held:
-        await held.enter_async_context(admission.place())
+    with admission.place():
         tasks = [asyncio.create_task(execute(n)) for n in range(3)]
         await eventually(lambda: admission.waiting == 3)
     await asyncio.gather(*tasks)
@@ -35,11 +44,10 @@ async def test_those_that_find_no_place_wait_in_their_order() -> None:
 async def test_one_beyond_the_queue_is_turned_away_at_once() -> None:
     """With the time to come again, and nothing is left of it."""
     admission = Admission(executing=1, waiting=1)
-    async with AsyncExitStack() as held:
-        await held.enter_async_context(admission.place())
+    with admission.place():
 
         async def wait() -> None:
-            async with admission.place():
+            async with held(admission):
                 pass
 
         waiting = asyncio.create_task(wait())
@@ -57,11 +65,10 @@ async def test_one_that_gives_up_waiting_leaves_its_place_to_others() -> None:
     admission = Admission(executing=1, waiting=1)
 
     async def wait() -> None:
-        async with admission.place():
+        async with held(admission):
             pass
 
-    async with AsyncExitStack() as held:
-        await held.enter_async_context(admission.place())
+    with admission.place():
         gone = asyncio.create_task(wait())
         await eventually(lambda: admission.waiting == 1)
         gone.cancel()
@@ -75,11 +82,11 @@ async def test_one_that_takes_too_long_is_ended_and_told() -> None:
     """What it waits for is cancelled, and its place is free again."""
     admission = Admission(executing=1, waiting=1, limit_s=0.01)
     with pytest.raises(TimeLimit, match=r"longer than 0\.01 s"):
-        async with admission.place():
+        async with held(admission):
             await asyncio.Event().wait()
     with pytest.raises(TimeLimit):
         # One that waits for a place counts its waiting.
-        async with admission.place(), admission.place():
+        async with held(admission), held(admission):
             pass
     assert (admission.executing, admission.waiting) == (0, 0)
 
@@ -88,32 +95,49 @@ async def test_a_timeout_of_somebody_else_is_not_taken_for_it() -> None:
     """It passes as it is."""
     admission = Admission()
     with pytest.raises(TimeoutError, match="another"):
-        async with admission.place():
+        async with held(admission):
             raise TimeoutError("another")
+
+
+async def test_one_that_gives_up_as_its_turn_comes_hands_its_place_on() -> None:
+    """It was given to it, and it was cancelled before it ran."""
+    admission = Admission(executing=1, waiting=2)
+
+    async def wait() -> None:
+        async with held(admission):
+            pass
+
+    with admission.place():
+        gone, following = asyncio.create_task(wait()), asyncio.create_task(wait())
+        await eventually(lambda: admission.waiting == 2)
+    gone.cancel()
+    await asyncio.wait([gone, following])
+    assert gone.cancelled()
+    assert not following.cancelled()
+    assert (admission.executing, admission.waiting) == (0, 0)
 
 
 async def test_without_limits_nobody_waits() -> None:
     """0 is none."""
     admission = Admission(executing=0, waiting=0, per_principal=0)
-    async with AsyncExitStack() as held:
+    with ExitStack() as places:
         for _ in range(2000):
-            await held.enter_async_context(admission.place())
-            held.enter_context(admission.counted("ann"))
+            assert places.enter_context(admission.place()).free
+            admission.begin("ann")
         assert admission.executing == 2000
 
 
 def test_one_who_is_known_has_so_many_operations_at_once() -> None:
-    """Each by itself; one that was refused takes no place."""
+    """Each by itself; one that was refused takes no place, and nobody known is not counted."""
     admission = Admission(per_principal=2)
-    with admission.counted("ann"), admission.counted("ann"), admission.counted("bob"):
-        for _ in range(2):
-            with (
-                pytest.raises(LimitExceeded, match="3 operations of ann") as refused,
-                admission.counted("ann"),
-            ):
-                pass
-            assert refused.value.facts["bound"] == 2
-        with admission.counted("bob"):
-            pass
-    with admission.counted("ann"), admission.counted("ann"):
-        pass
+    for each in ("ann", "ann", "bob", "", "", ""):
+        admission.begin(each)
+    for _ in range(2):
+        with pytest.raises(LimitExceeded, match="3 operations of ann") as refused:
+            admission.begin("ann")
+        assert refused.value.facts["bound"] == 2
+    admission.begin("bob")
+    for each in ("ann", "", "ann"):
+        admission.end(each)
+    for _ in range(2):
+        admission.begin("ann")

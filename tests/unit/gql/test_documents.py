@@ -5,33 +5,10 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from gql.documents import Kept
 from gql.schema import build_schema
 from model.entities import Model
 from tests.support.reads import Memory
 from tests.unit.gql.conftest import Ask
-
-
-def test_what_was_not_asked_for_longest_goes_first() -> None:
-    """No more are kept than allowed."""
-    kept = Kept[int](most=2, most_characters=1000)
-    for number, text in enumerate("ab"):
-        kept.keep(text, number, 1)
-    assert kept.get("a") == 0
-    kept.keep("c", 2, 1)
-    assert kept.get("b") is None
-    assert kept.get("a") == 0
-    assert kept.get("c") == 2
-
-
-def test_all_texts_together_are_bounded() -> None:
-    """Many long ones push one another out, and a very long one is not kept at all."""
-    kept = Kept[int](most=500, most_characters=100)
-    for letter in "abcdef":
-        kept.keep(letter, 1, 25)
-    assert len(kept) == 4
-    kept.keep("x", 1, 26)
-    assert kept.get("x") is None
 
 
 async def test_a_valid_document_is_parsed_once(model: Model, memory: Memory) -> None:

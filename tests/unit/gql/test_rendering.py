@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gql import rendering
-from gql.rendering import Rendering
 from streams.interning import Interned
 from tests.support.fuzzing import examples
 from tests.support.reads import Memory
@@ -26,7 +25,10 @@ FIELDS = """
 PAGE = f"{{ products {{ nodes {{ {FIELDS} }} pageInfo {{ hasNextPage }} totalCount }} }}"
 EDGES = f"{{ products(first: 2) {{ edges {{ cursor node {{ {FIELDS} }} }} }} }}"
 ONE = f'{{ product(id: "p1") {{ {FIELDS} }} none: product(id: "none") {{ name }} }}'
-PLAIN = '{ products { nodes { id version name tags addedAt } } product(id: "p1") { id name } }'
+PLAIN = """{
+  products { nodes { id version name tags addedAt } }
+  product(id: "p1") { id version name tags addedAt } named: product(id: "p2") { name: sku }
+}"""
 BOTH = "{ products { nodes { name } edges { node { sku } } more: nodes { price } } }"
 
 
@@ -41,7 +43,7 @@ def usual() -> Memory:
     return memory
 
 
-@pytest.mark.parametrize("text", [PAGE, EDGES, ONE])
+@pytest.mark.parametrize("text", [PAGE, EDGES, ONE, PLAIN])
 async def test_no_object_is_made_of_what_is_usual(
     schema: Any, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
@@ -88,13 +90,18 @@ async def test_what_is_recognized_is_not_made_again(
     though the bytes are the same."""
     interned: dict[bytes, Interned] = {}
     made: list[int] = []
-    at_once = Rendering._made_anew
+    function = rendering._Code.function
 
-    def counted(self: Any, documents: Any, *more: Any) -> Any:
-        made.append(len(documents))
-        return at_once(self, documents, *more)
+    def counted(self: Any) -> Any:
+        rows, text = function(self)
 
-    monkeypatch.setattr(Rendering, "_made_anew", counted)
+        def counting(documents: Any, *more: Any) -> Any:
+            made.append(len(documents))
+            return rows(documents, *more)
+
+        return counting, text
+
+    monkeypatch.setattr(rendering._Code, "function", counted)
 
     async def asked(text: str, writes: int = 0) -> list[dict[str, Any]]:
         memory = usual()

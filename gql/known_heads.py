@@ -1,0 +1,88 @@
+"""Heads of requests that have come before, byte for byte: what they say is known, and who answers
+them keeps what he found out about it.
+
+A client sends the same head with nearly each of its requests, and only the body differs. A head
+that is known is neither read again nor handed down through all who look at it: whoever has answered
+one, and says so (`NewHead.keep`), is asked at once.
+
+Source: docs/decisions/0033-known-heads.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import ASGIApp, Scope
+
+from gql.recent import Recent
+
+__all__ = ["NEW_HEAD", "KnownHead", "KnownHeads", "NewHead"]
+
+NEW_HEAD = "revstream.head"
+"""Among the extensions of a scope: the `NewHead` of its request, where it may be kept."""
+
+_END = b"\r\n\r\n"
+_LONGEST = 4096
+# What they have after them is not a body of so many bytes, or not a request.
+_OTHERWISE = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHead:
+    """Attributes:
+    scope: but for what is the connection's. length: of the body. app: who answers.
+    """
+
+    scope: Mapping[str, Any]
+    length: int
+    app: Any
+
+
+class NewHead:
+    """Of a request that came as a whole."""
+
+    __slots__ = ("_heads", "_length", "_raw", "_scope")
+
+    def __init__(self, heads: KnownHeads, raw: bytes, length: int, scope: Scope) -> None:
+        self._heads = heads
+        self._raw = raw
+        self._length = length
+        self._scope = scope
+
+    def keep(self, app: ASGIApp) -> None:
+        """From now on `app` answers what has this head.
+
+        Nobody else is asked before: neither may what they say depend on anything but the head.
+        """
+        self._heads.keep(self._raw, KnownHead(self._scope, self._length, app))
+
+
+class KnownHeads:
+    """Of one process; the one that was not seen longest goes first.
+
+    Args:
+        most: how many. most_bytes: of all together.
+    """
+
+    def __init__(self, *, most: int = 1000, most_bytes: int = 1_000_000) -> None:
+        self._kept = Recent[bytes, KnownHead](most=most, most_size=most_bytes)
+
+    def known(self, data: bytes) -> tuple[KnownHead, bytes] | None:
+        """A head that is known, and the body behind it, where these are all."""
+        end = data.find(_END, 0, _LONGEST) + 4
+        known = self._kept.get(data[:end])
+        if known is None or len(data) != end + known.length:
+            return None
+        return known, data[end:]
+
+    def new(self, data: bytes, scope: Mapping[str, Any]) -> NewHead | None:
+        """What may be kept of a request that came as a whole, and in which nothing else came."""
+        end = data.find(_END, 0, _LONGEST) + 4
+        if end < 4 or not _OTHERWISE.isdisjoint(name for name, _ in scope["headers"]):
+            return None
+        return NewHead(self, data[:end], len(data) - end, dict(scope))
+
+    def keep(self, raw: bytes, known: KnownHead) -> None:
+        self._kept.keep(raw, known, len(raw))
