@@ -43,6 +43,8 @@ __all__ = ["IdempotencyKey", "OneOperation", "Schema"]
 
 # What is asked for among the extensions of a request, and Strawberry's lifecycle does.
 _LONG_WAY = frozenset({"cost", "idempotencyKey"})
+_NO_STREAMS = (OperationType.QUERY, OperationType.MUTATION)
+_STREAMS = (OperationType.SUBSCRIPTION,)
 # What graphql-core guesses that a name was meant to be: names of the schema.
 _GUESS = re.compile(r" Did you mean [^?]*\?")
 
@@ -120,25 +122,35 @@ class Schema(strawberry.Schema):
         query: str | None,
         variable_values: dict[str, Any] | None = None,
         context_value: Context | None = None,
-        *args: Any,
-        **kwargs: Any,
+        root_value: Any = None,
+        operation_name: str | None = None,
+        allowed_operation_types: Iterable[OperationType] | None = None,
+        operation_extensions: dict[str, Any] | None = None,
     ) -> ExecutionResult:
         owner = "" if context_value is None else context_value.owner
         try:
-            text = self._persisted.text_of(query, kwargs.get("operation_extensions"))
+            text = self._persisted.text_of(query, operation_extensions)
             document = None if text is None else self._documents.document(text)
             self.admission.begin(owner)
         except GatewayError as exc:
             return self._refused(exc)
         try:
-            known = None if document is None else self._known(document, *args, **kwargs)
-            if known is not None and known.kind is OperationType.SUBSCRIPTION:
-                # Which this is not for, as Strawberry says.
-                known = None
-            self.operations.begun["new" if known is None else "known"] += 1
-            if known is not None and context_value is not None:
+            known = _known(document, operation_name, operation_extensions)
+            allowed = allowed_operation_types or _NO_STREAMS
+            # What this is not for, Strawberry says.
+            if known is not None and context_value is not None and known.kind in allowed:
+                self.operations.begun["known"] += 1
                 return await self._execute_known(known, variable_values, context_value)
-            return await super().execute(text, variable_values, context_value, *args, **kwargs)
+            self.operations.begun["new"] += 1
+            return await super().execute(
+                text,
+                variable_values,
+                context_value,
+                root_value,
+                operation_name,
+                allowed_operation_types,
+                operation_extensions,
+            )
         except GatewayError as exc:
             return self._refused(exc)
         finally:
@@ -149,37 +161,37 @@ class Schema(strawberry.Schema):
         query: str | None,
         variable_values: dict[str, Any] | None = None,
         context_value: Context | None = None,
-        *args: Any,
-        **kwargs: Any,
+        root_value: Any = None,
+        operation_name: str | None = None,
+        operation_extensions: dict[str, Any] | None = None,
+        allowed_operation_types: Iterable[OperationType] | None = None,
     ) -> Any:
         try:
-            text = self._persisted.text_of(query, kwargs.get("operation_extensions"))
+            text = self._persisted.text_of(query, operation_extensions)
             document = None if text is None else self._documents.document(text)
         except GatewayError as exc:
             return _once(self._refused(exc))
-        known = None if document is None or args else self._known(document, **kwargs)
-        if known is None or known.kind is not OperationType.SUBSCRIPTION or context_value is None:
-            results = await super().stream(text, variable_values, context_value, *args, **kwargs)
-        else:
+        known = _known(document, operation_name, operation_extensions)
+        allowed = allowed_operation_types or _STREAMS
+        results: Any
+        if (
+            known is not None
+            and context_value is not None
+            and known.kind is OperationType.SUBSCRIPTION in allowed
+        ):
             results = self._stream_known(known, variable_values, context_value)
+        else:
+            results = await super().stream(
+                text,
+                variable_values,
+                context_value,
+                root_value,
+                operation_name,
+                operation_extensions,
+                allowed_operation_types,
+            )
         owner = "" if context_value is None else context_value.owner
         return self._streamed(results, owner) if owner else results
-
-    def _known(
-        self,
-        document: KnownDocument,
-        root_value: Any = None,
-        operation_name: str | None = None,
-        allowed_operation_types: Iterable[OperationType] | None = None,
-        operation_extensions: Mapping[str, Any] | None = None,
-    ) -> KnownOperation | None:
-        """The operation to execute, where it may go the short way."""
-        if operation_extensions and not operation_extensions.keys().isdisjoint(_LONG_WAY):
-            return None
-        found = document.operations.get(operation_name)
-        if found is None or (allowed_operation_types and found.kind not in allowed_operation_types):
-            return None
-        return found
 
     async def _execute_known(
         self, known: KnownOperation, variables: dict[str, Any] | None, context: Context
@@ -327,6 +339,15 @@ class Schema(strawberry.Schema):
                 error.message = _GUESS.sub("", error.message)
         token_out = str if context is None else context.token_out
         self.failures.finish(errors, kind, token_out)
+
+
+def _known(
+    document: KnownDocument | None, name: str | None, extensions: Mapping[str, Any] | None
+) -> KnownOperation | None:
+    """The operation to execute, where it may go the short way."""
+    if document is None or (extensions and not extensions.keys().isdisjoint(_LONG_WAY)):
+        return None
+    return document.operations.get(name)
 
 
 def _error(exc: Exception) -> GraphQLError:
