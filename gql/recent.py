@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 __all__ = ["Recent"]
 
-K = TypeVar("K", str, bytes)
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
 class Recent(Generic[K, T]):
-    """By text; the one that was not asked for longest goes first.
+    """The one that was not asked for longest goes first.
 
     Args:
         most: how many.
-        most_size: of all together, characters or bytes.
+        most_size: of all together, in characters or bytes.
     """
 
     def __init__(self, *, most: int, most_size: int) -> None:

@@ -6,10 +6,10 @@ the number of ids or parents, and reads the fields asked for and no others.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from bson import Timestamp
@@ -24,6 +24,7 @@ from resolvers.pages import Page, PageRequest, Window
 from resolvers.pools import Pools
 from resolvers.projections import Fields, document_projection
 from resolvers.queries import to_query
+from resolvers.readings import Reading, token_of
 from resolvers.scopes import OPEN, Scope
 from streams import tokens
 from streams.archive import Archive
@@ -164,27 +165,40 @@ class Current:
             BadUserInput: an order that cannot be, a cursor of another list.
             TimeLimit: the read took longer than it may.
         """
+        reading = self.reading(
+            entity, where=where, order=order, page=page, fields=fields, total=total, token=token
+        )
+        return await self.read(reading, shown=shown)
+
+    def reading(
+        self,
+        entity: Entity,
+        *,
+        where: Condition | None,
+        order: Order | None,
+        page: PageRequest,
+        fields: Fields,
+        total: bool = False,
+        token: bool = False,
+    ) -> Reading:
+        """What `read` reads for such a page, each time; arguments and errors as of `page`."""
         window, projection = self._window(entity, order, page, fields)
         query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
-        layout = self._layout(entity)
+        return Reading(
+            layout=self._layout(entity),
+            window=window,
+            query=query,
+            windowed=window.limited_to(query),
+            projection=projection,
+            total=total,
+            token=token,
+        )
 
-        async def read(at: Timestamp | None) -> Page[Document]:
-            reading = layout.find(
-                window.limited_to(query),
-                projection=projection,
-                sort=window.keys,
-                limit=window.limit,
-                at=at,
-                naive=shown,
-            )
-            if total:
-                counting = layout.count(query, at=at)
-                rows, count = await asyncio.gather(reading, counting)
-            else:
-                rows, count = await reading, None
-            return window.page(rows, total=count, token=_token(at))
-
-        return await self._read(read, token)
+    async def read(self, reading: Reading, *, shown: bool = False) -> Page[Document]:
+        """See `page`."""
+        if reading.token:
+            return await self._at_one_time(partial(reading.read, shown))
+        return await reading.read(shown, None)
 
     async def pages_by_parent(
         self,
@@ -212,7 +226,7 @@ class Current:
         layout = self._layout(entity)
         joined = layout.joined(stored_field)
 
-        async def read(at: Timestamp | None) -> list[Page[Document]]:
+        async def read(at: Timestamp | None = None) -> list[Page[Document]]:
             return await pages_by_key(
                 self._mongo,
                 joined,
@@ -223,10 +237,10 @@ class Current:
                 total=total,
                 at=at,
                 snapshot=layout.snapshot,
-                token=_token(at),
+                token=token_of(at),
             )
 
-        return await self._read(read, token)
+        return await (self._at_one_time(read) if token else read())
 
     def seen(self) -> Seen:
         """By collection, a place that documents read from now on are not behind: for `numbers`."""
@@ -323,10 +337,7 @@ class Current:
         archive = self._archives.get(entity.collection)
         return layout_of(self._mongo, entity) if archive is None else archive.layout
 
-    async def _read(self, read: Callable[[Timestamp | None], Awaitable[T]], token: bool) -> T:
-        """Read; as of one cluster time where a token is asked for."""
-        if not token:
-            return await read(None)
+    async def _at_one_time(self, read: Callable[[Timestamp], Awaitable[T]]) -> T:
         for _ in range(_ATTEMPTS - 1):
             try:
                 return await read(await self._mongo.operation_time())
@@ -334,7 +345,3 @@ class Current:
                 if exc.number != _CATALOG_CHANGED:
                     raise
         return await read(await self._mongo.operation_time())
-
-
-def _token(at: Timestamp | None) -> str | None:
-    return None if at is None else tokens.moment(at)

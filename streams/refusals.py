@@ -6,9 +6,9 @@ for the log.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from types import TracebackType
 from typing import Any
 
 import pymongo.errors
@@ -71,57 +71,69 @@ _NOT_LOGGED_IN = (
 )
 
 
-@contextlib.contextmanager
-def translated() -> Iterator[None]:
-    """Turn driver errors into ours, here and nowhere else; no message carries the URI."""
-    try:
-        yield
-    except pymongo.errors.ExecutionTimeout as exc:
-        raise TimeLimit("the read took longer than its limit on the server") from exc
-    except pymongo.errors.DuplicateKeyError as exc:
-        raise _duplicate(exc.details or {}) from exc
-    except pymongo.errors.BulkWriteError as exc:
-        raise _of_bulk_write(exc.details, exc) from exc
-    except pymongo.errors.WriteConcernError as exc:
-        raise Unavailable(f"MongoDB has not confirmed a write: {_first_line(exc)}") from exc
-    except pymongo.errors.NotPrimaryError as exc:
-        raise Unavailable("the MongoDB primary has changed; try again") from exc
-    except pymongo.errors.ServerSelectionTimeoutError as exc:
-        raise Unavailable(f"MongoDB cannot be reached: {_first_line(exc)}") from exc
-    except pymongo.errors.ConnectionFailure as exc:
-        raise Unavailable(f"the connection to MongoDB was lost: {_first_line(exc)}") from exc
-    except pymongo.errors.OperationFailure as exc:
+class translated:
+    """Turn driver errors into ours, here and nowhere else; no message carries the URI.
+
+    Not a generator, of which each read would pay for one.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(exc, pymongo.errors.PyMongoError):
+            raise _translation(exc) from exc
+
+
+def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
+    if isinstance(exc, pymongo.errors.ExecutionTimeout):
+        return TimeLimit("the read took longer than its limit on the server")
+    if isinstance(exc, pymongo.errors.DuplicateKeyError):
+        return _duplicate(exc.details or {})
+    if isinstance(exc, pymongo.errors.BulkWriteError):
+        return _of_bulk_write(exc.details, exc)
+    if isinstance(exc, pymongo.errors.WriteConcernError):
+        return Unavailable(f"MongoDB has not confirmed a write: {_first_line(exc)}")
+    if isinstance(exc, pymongo.errors.NotPrimaryError):
+        return Unavailable("the MongoDB primary has changed; try again")
+    if isinstance(exc, pymongo.errors.ServerSelectionTimeoutError):
+        return Unavailable(f"MongoDB cannot be reached: {_first_line(exc)}")
+    if isinstance(exc, pymongo.errors.ConnectionFailure):
+        return Unavailable(f"the connection to MongoDB was lost: {_first_line(exc)}")
+    if isinstance(exc, pymongo.errors.OperationFailure):
         if exc.code == _TIME_LIMIT:
-            raise TimeLimit("the read took longer than its limit on the server") from exc
+            return TimeLimit("the read took longer than its limit on the server")
         if exc.code == _AUTHENTICATION_FAILED:
-            raise Unsuitable(_NOT_LOGGED_IN) from exc
+            return Unsuitable(_NOT_LOGGED_IN)
         if exc.code == _USER_NOT_FOUND:
             # Where a certificate names the user.
-            raise Unsuitable(
+            return Unsuitable(
                 f"MongoDB does not know this user: {_first_line(exc)}; "
                 "create it there, by the certificate's subject"
-            ) from exc
+            )
         if exc.code in _NOT_PERMITTED:
-            raise Unsuitable(f"MongoDB does not permit this: {_first_line(exc)}") from exc
+            return Unsuitable(f"MongoDB does not permit this: {_first_line(exc)}")
         if exc.code == _DROP_PENDING:
-            raise Unavailable("the database is being dropped; try again") from exc
+            return Unavailable("the database is being dropped; try again")
         if exc.code == _DISK_FULL:
-            raise Unavailable(_NO_ROOM) from exc
+            return Unavailable(_NO_ROOM)
         if exc.code in _UNDONE or exc.has_error_label("TransientTransactionError"):
-            raise Unavailable(
-                f"MongoDB has undone the transaction; try again: {_first_line(exc)}"
-            ) from exc
+            return Unavailable(f"MongoDB has undone the transaction; try again: {_first_line(exc)}")
         if exc.code == _NOT_A_REPLICA_SET:
-            raise Unsuitable(STANDALONE) from exc
-        raise DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=exc.code) from exc
-    except pymongo.errors.DocumentTooLarge as exc:
+            return Unsuitable(STANDALONE)
+        return DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=exc.code)
+    if isinstance(exc, pymongo.errors.DocumentTooLarge):
         # Said by the driver, before the server could.
-        raise DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=TOO_LARGE) from exc
-    except pymongo.errors.ConfigurationError as exc:
+        return DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=TOO_LARGE)
+    if isinstance(exc, pymongo.errors.ConfigurationError):
         # PyMongo's asyncio client asks the DNS for the hosts of a mongodb+srv URI when it connects.
-        raise Unsuitable(f"the MongoDB URI cannot be used: {_first_line(exc)}") from exc
-    except pymongo.errors.PyMongoError as exc:
-        raise DatabaseError(f"MongoDB driver: {_first_line(exc)}") from exc
+        return Unsuitable(f"the MongoDB URI cannot be used: {_first_line(exc)}")
+    return DatabaseError(f"MongoDB driver: {_first_line(exc)}")
 
 
 def refused(reply: Mapping[str, Any]) -> pymongo.errors.PyMongoError:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
+import orjson
 from graphql import GraphQLObjectType
 
 from gql.context import Context, ResolveInfo
 from gql.executor import Executor
 from gql.generated import GIVEN_UP, Make, made_of
+from gql.recent import Recent
 from gql.rendering import Related, Rendering, rendering_of
 from gql.schema.connections import (
     PageRecord,
@@ -24,15 +26,24 @@ from gql.shapes import Shape
 from model.entities import Model
 from resolvers.filters import parse_where
 from resolvers.pages import Page, page_request
+from resolvers.readings import Reading
+from resolvers.scopes import Scope
 from streams.documents import Document
 
-__all__ = ["prepared_page"]
+__all__ = ["Readings", "prepared_page"]
+
+Readings: TypeAlias = "Recent[tuple[_PreparedPage, Scope, bytes], Reading]"
+"""By the place where a page is selected, who asks, and the text of its arguments."""
 
 
 def prepared_page(
-    executor: Executor, model: Model, shape: Shape, details: Any
+    executor: Executor, model: Model, shape: Shape, details: Any, readings: Readings
 ) -> _PreparedPage | None:
-    """None where something of it takes a closer look."""
+    """None where something of it takes a closer look.
+
+    Args:
+        readings: where what is read for its arguments is kept, for all places of this field.
+    """
     selections = executor.plan.selections
     if selections is None:
         return None
@@ -48,7 +59,7 @@ def prepared_page(
     make = made_of(executor, connection, details, ready=types[shape.name])
     if rendering is None or make is None:
         return None
-    return _PreparedPage(model, selected, rendering, make)
+    return _PreparedPage(model, selected, rendering, make, readings)
 
 
 def _places(
@@ -72,13 +83,19 @@ class _PreparedPage:
     """
 
     def __init__(
-        self, model: Model, selected: ConnectionSelection, rendering: Rendering, make: Make
+        self,
+        model: Model,
+        selected: ConnectionSelection,
+        rendering: Rendering,
+        make: Make,
+        readings: Readings,
     ) -> None:
         self._model = model
         self._shape = rendering.shape
         self._selected = selected
         self._rendering = rendering
         self._make = make
+        self._readings = readings
 
     async def read(
         self,
@@ -87,8 +104,30 @@ class _PreparedPage:
         order_by: Any = None,
         **page: Any,
     ) -> tuple[Page[Document], Related]:
-        context, shape, selected = info.context, self._shape, self._selected
-        found = await context.current.page(
+        context = info.context
+        try:
+            text = orjson.dumps((where, order_by, page), option=orjson.OPT_PASSTHROUGH_SUBCLASS)
+        except TypeError:
+            # Of what is more than text and numbers there is no text.
+            reading = self._reading(context, where, order_by, page)
+        else:
+            key = self, context.scope, text
+            kept = self._readings.get(key)
+            reading = self._reading(context, where, order_by, page) if kept is None else kept
+            if kept is None:
+                self._readings.keep(key, reading, len(text))
+        found = await context.current.read(reading, shown=True)
+        return found, await self._rendering.related(context, found.items)
+
+    def _reading(
+        self,
+        context: Context,
+        where: Mapping[str, Any] | None,
+        order_by: Any,
+        page: Mapping[str, Any],
+    ) -> Reading:
+        shape, selected = self._shape, self._selected
+        return context.current.reading(
             shape.entity,
             where=parse_where(self._model, shape.entity, where, context.scope.check_read),
             order=allowed_order(context, shape, order_by),
@@ -96,9 +135,7 @@ class _PreparedPage:
             fields=self._rendering.fields,
             total=selected.total,
             token=selected.token,
-            shown=True,
         )
-        return found, await self._rendering.related(context, found.items)
 
     def made(self, found: tuple[Page[Document], Related], context: Context) -> Any:
         page, related = found

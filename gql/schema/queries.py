@@ -9,6 +9,7 @@ from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
 from gql.fields import Argument, Resolve
+from gql.recent import Recent
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
 from gql.schema.connections import (
@@ -23,7 +24,7 @@ from gql.schema.connections import (
     version_reading,
 )
 from gql.schema.nodes import current_document, node_field, prepared_document, stored_id
-from gql.schema.prepared_pages import prepared_page
+from gql.schema.prepared_pages import Readings, prepared_page
 from gql.schema.versions import STATE_ARGUMENTS, VERSION_WHERE, version_asked_for
 from gql.shapes import Shape
 from model.entities import Model
@@ -33,6 +34,10 @@ from resolvers.records import parse_version_where
 from streams import tokens
 
 __all__ = ["define_query"]
+
+# Of one field: about 1 KB each, beside the text of their arguments.
+_READINGS = 1000
+_READINGS_BYTES = 500_000
 
 _ID = Argument("id", "ID!", "Its id.")
 
@@ -71,6 +76,8 @@ def _one(shape: Shape) -> StrawberryField:
 
 
 def _many(model: Model, shape: Shape) -> StrawberryField:
+    readings: Readings = Recent(most=_READINGS, most_size=_READINGS_BYTES)
+
     async def resolve(
         _root: None,
         info: ResolveInfo,
@@ -102,7 +109,7 @@ def _many(model: Model, shape: Shape) -> StrawberryField:
         f"The collection `{shape.entity.collection}` as it is now: filtered, sorted and paged.",
         resolve,
         (*filter_arguments(shape), *PAGE_ARGUMENTS),
-        prepare=lambda executor, details: prepared_page(executor, model, shape, details),
+        prepare=lambda executor, details: prepared_page(executor, model, shape, details, readings),
     )
 
 

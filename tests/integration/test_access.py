@@ -109,6 +109,18 @@ async def test_those_who_are_read_for_together_see_each_his_own(office: Shop) ->
     assert office.gateway.current.lookups.reads == reads + 1
 
 
+async def test_a_page_that_another_one_has_asked_for_is_each_ones_own(office: Shop) -> None:
+    """Once the query is compiled, and what is read for it is known: rows, and who may filter by
+    what."""
+    text = "{ tickets(first: 5, where: {margin: {gt: 5}}) { nodes { id title } } }"
+    own = {"data": {"tickets": {"nodes": [{"id": "t", "title": "x"}]}}, "codes": [], "paths": []}
+    nothing = {**own, "data": {"tickets": {"nodes": []}}}
+    for _ in range(3):
+        assert await ask(office, STAFF, text) == own
+        assert await ask(office, OTHER, text) == nothing
+        assert (await ask(office, READER, text))["codes"] == ["FORBIDDEN"]
+
+
 FORBIDDEN = {
     "the type": '{ chief(id: "c") { name } }',
     "a list of the type": "{ chiefs { nodes { name } } }",

@@ -162,6 +162,14 @@ class MemoryCurrent:
         made = self._memory.shown if shown else projected
         return _page(chosen, page, fields, total, token, made)
 
+    def reading(self, entity: Entity, **arguments: Any) -> Any:
+        # Not of this memory: a schema keeps it for others.
+        return entity, arguments
+
+    async def read(self, reading: Any, *, shown: bool = False) -> Page[Document]:
+        entity, arguments = reading
+        return await self.page(entity, **arguments, shown=shown)
+
     async def pages_by_parent(
         self,
         entity: Entity,

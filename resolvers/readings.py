@@ -1,0 +1,60 @@
+"""What is read for a page of current documents: all that its arguments decide, so that one that is
+asked for again is only read again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bson import Timestamp
+
+from resolvers.pages import Page, Window
+from streams import tokens
+from streams.documents import Document
+from streams.layouts.layout import Layout
+
+__all__ = ["Reading", "token_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """For one caller.
+
+    Attributes:
+        query: of all pages. windowed: of this one.
+    """
+
+    layout: Layout
+    window: Window
+    query: Mapping[str, Any]
+    windowed: Mapping[str, Any]
+    projection: Mapping[str, Any]
+    total: bool
+    token: bool
+
+    async def read(self, shown: bool, at: Timestamp | None) -> Page[Document]:
+        """Args:
+        shown: see `Current.by_ids`.
+        """
+        window = self.window
+        reading = self.layout.find(
+            self.windowed,
+            projection=self.projection,
+            sort=window.keys,
+            limit=window.limit,
+            at=at,
+            naive=shown,
+        )
+        if self.total:
+            counting = self.layout.count(self.query, at=at)
+            rows, count = await asyncio.gather(reading, counting)
+        else:
+            rows, count = await reading, None
+        return window.page(rows, total=count, token=token_of(at))
+
+
+def token_of(at: Timestamp | None) -> str | None:
+    """A page's resume token, of the cluster time that it was read at."""
+    return None if at is None else tokens.moment(at)
