@@ -27,6 +27,8 @@ _END = b"\r\n\r\n"
 _LONGEST = 4096
 # What they have after them is not a body of so many bytes, or not a request.
 _OTHERWISE = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
+# What no head says.
+_OF_A_CONNECTION = frozenset({"client", "extensions", "server", "state"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,10 @@ class KnownHeads:
     """Of one process; the one that was not seen longest goes first.
 
     Args:
-        most: how many. most_bytes: of all together.
+        most: how many. most_bytes: of all together; what they say takes some 3 KB more each.
     """
 
-    def __init__(self, *, most: int = 1000, most_bytes: int = 1_000_000) -> None:
+    def __init__(self, *, most: int = 4000, most_bytes: int = 2_000_000) -> None:
         self._kept = Recent[bytes, KnownHead](most=most, most_size=most_bytes)
 
     def known(self, data: bytes) -> tuple[KnownHead, bytes] | None:
@@ -82,7 +84,8 @@ class KnownHeads:
         end = data.find(_END, 0, _LONGEST) + 4
         if end < 4 or not _OTHERWISE.isdisjoint(name for name, _ in scope["headers"]):
             return None
-        return NewHead(self, data[:end], len(data) - end, dict(scope))
+        said = {name: each for name, each in scope.items() if name not in _OF_A_CONNECTION}
+        return NewHead(self, data[:end], len(data) - end, said)
 
     def keep(self, raw: bytes, known: KnownHead) -> None:
         self._kept.keep(raw, known, len(raw))

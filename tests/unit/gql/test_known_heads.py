@@ -363,6 +363,20 @@ def test_whatever_comes_is_answered_as_without(talk: list[list[list[bytes]]], la
     assert asyncio.run(told(True)) == asyncio.run(told(False))
 
 
+async def test_nothing_of_a_connection_is_kept_with_its_head() -> None:
+    """It would be there for as long as the head is."""
+    kept = known_heads()
+    opened = Opened(Endpoint(keeps=True), kept)
+    await opened.send(post(b"{}"))
+    found = kept.known(post(b"{}"))
+    assert found is not None
+    assert found[0].scope.keys() == {
+        *("type", "asgi", "http_version", "scheme", "root_path", "headers"),
+        *("method", "path", "raw_path", "query_string"),
+    }
+    opened.close()
+
+
 def test_no_more_are_kept_than_may_be() -> None:
     """The one that was not seen longest goes first."""
     kept = KnownHeads(most=2)
