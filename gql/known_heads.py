@@ -82,10 +82,17 @@ class KnownHeads:
     def new(self, data: bytes, scope: Mapping[str, Any]) -> NewHead | None:
         """What may be kept of a request that came as a whole, and in which nothing else came."""
         end = data.find(_END, 0, _LONGEST) + 4
-        if end < 4 or not _OTHERWISE.isdisjoint(name for name, _ in scope["headers"]):
+        length = len(data) - end
+        headers = scope["headers"]
+        if end < 4 or not _OTHERWISE.isdisjoint(name for name, _ in headers):
+            return None
+        # Where an empty line is not the end of the head (as before a request, where it is passed
+        # over), what is behind it is not the body, and would be taken for one.
+        lengths = [value for name, value in headers if name == b"content-length"]
+        if lengths != ([b"%d" % length] if lengths or length else []):
             return None
         said = {name: each for name, each in scope.items() if name not in _OF_A_CONNECTION}
-        return NewHead(self, data[:end], len(data) - end, said)
+        return NewHead(self, data[:end], length, said)
 
     def keep(self, raw: bytes, known: KnownHead) -> None:
         self._kept.keep(raw, known, len(raw))

@@ -161,8 +161,10 @@ async def test_a_head_that_has_come_before_is_not_read_again() -> None:
         b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         2 * post(b"{}"),
         post(b"{}") + b"P",
+        b"\r\n\r\n" + post(b"{}"),
+        post(b"{}").replace(b"Length: 2", b"Length: 02"),
     ],
-    ids=["expect", "close", "1.0", "long", "chunked", "two", "more"],
+    ids=["expect", "close", "1.0", "long", "chunked", "two", "more", "empty lines", "zeros"],
 )
 async def test_what_is_not_a_head_and_so_many_bytes_is_not_kept(request_: bytes) -> None:
     endpoint, kept = Endpoint(keeps=True), known_heads()
@@ -192,6 +194,18 @@ async def test_what_looks_like_a_request_within_another_is_none() -> None:
         opened.connection.data_received(b'"')
         await opened.send()
         opened.close()
+
+
+async def test_nobody_is_taken_for_another_one_behind_empty_lines() -> None:
+    """Which a request may begin with. They are not its head, nor is it its own body."""
+    endpoint, kept = Endpoint(keeps=True), known_heads()
+    opened = Opened(endpoint, kept)
+    signed = 4 * b"\r\n" + post(b"{}", b"Authorization: Bearer of-ann")
+    assert b"of-ann" in await opened.send(signed)
+    forged = b"\r\n\r\n" + b'{"n": 1}'.ljust(len(signed) - 4)
+    assert b"of-ann" not in await opened.send(forged)
+    assert endpoint.read == 1
+    opened.close()
 
 
 async def test_one_that_comes_too_early_waits_for_its_turn() -> None:
@@ -382,7 +396,7 @@ def test_no_more_are_kept_than_may_be() -> None:
     kept = KnownHeads(most=2)
     for path in (b"/a", b"/b", b"/c"):
         request = post(b"{}").replace(b"/graphql", path)
-        new = kept.new(request, {"headers": [], "path": path})
+        new = kept.new(request, {"headers": [(b"content-length", b"2")], "path": path})
         assert new is not None
         new.keep(unexpected)
     found = [kept.known(post(b"{}").replace(b"/graphql", path)) for path in (b"/a", b"/b", b"/c")]
