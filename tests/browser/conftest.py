@@ -19,9 +19,14 @@ from playwright.async_api import (
     Page,
     Route,
     async_playwright,
+    expect,
 )
 
 from tests.browser.lamp import Lamp
+
+# Of a busy machine: the editor alone may take it ten seconds.
+PATIENCE_MS = 120_000
+expect.set_options(timeout=PATIENCE_MS)
 
 SCREENSHOTS = Path(".build/screenshots")
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -77,7 +82,7 @@ async def page(gateway: Gateway, request: pytest.FixtureRequest) -> AsyncIterato
             args=ARGUMENTS,
         )
         page = await browser.new_page(base_url=gateway.url, viewport={"width": 1360, "height": 900})
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on("console", heard)
         page.on("pageerror", raised)
         await page.route("**/*", only_the_gateway)

@@ -34,7 +34,7 @@ class Lamp:
 
     async def write_until_seen(self, locator: Locator) -> None:
         """Go on writing until `locator` is seen: a subscription shows what follows its start."""
-        for price in range(100, 200):
+        for price in range(100, 600):
             self.write(price)
             try:
                 await expect(locator).to_be_visible(timeout=200)

@@ -18,7 +18,7 @@ from tests.support.repeating import repeating
 
 CLIENTS = ("EventSource", "graphql-sse", "Apollo Client")
 MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
-GENEROUS_S = 60.0
+GENEROUS_S = 120.0
 
 
 class Writer:

@@ -21,7 +21,7 @@ from tests.support.gateway import ROOT, RunningGateway, ended
 
 LAST_LINE = "Ctrl+C stops it"
 # A wait that a busy machine does not exceed.
-GENEROUS_S = 40.0
+GENEROUS_S = 120.0
 
 VERSIONS = """
 {

@@ -19,7 +19,7 @@ Shop = Database[dict[str, Any]]
 MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
 TALLY = ("--listeners", "tests.support.tallying:Tally", "--lease-s", "2")
 STREAMS = "{ streams { name state owner fence lagSeconds } }"
-GENEROUS_S = 40.0
+GENEROUS_S = 120.0
 
 
 def handled(database: Shop) -> dict[tuple[Any, int], int]:

@@ -14,7 +14,7 @@ from tests.support.gateway import ended, start_gateway
 
 MODEL = 'type Thing @collection(name: "things") { id: ID! n: Int }'
 WRITES = 3000
-GENEROUS_S = 60.0
+GENEROUS_S = 120.0
 # The words of a run from start to end, in this order, and the facts that each has.
 STORY = [
     ("progress", {"step", "done", "total"}),

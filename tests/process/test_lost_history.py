@@ -36,7 +36,7 @@ query AsOf($token: ResumeToken!) {
   thingsAsOf(asOf: { token: $token }) { nodes { documentId document { n } } }
 }
 """
-GENEROUS_S = 60.0
+GENEROUS_S = 120.0
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ AFTER = 'type Product @collection(name: "goods", plural: "products", version: "v
 HISTORY = """{
   productVersions(first: 1000) { nodes { documentId version resumeToken document { stock } } }
 }"""
-GENEROUS_S = 40.0
+GENEROUS_S = 120.0
 
 
 def test_a_collection_is_moved_while_it_is_in_use(

@@ -17,7 +17,7 @@ from tests.support.repeating import repeating
 from tests.support.streams import check_chains
 
 Shop = Database[dict[str, Any]]
-GENEROUS_S = 40.0
+GENEROUS_S = 120.0
 LEASE = ("--lease-s", "2")
 
 

@@ -31,7 +31,7 @@ from tests.support.repeating import repeating
 
 Things = Database[dict[str, Any]]
 
-GENEROUS_S = 60.0
+GENEROUS_S = 120.0
 SECRET = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0"
 
 

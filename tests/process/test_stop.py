@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import json
 import signal
-import time
 from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
@@ -36,7 +35,7 @@ subscription Changes($after: ResumeToken) {
 """
 HISTORY = "{ things { nodes { id n history(first: 5) { nodes { version operation } } } } }"
 # A wait that a busy machine does not exceed; what is waited for takes a second or two.
-GENEROUS_S = 30.0
+GENEROUS_S = 120.0
 
 
 def holders(database: Shop) -> list[str | None]:
@@ -159,6 +158,8 @@ async def test_a_subscriber_that_is_still_replaying_is_told_to_resume(
 ) -> None:
     """At once, not when what it waits for has come: here a recorder that nobody runs."""
     options = ("--no-record", "--ring-events", "1", "--archive-wait-s", "600")
+    # More than `stop` waits.
+    options += ("--shutdown-s", "600")
     received: list[tuple[str, int]] = []
     with (
         running_gateway(mongo_uri, database.name, model) as recorder,
@@ -177,9 +178,7 @@ async def test_a_subscriber_that_is_still_replaying_is_told_to_resume(
         following = asyncio.ensure_future(anext(events))
         await eventually(lambda: scraped(gateway.address)["revstream_subscriptions", "things"] == 1)
         assert scraped(gateway.address)["revstream_subscribers", "things"] == 0
-        began = time.monotonic()
         assert await asyncio.to_thread(gateway.stop) == 0
-        assert time.monotonic() - began < 5
         with pytest.raises(GraphQLFailed) as caught:
             await following
     [error] = caught.value.args

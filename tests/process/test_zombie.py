@@ -25,7 +25,7 @@ Things = Database[dict[str, Any]]
 
 MODEL = 'type Thing @collection(name: "things", version: null) { id: ID! n: Int }'
 LISTENER = {"_id": "recorder:things"}
-GENEROUS_S = 60.0
+GENEROUS_S = 120.0
 
 # It never asks whether the lease is still its own, or its share: only the fence is left to stop it.
 BLIND = """

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 
-async def eventually(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
+async def eventually(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
     """Return once `condition()` is true; fail, naming it, after `within_s` seconds.
 
     The loop goes on running in between. An AssertionError of the condition counts as false, and is
@@ -26,7 +26,7 @@ async def eventually(condition: Callable[[], object], *, within_s: float = 30.0)
         await asyncio.sleep(0.01)
 
 
-def wait_until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
+def wait_until(condition: Callable[[], object], *, within_s: float = 120.0) -> None:
     """The same for tests without a loop."""
     deadline = time.monotonic() + within_s
     while not condition():

@@ -62,7 +62,7 @@ class RunningGateway:
 
     def close(self) -> None:
         """Wait for its end, and read the rest of what it wrote."""
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=60)
         if self.reader is not None:
             self.reader.join()
         assert self.process.stderr is not None
@@ -71,7 +71,7 @@ class RunningGateway:
     def stop(self) -> int:
         """As a supervisor does; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=60)
 
 
 @contextlib.contextmanager
@@ -143,7 +143,7 @@ def run_command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environ},
     )

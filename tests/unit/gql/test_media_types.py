@@ -101,4 +101,4 @@ def test_a_long_header_is_read_in_linear_time(piece: str) -> None:
     Accept(header).rank(JSON)
     parse_media_type(f"a/b{header}")
     parse_media_type(f"a/b;{header}")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20

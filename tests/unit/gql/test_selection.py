@@ -147,8 +147,8 @@ def test_a_diff_reads_everything(schema: strawberry.Schema, shapes: dict[str, Sh
 def test_fragments_in_fragments_take_linear_time(
     schema: strawberry.Schema, shapes: dict[str, Shape]
 ) -> None:
-    """Each level spreads the next one twice: twenty of them would be a million ways down."""
-    levels = 20
+    """Each level spreads the next one twice: forty of them would be a million million ways down."""
+    levels = 40
     fragments = [
         f"fragment F{n} on Package {{ a: inner {{ ...F{n + 1} }} b: inner {{ ...F{n + 1} }} }}"
         for n in range(levels)
@@ -157,4 +157,4 @@ def test_fragments_in_fragments_take_linear_time(
     started = time.perf_counter()
     found = stored(schema, shapes, f"packages {{ ...F0 }} | {' '.join(fragments)}")
     assert found == {"packages." + "inner." * levels + "weight"}
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 20
