@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from graphql import GraphQLField, GraphQLResolveInfo
 from strawberry.types.field import StrawberryField
@@ -17,13 +17,14 @@ from strawberry.types.unset import UNSET
 from model.entities import Field
 
 __all__ = [
-    "Ahead",
     "Argument",
+    "Beside",
     "FieldInfo",
     "InputField",
     "Prepared",
     "Read",
     "Resolve",
+    "Whole",
     "field_of",
     "told",
 ]
@@ -57,7 +58,17 @@ class FieldInfo(Info[Any, Any]):
         return self._raw_info
 
 
-Ahead: TypeAlias = "Callable[[Any, Sequence[Any], Sequence[Any], Any], Awaitable[None]]"
+class Beside(Protocol):
+    """A field of documents whose value takes no more than their `_id`, at one place of a query: it
+    is read for many at once, and beside the documents."""
+
+    @property
+    def nodes(self) -> Sequence[Any]:
+        """Where it is selected."""
+
+    @property
+    def read(self) -> Callable[[Any, Sequence[Any]], Awaitable[Sequence[Any]]]:
+        """(context, `_id`s) -> for each what `ready` then has, or the error."""
 
 
 class Prepared(Protocol):
@@ -74,6 +85,14 @@ class Prepared(Protocol):
 
     def record(self, found: Any, info: Any) -> Any:
         """What the field's own function would have given, for the executor to go on with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Of a field that is there without waiting: a function of the source and the context that gives
+    what the response has of it, or GIVEN_UP (`gql.generated`)."""
+
+    make: Callable[[Any, Any], Any]
 
 
 class Read(StrawberryField):
@@ -109,11 +128,11 @@ class Resolve(StrawberryField):
             of it.
         ready: the executor, where the field is selected -> a function of the source and the
             context that gives the value where it is there without waiting, else GIVEN_UP
-            (`gql.generated`).
+            (`gql.generated`); or one that gives the whole of it.
         prepare: of a field of Query: the executor, where the field is selected -> what is left to
             do for each request; None where there is no short way.
-        ahead: graphql-core's info, sources, where the field is selected of them, and what its
-            arguments are made by (`gql.arguments`): reads for all of them what `ready` then has.
+        beside: what the operation selects, where of it the field is, and what its arguments are
+            made by (`gql.arguments`).
         stream: true for fields of Subscription, whose function returns an async generator.
     """
 
@@ -125,9 +144,9 @@ class Resolve(StrawberryField):
         resolve: Callable[..., Any],
         arguments: Iterable[Argument] = (),
         *,
-        ready: Callable[[Any, Any], Callable[[Any, Any], Any]] | None = None,
+        ready: Callable[[Any, Any], Callable[[Any, Any], Any] | Whole] | None = None,
         prepare: Callable[[Any, Any], Prepared | None] | None = None,
-        ahead: Ahead | None = None,
+        beside: Callable[[Any, Any, Any], Beside] | None = None,
         stream: bool = False,
     ) -> None:
         super().__init__(
@@ -137,7 +156,7 @@ class Resolve(StrawberryField):
         self.resolve = resolve
         self.ready = ready
         self.prepare = prepare
-        self.ahead = ahead
+        self.beside = beside
         self.declared = tuple(arguments)
 
     @property

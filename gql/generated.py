@@ -26,7 +26,7 @@ from graphql import (
     is_object_type,
 )
 
-from gql.fields import Read, Resolve, field_of
+from gql.fields import Read, Resolve, Whole, field_of
 from model.entities import EnumType, Field, Scalar
 from resolvers.dates import date_text, utc_text
 from resolvers.values import SAFE_INTEGER
@@ -149,10 +149,12 @@ class _Code:
     def _add_ready(self, var: str, made: Resolve, type_: Any, required: bool, details: Any) -> bool:
         if made.ready is None:
             return False
-        self._names[f"r{var}"] = made.ready(self._executor, details)
+        ready = made.ready(self._executor, details)
+        whole = isinstance(ready, Whole)
+        self._names[f"r{var}"] = ready.make if isinstance(ready, Whole) else ready
         self._line(f"{var} = r{var}(source, context)")
         self._line(f"if {var} is GIVEN_UP: {_GIVE_UP}")
-        return self._complete(var, type_, required, details)
+        return whole or self._complete(var, type_, required, details)
 
     def _complete(self, var: str, type_: Any, required: bool, details: Any) -> bool:
         """Of a value that was read: what the response has."""

@@ -11,11 +11,13 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from gql.context import ResolveInfo
+from gql.context import Context, ResolveInfo
+from gql.fields import Beside
 from gql.records import CurrentDocument
 from gql.references import ids_named
 from gql.selection import Nodes
 from gql.shapes import Link, Shape
+from streams.documents import Document
 from streams.errors import GatewayError
 
 __all__ = ["prefetch", "read_ahead"]
@@ -37,7 +39,7 @@ async def prefetch(
         if _readable(info, shape, name)
     ]
     if context.trusting:
-        reads += read_ahead(info, documents, shape, nodes)
+        reads += read_ahead(context, [each.values for each in documents], needs.beside)
     if needs.version and not _numbered(info, documents, shape):
         reads.append(_number(info, documents, shape))
     if len(reads) == 1:
@@ -47,19 +49,20 @@ async def prefetch(
 
 
 def read_ahead(
-    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
+    context: Context, documents: Sequence[Document], besides: Sequence[Beside]
 ) -> list[Awaitable[None]]:
     """Reads of what of these documents takes no more than their `_id`, and is not read yet."""
-    context = info.context
-    return [
-        read(info, wanted, places, arguments)
-        for read, arguments, places in context.selections(info).needs(nodes, shape).ahead
-        if (
-            wanted := [
-                each for each in documents if context.read_ahead(places, each.values["_id"]) is None
-            ]
-        )
-    ]
+    reads: list[Awaitable[None]] = []
+    for beside in besides:
+        ids = [each["_id"] for each in documents]
+        wanted = [each for each in ids if context.read_ahead(beside.nodes, each) is None]
+        if wanted:
+            reads.append(_read(context, beside, wanted))
+    return reads
+
+
+async def _read(context: Context, beside: Beside, ids: Sequence[Any]) -> None:
+    context.keep_ahead(beside.nodes, ids, await beside.read(context, ids))
 
 
 def _readable(info: ResolveInfo, shape: Shape, name: str) -> bool:

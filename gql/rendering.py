@@ -14,13 +14,15 @@ import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from graphql import GraphQLObjectType, is_non_null_type
 
-from gql.fields import Read, Resolve, field_of
+from gql.arguments import arguments_of
+from gql.fields import Beside, Read, Resolve, Whole, field_of
 from gql.generated import GIVEN_UP, NAMES, Make, made_of, usual_of
+from gql.prefetch import read_ahead
 from gql.records import CurrentDocument
 from gql.references import ids_named
 from gql.shapes import Link, Shape
@@ -54,10 +56,13 @@ class Related:
         numbers: of their versions, in their order; None of those that are not known, and none at
             all where they are not selected.
         followed: by reference, in the order of their fields.
+        beside: what the response has of fields that were read beside them, one after the other, of
+            each document; GIVEN_UP of those that are to be looked at.
     """
 
     numbers: Sequence[int | None] = ()
     followed: list[_Followed] = field(default_factory=list)
+    beside: Sequence[Sequence[Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +97,23 @@ class Rendering:
         self.fields = fields
         self.version = False
         self.links: list[tuple[Link, Rendering]] = []
+        self.besides: list[Beside] = []
+        # Of each of these, what the response has.
+        self.ready: list[Make] = []
         self._make = make
         self._rows: _Rows
         # The text of these, the same object for all that do the same.
         self.name: str
 
+    @property
+    def alone(self) -> bool:
+        """Nothing but a document and its version's number decides what the response has of it."""
+        return not (self.links or self.besides)
+
     async def related(self, context: Context, documents: Sequence[Document]) -> Related:
         """Read what is shown with them: one read for each reference, one for the numbers. What
         cannot be read is left to whoever says what is wrong."""
-        if not documents or not (self.version or self.links):
+        if not documents or not (self.version or self.links or self.besides):
             return NOTHING
         related = Related()
         if self.version:
@@ -108,6 +121,8 @@ class Rendering:
         reads: list[Any] = [self._follow(context, documents, *each) for each in self.links]
         if None in related.numbers:
             reads.append(self._number(context, documents, related))
+        if self.besides:
+            reads += read_ahead(context, documents, self.besides)
         if not reads:
             return related
         found = [await reads[0]] if len(reads) == 1 else await asyncio.gather(*reads)
@@ -144,6 +159,13 @@ class Rendering:
             return []
         remembered = False
 
+        if self.besides:
+            shown = [CurrentDocument(self.shape, each) for each in documents]
+            related = replace(
+                related,
+                beside=[[ready(each, context) for each in shown] for ready in self.ready],
+            )
+
         def unusual(document: Document, number: Any) -> Any:
             nonlocal remembered
             if not remembered:
@@ -160,8 +182,8 @@ class Rendering:
     def _made(self, documents: Sequence[Any], related: Related, unusual: _Unusual) -> Any:
         # Of one read either all are interned or none. One alone is sooner made than looked for.
         interned = documents[0].__class__ is Interned and len(documents) > 1
-        # What references lead to may be another document each time.
-        made = self._rows if self.links or not interned else self._made_once
+        # What references lead to may be another document each time, and what is beside it, too.
+        made = self._made_once if interned and self.alone else self._rows
         return made(documents, related, unusual)
 
     def _made_once(self, documents: Sequence[Any], related: Related, unusual: _Unusual) -> Any:
@@ -265,6 +287,8 @@ class _Code:
             self._tests.append("number.__class__ is int")
             self._items.append(f"{name!r}: number")
             return True
+        if made.beside is not None:
+            return self._add_beside(name, made, definition, details)
         link = shape.links.get(field_name)
         return link is not None and self._add_link(name, link, required, details)
 
@@ -292,6 +316,22 @@ class _Code:
         there = f"{var} is not None"
         self._tests.append(there if required else f"({there} or document.get({stored!r}) is None)")
         self._items.append(f"{name!r}: {var}")
+
+    def _add_beside(self, name: str, made: Resolve, definition: Any, details: Any) -> bool:
+        assert made.ready is not None
+        assert made.beside is not None
+        ready, besides = made.ready(self._executor, details), self._rendering.besides
+        if not isinstance(ready, Whole):
+            return False
+        var = f"b{len(besides)}"
+        self._columns[var] = f"related.beside[{len(besides)}]"
+        self._tests.append(f"{var} is not GIVEN_UP")
+        self._items.append(f"{name!r}: {var}")
+        nodes = [each.node for each in details]
+        arguments = arguments_of(definition, nodes[0], made)
+        besides.append(made.beside(self._executor.plan.selections, nodes, arguments))
+        self._rendering.ready.append(ready.make)
+        return True
 
     def _add_link(self, name: str, link: Link, required: bool, details: Any) -> bool:
         target = rendering_of(self._executor, link.target, details, self._depth + 1)

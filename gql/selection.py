@@ -23,8 +23,8 @@ from graphql import (
     VariableNode,
 )
 
-from gql.arguments import Arguments, arguments_of
-from gql.fields import Ahead, Resolve, field_of
+from gql.arguments import arguments_of
+from gql.fields import Beside, Resolve, field_of
 from gql.shapes import Link, Shape
 
 __all__ = ["ConnectionSelection", "Needs", "Nodes", "Selections", "VersionSelection"]
@@ -83,23 +83,21 @@ class VersionSelection:
     """What is selected of versions.
 
     `fields`: what has to be read of the documents that they hold; None where nothing of those is
-    selected. `facts`: what beside what all versions have (`resolvers.projections`). `compared`:
-    with the versions before.
+    selected. `facts`: what beside what all versions have (`resolvers.projections`).
     """
 
     fields: frozenset[str] | None
     facts: frozenset[str]
-    compared: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What has to be read beside documents: their versions' numbers, what they refer to, with the
-    places where that is selected, and what else can be read ahead, with its arguments."""
+    places where that is selected, and what else can be read beside them."""
 
     version: bool
     links: Sequence[tuple[str, Link, Nodes]]
-    ahead: Sequence[tuple[Ahead, Arguments, Nodes]]
+    beside: Sequence[Beside]
 
 
 P = ParamSpec("P")
@@ -154,27 +152,25 @@ class Selections:
                 for name, places in selected.items()
                 if name in shape.links
             ],
-            ahead=[
+            beside=[
                 each
                 for name, places in selected.items()
-                for each in self._ahead(shape, name, places)
+                for each in self._beside(shape, name, places)
             ],
         )
 
-    def _ahead(
-        self, shape: Shape, name: str, places: Nodes
-    ) -> Iterable[tuple[Ahead, Arguments, Nodes]]:
+    def _beside(self, shape: Shape, name: str, places: Nodes) -> Iterable[Beside]:
         """Of a field, under each name that the response has of it: their arguments differ."""
         type_: Any = self._schema.type_map[shape.name]
         definition = type_.fields.get(name)
         made = field_of(definition)
-        if not isinstance(made, Resolve) or made.ahead is None:
+        if not isinstance(made, Resolve) or made.beside is None:
             return
         aliased: dict[str, list[FieldNode]] = {}
         for node in places:
             aliased.setdefault(node.alias.value if node.alias else name, []).append(node)
         for nodes in aliased.values():
-            yield made.ahead, arguments_of(definition, nodes[0], made), nodes
+            yield made.beside(self, nodes, arguments_of(definition, nodes[0], made))
 
     @_once
     def stored(self, nodes: Nodes, shape: Shape, type_name: str) -> frozenset[str]:
@@ -205,12 +201,11 @@ class Selections:
     @_once
     def version(self, nodes: Nodes, shape: Shape) -> VersionSelection:
         selected = self.under(nodes, shape.version)
-        document, compared = selected.get("document"), "diff" in selected
+        document = selected.get("document")
         fields = self.stored(document, shape, shape.snapshot) if document else None
         return VersionSelection(
-            fields=shape.everything if compared else fields,
+            fields=shape.everything if "diff" in selected else fields,
             facts=frozenset(fact for name in selected for fact in _FACTS[name]),
-            compared=compared,
         )
 
     def _collect(

@@ -17,6 +17,7 @@ from model.entities import (
     Reference,
     Scalar,
 )
+from resolvers.changes import Comparison
 from resolvers.scopes import members, read_by
 from resolvers.values import ID_TO_API
 
@@ -51,7 +52,7 @@ class Shape:
         everything: the stored names of all fields, which is what a comparison of two states reads.
         entity: the type, where it is one.
         id_scalar: of an entity, what its `_id` is stored as. shown_id: an `_id` -> as the API shows
-            it, or REFUSED.
+            it, or REFUSED. comparison: of its states, for those who may read all of them.
     """
 
     type: ObjectType
@@ -65,6 +66,7 @@ class Shape:
     entity: Entity = field(init=False)
     id_scalar: Scalar = field(init=False)
     shown_id: Callable[[Any], Any] = field(init=False)
+    comparison: Comparison = field(init=False)
 
     def __post_init__(self) -> None:
         self.name = self.type.name
@@ -108,6 +110,7 @@ def shapes_of(model: Model) -> Mapping[str, Shape]:
             by = shape.fields[reference.by]
             shape.links[reference.name] = Link(reference, by, shapes[reference.target])
         if isinstance(shape.type, Entity):
+            shape.comparison = Comparison(shape.type, model)
             for back in shape.type.back_references:
                 target = shapes[back.target]
                 shape.back_links[back.name] = BackLink(back, target.fields[back.field], target)

@@ -56,6 +56,7 @@ class CollectionAsOf:
 
     Args:
         successors: see `Walk`.
+        shown: see `History.pages_of`.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class CollectionAsOf:
         self._name = archive.name
         self._at = at
         self._facts = facts
+        self._make = None if shown else Version.from_record
         condition = EVERYTHING if where is None else on_records(where, entity)
         self._where = to_query(condition)
         where_id = to_query(_of_id(condition))
@@ -94,7 +96,7 @@ class CollectionAsOf:
 
     async def page(
         self, request: PageRequest, fields: Fields | None, *, total: bool = False
-    ) -> Page[Version]:
+    ) -> Page[Any]:
         """Raises:
         BadUserInput: a cursor of another list.
         HistoryLost: versions of then were dropped.
@@ -120,7 +122,7 @@ class CollectionAsOf:
         check_horizon(self._archive.collection, self._at, horizon)
         if fields is not None and not apart:
             rows = await self._archive.contents.filled(rows)
-        return window.page(rows, Version.from_record, total=count)
+        return window.page(rows, self._make, total=count)
 
     async def _read(
         self, window: Window, projection: Mapping[str, Any]

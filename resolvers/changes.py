@@ -64,34 +64,37 @@ class Comparison:
     """Of states of an entity's documents, many times: what there is to know of the entity is known
     once."""
 
-    __slots__ = ("_changed", "_entity", "_fields", "_model", "_names")
+    __slots__ = ("_changed", "_fields", "_paths", "entity", "model")
 
     def __init__(self, entity: Entity, model: Model) -> None:
-        self._entity = entity
-        self._model = model
+        self.entity = entity
+        self.model = model
         self._fields: list[_Compared] = [
             (each.stored, each.name, _shower(each, model)) for each in visible(entity)
         ]
         self._changed: dict[tuple[str, ...], list[_Compared]] = {}
-        self._names = {stored: name for stored, name, _ in self._fields}
+        self._paths: dict[tuple[str, ...], list[str]] = {}
 
     def changes(
         self,
         before: Document | None,
         after: Document | None,
         changed: tuple[str, ...] | None = None,
-    ) -> list[FieldChange]:
+        make: Callable[[str, str, Any, Any], Any] = FieldChange,
+    ) -> list[Any]:
         """See `field_changes`.
 
         Args:
             changed: stored paths, where it is known already which ones differ.
+            make: what is made of each change.
         """
-        old_fields, new_fields = _plain(before), _plain(after)
+        old_fields = before if before.__class__ is dict else _plain(before)
+        new_fields = after if after.__class__ is dict else _plain(after)
         fields = self._fields
         # A version that deletes says that it has changed nothing.
         if changed is not None and before is not None and after is not None:
             fields = self._among(changed)
-        found: list[FieldChange] = []
+        found: list[Any] = []
         for stored, name, show in fields:
             old, new = old_fields.get(stored, _GONE), new_fields.get(stored, _GONE)
             kind = type(new)
@@ -101,16 +104,16 @@ class Comparison:
                     continue
                 # NaN, which is the same as NaN, differs from itself.
                 if kind in PLAIN and (new == new or old == old):
-                    found.append(FieldChange(name, _CHANGED, show(old), show(new)))
+                    found.append(make(name, _CHANGED, show(old), show(new)))
                     continue
             if isinstance(old, OBJECTS) and isinstance(new, OBJECTS):
-                found += self._inside(stored, old, new)
+                found += self._inside(stored, old, new, make)
             elif old is _GONE:
-                found.append(FieldChange(name, _ADDED, show(None), show(new)))
+                found.append(make(name, _ADDED, show(None), show(new)))
             elif new is _GONE:
-                found.append(FieldChange(name, _REMOVED, show(old), show(None)))
+                found.append(make(name, _REMOVED, show(old), show(None)))
             elif not same(old, new):
-                found.append(FieldChange(name, _CHANGED, show(old), show(new)))
+                found.append(make(name, _CHANGED, show(old), show(new)))
         return found
 
     def _among(self, changed: tuple[str, ...]) -> list[_Compared]:
@@ -123,23 +126,26 @@ class Comparison:
                 self._changed[changed] = found
         return found
 
-    def paths(self, stored_paths: Iterable[str]) -> list[str]:
-        """See `changed_fields`."""
-        names, paths = self._names, list(stored_paths)
-        found = [names.get(each) for each in paths]
-        if None in found:
-            return changed_fields(self._entity, self._model, paths)
-        return list(dict.fromkeys(found))  # type: ignore[arg-type]
+    def paths(self, stored_paths: tuple[str, ...]) -> list[str]:
+        """See `changed_fields`; others may have the same list."""
+        found = self._paths.get(stored_paths)
+        if found is None:
+            found = changed_fields(self.entity, self.model, stored_paths)
+            if len(self._paths) < _MOST_CHANGED:
+                self._paths[stored_paths] = found
+        return found
 
     def latest(self, stored_paths: Iterable[str], after: Document | None) -> list[FieldChange]:
         """See `latest_values`."""
-        return latest_values(self._entity, self._model, stored_paths, after)
+        return latest_values(self.entity, self.model, stored_paths, after)
 
-    def _inside(self, stored: str, old: Any, new: Any) -> Iterator[FieldChange]:
+    def _inside(
+        self, stored: str, old: Any, new: Any, make: Callable[[str, str, Any, Any], Any]
+    ) -> Iterator[Any]:
         for each in differences({stored: old}, {stored: new}):
-            change = _in_api_names(self._entity, self._model, each)
+            change = _in_api_names(self.entity, self.model, each)
             if change is not None:
-                yield change
+                yield make(change.path, change.kind, change.before, change.after)
 
 
 def _plain(state: Document | None) -> Mapping[str, Any]:

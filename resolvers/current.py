@@ -185,7 +185,7 @@ class Current:
         window, projection = self._window(entity, order, page, fields)
         query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
         return Reading(
-            layout=self._layout(entity),
+            entity=entity,
             window=window,
             query=query,
             windowed=window.limited_to(query),
@@ -196,9 +196,10 @@ class Current:
 
     async def read(self, reading: Reading, *, shown: bool = False) -> Page[Document]:
         """See `page`."""
+        layout = self._layout(reading.entity)
         if reading.token:
-            return await self._at_one_time(partial(reading.read, shown))
-        return await reading.read(shown, None)
+            return await self._at_one_time(partial(reading.read, layout, shown))
+        return await reading.read(layout, shown, None)
 
     async def pages_by_parent(
         self,

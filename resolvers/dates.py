@@ -20,6 +20,7 @@ __all__ = [
     "date_text",
     "date_texts",
     "from_milliseconds",
+    "in_utc",
     "milliseconds",
     "utc_text",
 ]
@@ -97,6 +98,19 @@ def date_texts(values: Sequence[Any]) -> Sequence[str | None]:
         else date_text(date)
         for text, date in zip(texts, values, strict=True)
     ]
+
+
+def in_utc(value: Any) -> Any:
+    """A stored value, dates in which lack their time zone where it was read to be shown: with it,
+    as others are read that it is compared with."""
+    match value:
+        case datetime(tzinfo=None):
+            return value.replace(tzinfo=utc)
+        case dict():
+            return {name: in_utc(each) for name, each in value.items()}
+        case list():
+            return [in_utc(each) for each in value]
+    return value
 
 
 def date_from_text(text: str) -> datetime | DatetimeMS | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bson.timestamp import Timestamp
@@ -211,17 +211,18 @@ class History:
         total: bool = False,
         facts: Fields = EVERY_FACT,
         shown: bool = False,
-    ) -> list[Page[Version]]:
+    ) -> list[Page[Any]]:
         """n ids -> a page each of the document's versions, newest first, in one command.
 
         Args:
             facts: see `record_projection`.
-            shown: they are shown, and nothing else: their dates need not say that they are in UTC.
+            shown: they are shown, and nothing else: records, of which `Version.from_record` makes
+                versions, and their dates need not say that they are in UTC.
 
         Raises:
             BadUserInput: a cursor of another list.
         """
-        rows = self._scope.read_rows(entity)
+        rows, make = self._scope.read_rows(entity), _made(shown)
         keyset = Keyset(f"versions of one {entity.name}", (("v", -1),), uniform=True)
         await self._own_writes.recorded(entity.collection, ids)
         archive = self._archive(entity)
@@ -229,7 +230,12 @@ class History:
         if rows.limits and await archive.has_packed():
             reads = (
                 sifting.page(
-                    {"doc": {"$eq": key}}, where, Window(keyset, page), fields, total=total
+                    {"doc": {"$eq": key}},
+                    where,
+                    Window(keyset, page),
+                    fields,
+                    total=total,
+                    make=make,
                 )
                 for key in ids
             )
@@ -247,7 +253,7 @@ class History:
                 short=True,
                 naive=shown,
             )
-            return [window.page(found, Version.from_record)]
+            return [window.page(found, make)]
         return await pages_by_key(
             self._mongo,
             by_field(archive.name, "doc"),
@@ -255,7 +261,7 @@ class History:
             query=query,
             window=Window(keyset, page),
             projection=record_projection(fields, facts),
-            make=Version.from_record,
+            make=make,
             total=total,
             filled=archive.contents.filled,
         )
@@ -270,7 +276,7 @@ class History:
         total: bool = False,
         facts: Fields = EVERY_FACT,
         shown: bool = False,
-    ) -> Page[Version]:
+    ) -> Page[Any]:
         """A page of the versions of all documents, newest first: in the order of the stream.
 
         Args:
@@ -280,14 +286,14 @@ class History:
         Raises:
             BadUserInput: a cursor of another list.
         """
-        rows = self._scope.read_rows(entity)
+        rows, make = self._scope.read_rows(entity), _made(shown)
         keyset = Keyset(f"versions of all {entity.name}", (("_id", -1),), uniform=True)
         window = Window(keyset, page)
         archive = self._archive(entity)
         sifting = Sifting(archive, entity, rows)
         await self._own_writes.recorded(entity.collection)
         if rows.limits and await archive.has_packed():
-            return await sifting.page({}, where, window, fields, total=total)
+            return await sifting.page({}, where, window, fields, total=total, make=make)
         query = sifting.query({} if where is None else where.query)
         reading = archive.find(
             window.limited_to(query),
@@ -301,7 +307,7 @@ class History:
             found, count = await asyncio.gather(reading, self._mongo.count(archive.name, query))
         else:
             found, count = await reading, None
-        return window.page(found, Version.from_record, total=count)
+        return window.page(found, make, total=count)
 
     async def collection_as_of(
         self,
@@ -315,7 +321,7 @@ class History:
         total: bool = False,
         facts: Fields = EVERY_FACT,
         shown: bool = False,
-    ) -> Page[Version]:
+    ) -> Page[Any]:
         """A page of the versions that stood at a moment, of the documents that matched then.
 
         Args:
@@ -343,6 +349,10 @@ class History:
 
     def _archive(self, entity: Entity) -> Archive:
         return self._archives[entity.collection]
+
+
+def _made(shown: bool) -> Callable[[Document], Any] | None:
+    return None if shown else Version.from_record
 
 
 def _by_index(found: Sequence[Document], rows: Rows, count: int) -> list[Any]:

@@ -17,6 +17,7 @@ from streams.documents import Document
 __all__ = ["LONGEST_PAGE", "PLACED", "USUAL_PAGE", "Page", "PageRequest", "Window", "page_request"]
 
 T = TypeVar("T")
+M = TypeVar("M")
 
 USUAL_PAGE = 20
 """How many items a page has where a request does not say."""
@@ -56,6 +57,18 @@ class Page(Generic[T]):
     total: int | None = None
     token: str | None = None
     beyond: T | None = None
+
+    def made(self, make: Callable[[T], M]) -> Page[M]:
+        """The same of what is made of each item."""
+        return Page(
+            items=list(map(make, self.items)),
+            cursors=self.cursors,
+            has_next=self.has_next,
+            has_previous=self.has_previous,
+            total=self.total,
+            token=self.token,
+            beyond=None if self.beyond is None else make(self.beyond),
+        )
 
 
 def page_request(

@@ -22,7 +22,8 @@ EVERY_FACT = frozenset(
 """What records say besides."""
 
 
-def document_projection(fields: Iterable[str]) -> dict[str, Any]:
+@lru_cache(maxsize=1000)
+def document_projection(fields: Fields) -> Mapping[str, Any]:
     """Of a current document; `_id` always."""
     return {"_id": 1, **dict.fromkeys(_outermost(fields), 1)}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from bson import Timestamp
 
+from model.entities import Entity
 from resolvers.pages import Page, Window
 from streams import tokens
 from streams.documents import Document
@@ -26,7 +27,7 @@ class Reading:
         query: of all pages. windowed: of this one.
     """
 
-    layout: Layout
+    entity: Entity
     window: Window
     query: Mapping[str, Any]
     windowed: Mapping[str, Any]
@@ -34,12 +35,12 @@ class Reading:
     total: bool
     token: bool
 
-    async def read(self, shown: bool, at: Timestamp | None) -> Page[Document]:
+    async def read(self, layout: Layout, shown: bool, at: Timestamp | None) -> Page[Document]:
         """Args:
-        shown: see `Current.by_ids`.
+        layout: how the collection keeps its documents. shown: see `Current.by_ids`.
         """
         window = self.window
-        reading = self.layout.find(
+        reading = layout.find(
             self.windowed,
             projection=self.projection,
             sort=window.keys,
@@ -48,7 +49,7 @@ class Reading:
             naive=shown,
         )
         if self.total:
-            counting = self.layout.count(self.query, at=at)
+            counting = layout.count(self.query, at=at)
             rows, count = await asyncio.gather(reading, counting)
         else:
             rows, count = await reading, None

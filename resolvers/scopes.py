@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from model.entities import Access, BackReference, Entity, Field, Model, ObjectType, Reference
+from resolvers.changes import Comparison
 from resolvers.errors import Forbidden
 from resolvers.principals import ANONYMOUS, Principal
 from resolvers.rows import ALL_ROWS, Rows, rows_of
@@ -37,6 +38,7 @@ class Scope:
         self._rows: dict[str, Rows] = {}
         # Of entities that he was found to be allowed to read: his roles stay what they are.
         self._read_rows: dict[str, Rows] = {}
+        self._compared: dict[Comparison, Comparison] = {}
 
     def read_rows(self, entity: Entity) -> Rows:
         """Raises:
@@ -161,6 +163,16 @@ class Scope:
         if self._model is None:
             return entity, model
         return self._readable.entity(entity.name), self._readable
+
+    def compared(self, comparison: Comparison) -> Comparison:
+        """The same without those fields."""
+        if self._model is None:
+            return comparison
+        found = self._compared.get(comparison)
+        if found is None:
+            found = Comparison(*self.readable(comparison.entity, comparison.model))
+            self._compared[comparison] = found
+        return found
 
     def writable(self, entity: Entity) -> Entity:
         """The same without the fields that the caller may not write: what is left out of a whole

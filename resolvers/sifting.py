@@ -8,7 +8,7 @@ what it has read.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -21,7 +21,6 @@ from resolvers.records import VersionFilter
 from resolvers.rows import Rows
 from streams.archive import Archive
 from streams.documents import Document
-from streams.versions import Version
 
 __all__ = ["Sifting"]
 
@@ -56,11 +55,13 @@ class Sifting:
         fields: Fields | None,
         *,
         total: bool,
-    ) -> Page[Version]:
+        make: Callable[[Document], Any] | None,
+    ) -> Page[Any]:
         """Wherever contents lie.
 
         Args:
             of: a query over records: of which documents.
+            make: see `Window.page`.
         """
         query = {"$and": [of, {} if where is None else where.query, {"op": {"$ne": "DELETE"}}]}
         projection = window.projected(record_projection(self._rows.widened(fields)))
@@ -72,7 +73,7 @@ class Sifting:
                 if len(rows) >= window.limit:
                     break
         count = await self._count(query, window.unbounded()) if total else None
-        return window.page(rows[: window.limit], Version.from_record, total=count)
+        return window.page(rows[: window.limit], make, total=count)
 
     async def _count(self, query: Mapping[str, Any], window: Window) -> int:
         """Without keeping what was looked at."""

@@ -238,7 +238,7 @@ def json_value(value: object) -> Any:
     Decimals, dates, ids, UUIDs and other binary data are text, as in fields of their own; so are
     NaN and the infinities. Integers and doubles stay apart: 1 and 1.0.
     """
-    if value.__class__ in _AS_IT_IS:
+    if value.__class__ in _AS_IT_IS or (value.__class__ is float and value - value == 0):
         return value
     convert = JSON.get(value.__class__)
     if convert is not None:

@@ -392,6 +392,7 @@ def last_of_each(at: Timestamp | None = None) -> list[Mapping[str, Any]]:
 def _shows_content(projection: Mapping[str, Any] | None) -> bool:
     if projection is None:
         return True
-    return any(
+    # Of contents none is shown without what leads to those that lie elsewhere.
+    return "packed" in projection or any(
         shown and (name == "full" or name.startswith("full.")) for name, shown in projection.items()
     )

@@ -63,9 +63,10 @@ class Contents:
             DamagedArchive: a version that another one follows from is not there.
             HistoryLost: one of the records was dropped since it was read.
         """
-        if self._layout is not None and any(_is_kept(each) for each in records):
-            records = await self._kept(self._layout, records, raw=raw, lenient=lenient)
         packed = [each for each in records if each.get("packed")]
+        if self._layout is not None and any("kept" in each for each in packed):
+            records = await self._kept(self._layout, records, raw=raw, lenient=lenient)
+            packed = [each for each in records if each.get("packed")]
         if not packed:
             return list(records)
         chain = {each["_id"]: each for each in records} if whole else {}

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict
 from bson import Timestamp
 
 from gql.context import Context, ResolveInfo
+from gql.executor import Executor
 from gql.fields import Argument, Read
 from gql.fitness import fitting, showable
 from gql.prefetch import prefetch
@@ -26,13 +27,16 @@ from streams.versions import Version
 
 __all__ = [
     "PAGE_ARGUMENTS",
+    "VersionReading",
     "allowed_order",
     "connection_name",
     "current_page",
     "define_connections",
     "edge_name",
     "filter_arguments",
+    "item_places",
     "order_of",
+    "selected_versions",
     "shown_page",
     "trusted_page",
     "version_page",
@@ -95,6 +99,26 @@ def connection_name(type_name: str) -> str:
 
 def edge_name(type_name: str) -> str:
     return f"{type_name}Edge"
+
+
+def item_places(executor: Executor, item: str, details: Any) -> list[Any]:
+    """Where the items of a connection are in the response.
+
+    Args:
+        item: the type of them. details: where the connection is selected, as graphql-core collects
+            it.
+    """
+    types: Any = executor.schema.type_map
+    connection, edge = types[connection_name(item)], types[edge_name(item)]
+    found = []
+    for each in executor.collect_subfields(connection, details).grouped_field_set.values():
+        match each[0].node.name.value:
+            case "nodes":
+                found.append(each)
+            case "edges":
+                fields = executor.collect_subfields(edge, each).grouped_field_set.values()
+                found += [field for field in fields if field[0].node.name.value == "node"]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,24 +248,32 @@ class VersionReading(TypedDict):
     shown: bool
 
 
+def selected_versions(selections: Selections, nodes: Nodes, shape: Shape) -> ConnectionSelection:
+    """What is selected of a page of versions."""
+    return selections.connection(nodes, connection_name(shape.version), edge_name(shape.version))
+
+
 def version_reading(
-    context: Context, selections: Selections, selected: ConnectionSelection, shape: Shape
+    context: Context | None, selections: Selections, selected: ConnectionSelection, shape: Shape
 ) -> VersionReading:
-    """What is selected of it, and no more."""
+    """What is selected of it, and no more.
+
+    Args:
+        context: None where it is all generated: it is only shown.
+    """
     versions = selections.version(selected.items, shape)
     return {
         "fields": versions.fields,
         "facts": versions.facts,
         "total": selected.total,
-        # What is compared is not only shown.
-        "shown": context.trusting and not versions.compared,
+        "shown": context is None or context.trusting,
     }
 
 
 def version_page(
     info: ResolveInfo,
     shape: Shape,
-    page: Page[Version],
+    page: Page[Any],
     nodes: Nodes,
     moment: Timestamp | None = None,
 ) -> PageRecord:
@@ -264,13 +296,20 @@ def version_page(
 
 
 def version_records(
-    shape: Shape, page: Page[Version], moment: Timestamp | None = None
+    shape: Shape, page: Page[Any], moment: Timestamp | None = None
 ) -> list[VersionRecord]:
     """The versions of a page, each with the one before where that was read, too."""
+    page = _versions(page)
     read: dict[str | None, Version] = {each.token: each for each in page.items}
     if page.beyond is not None:
         read[page.beyond.token] = page.beyond
     return [VersionRecord(shape, each, moment, read.get(each.previous)) for each in page.items]
+
+
+def _versions(page: Page[Any]) -> Page[Version]:
+    """Pages that are only shown are of records."""
+    records = not isinstance(page.items[0] if page.items else page.beyond, Version | None)
+    return page.made(Version.from_record) if records else page
 
 
 def define_connections(types: Types, shape: Shape) -> None:

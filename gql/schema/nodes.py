@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from strawberry.types.field import StrawberryField
 
 from gql.context import Context, ResolveInfo
 from gql.executor import Executor
-from gql.fields import Argument, Resolve
+from gql.fields import Argument, Beside, Resolve
 from gql.generated import GIVEN_UP
 from gql.prefetch import prefetch, read_ahead
 from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
@@ -52,23 +52,29 @@ async def current_document(info: ResolveInfo, shape: Shape, id_: Any) -> Current
         return None if document is None else CurrentDocument(shape, document)
     # No other field of this response can ask for it; those of others share the lookup.
     reading = context.current.by_ids(shape.entity, [id_], fields, shown=True)
-    # Nearly always it is there: what its id alone tells is not waited for a second time.
-    sought = CurrentDocument(shape, {"_id": id_})
-    beside = [
-        asyncio.ensure_future(each) for each in read_ahead(info, [sought], shape, info.field_nodes)
-    ]
+    besides = context.selections(info).needs(info.field_nodes, shape).beside
+    document = await _one_beside(context, id_, reading, besides)
+    if document is None:
+        return None
+    found = CurrentDocument(shape, document)
+    await prefetch(info, [found], shape, info.field_nodes)
+    return found
+
+
+async def _one_beside(
+    context: Context, id_: Any, reading: Awaitable[list[Document | None]], besides: Sequence[Beside]
+) -> Document | None:
+    """A document, once what its id alone tells is there, too: nearly always the document is there,
+    and nothing is waited for a second time."""
+    beside = [asyncio.ensure_future(each) for each in read_ahead(context, [{"_id": id_}], besides)]
     try:
         [document] = await reading
-        if document is None:
-            return None
-        for each in beside:
+        for each in beside if document is not None else ():
             await each
     finally:
         for each in beside:
             each.cancel()
-    found = CurrentDocument(shape, document)
-    await prefetch(info, [found], shape, info.field_nodes)
-    return found
+    return document
 
 
 def prepared_document(executor: Executor, shape: Shape, details: Any) -> _PreparedDocument | None:
@@ -91,8 +97,9 @@ class _PreparedDocument:
     async def read(self, info: ResolveInfo, id: str) -> _Found | None:
         context, rendering = info.context, self._rendering
         entity, ids, fields = rendering.shape.entity, [self._stored_id(id)], rendering.fields
-        if rendering.links:
-            [document] = await context.current.by_ids(entity, ids, fields, shown=True)
+        if not rendering.alone:
+            reading = context.current.by_ids(entity, ids, fields, shown=True)
+            document = await _one_beside(context, ids[0], reading, rendering.besides)
             made = None
         else:
             [found] = await context.current.shown_by_ids(entity, ids, fields, rendering)

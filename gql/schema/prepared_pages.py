@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import orjson
-from graphql import GraphQLObjectType
 
 from gql.context import Context, ResolveInfo
 from gql.executor import Executor
@@ -18,6 +17,7 @@ from gql.schema.connections import (
     allowed_order,
     connection_name,
     edge_name,
+    item_places,
     shown_page,
     trusted_page,
 )
@@ -50,8 +50,8 @@ def prepared_page(
     nodes = [each.node for each in details]
     selected = selections.connection(nodes, connection_name(shape.name), edge_name(shape.name))
     types: Any = executor.schema.type_map
-    connection: GraphQLObjectType = types[connection_name(shape.name)]
-    places = _places(executor, connection, types[edge_name(shape.name)], details)
+    connection = types[connection_name(shape.name)]
+    places = item_places(executor, shape.name, details)
     if len(places) > 1:
         # Each place has another part of the same documents.
         return None
@@ -60,21 +60,6 @@ def prepared_page(
     if rendering is None or make is None:
         return None
     return _PreparedPage(model, selected, rendering, make, readings)
-
-
-def _places(
-    executor: Executor, connection: GraphQLObjectType, edge: GraphQLObjectType, details: Any
-) -> list[Any]:
-    """Where the items are, in the response."""
-    found = []
-    for each in executor.collect_subfields(connection, details).grouped_field_set.values():
-        match each[0].node.name.value:
-            case "nodes":
-                found.append(each)
-            case "edges":
-                fields = executor.collect_subfields(edge, each).grouped_field_set.values()
-                found += [field for field in fields if field[0].node.name.value == "node"]
-    return found
 
 
 class _PreparedPage:

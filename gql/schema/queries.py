@@ -7,7 +7,7 @@ from typing import Any
 
 from strawberry.types.field import StrawberryField
 
-from gql.context import ResolveInfo
+from gql.context import Context, ResolveInfo
 from gql.fields import Argument, Resolve
 from gql.recent import Recent
 from gql.records import CurrentDocument, VersionRecord
@@ -15,17 +15,18 @@ from gql.schema.building import Types
 from gql.schema.connections import (
     PAGE_ARGUMENTS,
     PageRecord,
+    VersionReading,
     allowed_order,
     connection_name,
     current_page,
     edge_name,
     filter_arguments,
-    version_page,
-    version_reading,
 )
+from gql.schema.histories import VERSION_WHERE
 from gql.schema.nodes import current_document, node_field, prepared_document, stored_id
 from gql.schema.prepared_pages import Readings, prepared_page
-from gql.schema.versions import STATE_ARGUMENTS, VERSION_WHERE, version_asked_for
+from gql.schema.version_pages import FoundVersions, prepare_versions, resolve_versions
+from gql.schema.versions import STATE_ARGUMENTS, version_asked_for
 from gql.shapes import Shape
 from model.entities import Model
 from resolvers.filters import parse_where
@@ -135,19 +136,14 @@ def _version(shape: Shape) -> StrawberryField:
 
 
 def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
-    async def resolve(
-        _root: None,
-        info: ResolveInfo,
+    async def read(
+        context: Context,
+        reading: VersionReading,
         as_of: Mapping[str, Any],
         where: Mapping[str, Any] | None = None,
         order_by: Any = None,
         **page: Any,
-    ) -> PageRecord:
-        context = info.context
-        selections = context.selections(info)
-        selected = selections.connection(
-            info.field_nodes, connection_name(shape.version), edge_name(shape.version)
-        )
+    ) -> FoundVersions:
         moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
         found = await context.history.collection_as_of(
             shape.entity,
@@ -155,46 +151,43 @@ def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
             where=parse_where(model, shape.entity, where, context.scope.check_read),
             order=allowed_order(context, shape, order_by),
             page=page_request(**page),
-            **version_reading(context, selections, selected, shape),
+            **reading,
         )
-        return version_page(info, shape, found, selected.items, moment.at)
+        return found, moment.at
 
     return Resolve(
         f"{shape.entity.plural}AsOf",
         f"{connection_name(shape.version)}!",
         "The whole collection as it was at a moment: "
         f"filtered, sorted and paged like `{shape.entity.plural}`.",
-        resolve,
+        resolve_versions(shape, read),
         (Argument("asOf", "TimePoint!", "The moment."), *filter_arguments(shape), *PAGE_ARGUMENTS),
+        prepare=prepare_versions(shape, read),
     )
 
 
 def _trail(model: Model, shape: Shape) -> StrawberryField:
-    async def resolve(
-        _root: None,
-        info: ResolveInfo,
+    async def read(
+        context: Context,
+        reading: VersionReading,
         where: Mapping[str, Any] | None = None,
         **page: Any,
-    ) -> PageRecord:
-        context = info.context
-        selections = context.selections(info)
-        selected = selections.connection(
-            info.field_nodes, connection_name(shape.version), edge_name(shape.version)
-        )
+    ) -> FoundVersions:
         found = await context.history.trail(
             shape.entity,
             where=parse_version_where(model, shape.entity, where, context.scope),
             page=page_request(**page),
-            **version_reading(context, selections, selected, shape),
+            **reading,
         )
-        return version_page(info, shape, found, selected.items)
+        return found, None
 
     return Resolve(
         f"{shape.entity.singular}Versions",
         f"{connection_name(shape.version)}!",
         "The audit trail over all documents, the newest version first.",
-        resolve,
+        resolve_versions(shape, read),
         (VERSION_WHERE, *PAGE_ARGUMENTS),
+        prepare=prepare_versions(shape, read),
     )
 
 

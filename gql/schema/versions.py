@@ -3,7 +3,7 @@ there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -15,32 +15,22 @@ from gql.fields import Argument, Read, Resolve
 from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
-from gql.schema.connections import (
-    PAGE_ARGUMENTS,
-    PageRecord,
-    connection_name,
-    edge_name,
-    version_page,
-    version_reading,
-    version_records,
-)
+from gql.schema.histories import history_field
 from gql.schema.interfaces import version_fields
 from gql.schema.proposals import comments_of_version, draft_of_version, drafts_field
-from gql.selection import ConnectionSelection, Nodes
+from gql.selection import Nodes
 from gql.shapes import Shape
 from model.entities import Model
 from resolvers.blame import Blame, blame
 from resolvers.changes import Comparison, FieldChange, field_changes
+from resolvers.dates import in_utc
 from resolvers.errors import BadUserInput
 from resolvers.nodes import node_id
-from resolvers.pages import Page, page_request
-from resolvers.records import parse_version_where
 from streams.documents import Document
 from streams.versions import Version
 
 __all__ = [
     "STATE_ARGUMENTS",
-    "VERSION_WHERE",
     "define_versions",
     "history_fields",
     "version_asked_for",
@@ -50,7 +40,6 @@ STATE_ARGUMENTS = (
     Argument("version", "Int", "The version with this number."),
     Argument("asOf", "TimePoint", "The version that stood at this moment."),
 )
-VERSION_WHERE = Argument("where", "VersionWhere", "Only versions that match.")
 
 
 _WHOLE = frozenset({"INSERT", "BASELINE"})
@@ -68,12 +57,9 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
     """Define the types of an entity's versions and of its blame."""
     entity = shape.entity
 
-    unlimited = Comparison(entity, model)
-
     def compared(context: Context) -> Comparison:
         """Of what the caller may read."""
-        readable = context.scope.readable(entity, model)
-        return unlimited if readable[0] is entity else Comparison(*readable)
+        return context.scope.compared(shape.comparison)
 
     def resume_token(source: VersionRecord, context: Context) -> str:
         return context.token_out(source.version.token)
@@ -119,7 +105,9 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
 
     async def read_diff(source: VersionRecord, info: ResolveInfo) -> Sequence[FieldChange]:
         before = await _before(source.version, info, shape.everything)
-        return compared(info.context).changes(_full(before), source.version.full)
+        # Dates of what is only shown may lack their time zone.
+        after = in_utc(source.version.full)
+        return compared(info.context).changes(_full(before), after)
 
     async def _before(
         version: Version, info: ResolveInfo, fields: frozenset[str] | None
@@ -185,75 +173,6 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
     """The fields of a current document that lead to its past."""
     entity = shape.entity
 
-    async def history(
-        source: CurrentDocument,
-        info: ResolveInfo,
-        where: Mapping[str, Any] | None = None,
-        **page: Any,
-    ) -> PageRecord:
-        context, id_ = info.context, source.values["_id"]
-        nodes = info.field_nodes
-        found = context.read_ahead(nodes, id_)
-        if found is None:
-
-            async def read(ids: list[Any]) -> Any:
-                return await pages(info, ids, nodes, where, page)
-
-            kind = ("history", shape.name, *map(id, nodes))
-            found = await context.loads.together(kind, id_, read)
-        elif isinstance(found, Exception):
-            raise found
-        return version_page(info, shape, found, selected(info, nodes).items)
-
-    def selected(info: ResolveInfo, nodes: Nodes) -> ConnectionSelection:
-        return info.context.selections(info).connection(
-            nodes, connection_name(shape.version), edge_name(shape.version)
-        )
-
-    async def pages(
-        info: ResolveInfo,
-        ids: Sequence[Any],
-        nodes: Nodes,
-        where: Mapping[str, Any] | None,
-        page: Mapping[str, Any],
-    ) -> list[Page[Version]]:
-        context, chosen = info.context, selected(info, nodes)
-        selections = context.selections(info)
-        return await context.history.pages_of(
-            entity,
-            ids,
-            where=parse_version_where(model, entity, where, context.scope),
-            page=page_request(**page),
-            **version_reading(context, selections, chosen, shape),
-        )
-
-    async def ahead(
-        info: ResolveInfo,
-        sources: Sequence[CurrentDocument],
-        nodes: Nodes,
-        arguments: Callable[[Mapping[str, Any]], dict[str, Any]],
-    ) -> None:
-        context, ids = info.context, [each.values["_id"] for each in sources]
-        try:
-            page = arguments(context.given)
-            where = page.pop("where", None)
-            found: Sequence[Any] = await pages(info, ids, nodes, where, page)
-        except Exception as exc:
-            # Raised by the field, which knows where it is in the response.
-            found = [exc] * len(ids)
-        context.keep_ahead(nodes, ids, found)
-
-    def ready(executor: Any, details: Any) -> Callable[[CurrentDocument, Context], Any]:
-        nodes = [each.node for each in details]
-
-        def known(source: CurrentDocument, context: Context) -> Any:
-            found = context.read_ahead(nodes, source.values["_id"])
-            if not isinstance(found, Page):
-                return GIVEN_UP
-            return PageRecord(version_records(shape, found), None, found)
-
-        return known
-
     async def state(
         source: CurrentDocument,
         info: ResolveInfo,
@@ -299,17 +218,8 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             BlameRecord(each.path, each.value, VersionRecord(shape, each.version)) for each in found
         ]
 
-    connection = connection_name(shape.version)
     return [
-        Resolve(
-            "history",
-            f"{connection}!",
-            "Its versions, the newest first.",
-            history,
-            (*PAGE_ARGUMENTS, VERSION_WHERE),
-            ready=ready,
-            ahead=ahead,
-        ),
+        history_field(model, shape),
         Resolve(
             "state",
             shape.version,

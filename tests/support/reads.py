@@ -114,6 +114,32 @@ class Memory:
         raw = bson.encode(found, codec_options=DECODED)
         return self.interned.setdefault(raw, Interned(found))
 
+    def record(self, version: Version) -> Document:
+        """As an archive has it, to be shown."""
+        told = {
+            "_id": version.token,
+            "doc": version.document,
+            "v": version.number,
+            "op": version.operation,
+            "at": version.at,
+            "wall": version.wall,
+            "until": version.until,
+            "untilWall": version.until_wall,
+            "prev": version.previous,
+            "by": version.by,
+            "why": version.why,
+            "restoredFrom": version.restored_from,
+            "draft": version.draft,
+            "changed": list(version.changed),
+            "gap": version.gap,
+            "full": version.full,
+        }
+        found: Document = _naive(told)
+        if self.interned is None:
+            return found
+        raw = bson.encode(told, codec_options=DECODED)
+        return self.interned.setdefault(raw, Interned(found))
+
     def called(self, name: str, entity: Entity, count: int, fields: frozenset[str] | None) -> None:
         self.calls.append((name, entity.name, count, fields))
         if self.failure is not None:
@@ -261,9 +287,9 @@ class MemoryHistory:
         total: bool = False,
         facts: frozenset[str] = frozenset(),
         shown: bool = False,
-    ) -> list[Page[Version]]:
+    ) -> list[Page[Any]]:
         self._memory.called("pages_of", entity, len(ids), fields)
-        return [self._page(entity, _of(i), page, fields, total) for i in ids]
+        return [self._page(entity, _of(i), page, fields, total, shown) for i in ids]
 
     async def trail(
         self,
@@ -275,9 +301,9 @@ class MemoryHistory:
         total: bool = False,
         facts: frozenset[str] = frozenset(),
         shown: bool = False,
-    ) -> Page[Version]:
+    ) -> Page[Any]:
         self._memory.called("trail", entity, 1, fields)
-        return self._page(entity, lambda _: True, page, fields, total)
+        return self._page(entity, lambda _: True, page, fields, total, shown)
 
     async def collection_as_of(
         self,
@@ -291,7 +317,7 @@ class MemoryHistory:
         total: bool = False,
         facts: frozenset[str] = frozenset(),
         shown: bool = False,
-    ) -> Page[Version]:
+    ) -> Page[Any]:
         self._memory.called("collection_as_of", entity, 1, fields)
         matches = (lambda _: True) if where is None else compile_predicate(where)
         return self._page(
@@ -300,6 +326,7 @@ class MemoryHistory:
             page,
             fields,
             total,
+            shown,
         )
 
     def _page(
@@ -309,16 +336,19 @@ class MemoryHistory:
         page: PageRequest,
         fields: frozenset[str] | None,
         total: bool,
-    ) -> Page[Version]:
+        shown: bool,
+    ) -> Page[Any]:
         found = [each for each in self._all(entity) if matches(each)][::-1]
-        shown = found[: page.first]
-        return Page(
-            items=[_version(each, fields) for each in shown],
-            cursors=[f"c{n}" for n, _ in enumerate(shown)],
-            has_next=len(found) > len(shown),
+        count = len(found[: page.first])
+        items = [_version(each, fields) for each in found[: count + 1]]
+        page_found: Page[Version] = Page(
+            items=items[:count],
+            cursors=[f"c{n}" for n in range(count)],
+            has_next=len(found) > count,
             total=len(found) if total else None,
-            beyond=_version(found[len(shown)], fields) if len(found) > len(shown) else None,
+            beyond=items[count] if len(items) > count else None,
         )
+        return page_found.made(self._memory.record) if shown else page_found
 
     def _one(
         self, entity: Entity, fields: frozenset[str] | None, matches: Matches
@@ -478,3 +508,15 @@ def _page(
         total=len(found) if total else None,
         token=tokens.moment(at(0)) if token else None,
     )
+
+
+def _naive(value: Any) -> Any:
+    """With dates as they are read to be shown."""
+    match value:
+        case datetime():
+            return value.replace(tzinfo=None)
+        case dict():
+            return {name: _naive(each) for name, each in value.items()}
+        case list():
+            return [_naive(each) for each in value]
+    return value

@@ -53,7 +53,8 @@ BAD: list[Any] = [None, "cheap", 7, 2**40, 1.5, True, [], [None], ["x", 7], {}, 
 
 @st.composite
 def memories(draw: st.DrawFn) -> Callable[[], Memory]:
-    """Three products, each with up to two fields of another kind; most suppliers are there."""
+    """Three products, each with up to two fields of another kind, the last one deleted and inserted
+    again; most suppliers are there."""
     documents: list[dict[str, Any]] = []
     for number in range(3):
         changed = draw(
@@ -69,6 +70,8 @@ def memories(draw: st.DrawFn) -> Callable[[], Memory]:
         memory.write("cities", {"_id": 1, "name": "Bonn"})
         for each in documents:
             memory.write("products", each)
+        memory.write("products", None, id_="p3")
+        for each in documents:
             memory.write("products", {**each, "stock": 4})
         return memory
 

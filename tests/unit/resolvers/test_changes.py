@@ -115,7 +115,7 @@ def test_a_comparison_names_paths_as_they_are_named_one_by_one() -> None:
     paths = ["t", "size.w", "secret", "t", "size.secret", "_id", "whole", "size"]
     for count in range(len(paths) + 1):
         expected = changed_fields(THING, SHAPES, paths[:count])
-        assert Comparison(THING, SHAPES).paths(paths[:count]) == expected
+        assert Comparison(THING, SHAPES).paths(tuple(paths[:count])) == expected
 
 
 def test_what_is_not_modelled_is_not_shown() -> None:

@@ -8,12 +8,12 @@ from resolvers.projections import document_projection, inside, record_projection
 def test_a_document_is_read_with_its_id_and_nothing_unasked() -> None:
     """The id is what everything is put together by."""
     assert document_projection(frozenset()) == {"_id": 1}
-    assert document_projection({"name", "size.w"}) == {"_id": 1, "name": 1, "size.w": 1}
+    assert document_projection(frozenset({"name", "size.w"})) == {"_id": 1, "name": 1, "size.w": 1}
 
 
 def test_paths_inside_of_others_are_left_out() -> None:
     """MongoDB refuses both; a name that only begins alike is another one."""
-    fields = {"size", "size.w", "size.corner.x", "sizes", "a.b", "a.b.c"}
+    fields = frozenset({"size", "size.w", "size.corner.x", "sizes", "a.b", "a.b.c"})
     assert document_projection(fields) == {"_id": 1, "a.b": 1, "size": 1, "sizes": 1}
 
 

@@ -1,0 +1,337 @@
+"""Versions from the archive's records to what the response has of them, without an object for each:
+what an operation selects of a page of versions, compiled, as `gql.rendering` does it for documents.
+
+One generated function goes over the records of a page. A version of which anything is not what it
+nearly always is becomes a record of the API after all and goes the longer way (`gql.generated`),
+which may give up; then all of them are the executor's.
+
+Source: docs/decisions/0027-compiled-operations.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from bson import Timestamp
+from graphql import GraphQLObjectType
+
+from gql.fields import Read, field_of
+from gql.generated import GIVEN_UP, NAMES, Make, made_of, usual_of
+from gql.records import VersionRecord
+from gql.shapes import Shape
+from model.entities import Scalar
+from resolvers.changes import Comparison
+from resolvers.dates import date_texts
+from resolvers.pages import Page
+from resolvers.records import OPERATION
+from streams.documents import Document
+from streams.interning import Interned
+from streams.versions import Version
+
+if TYPE_CHECKING:
+    from gql.context import Context
+    from gql.executor import Executor
+
+__all__ = ["VersionRendering", "version_rendering_of"]
+
+_Unusual: TypeAlias = "Callable[[Document, Document | None], Any]"
+"""(record, that of the version before) -> what the response has of it, or GIVEN_UP."""
+_Rows: TypeAlias = (
+    "Callable[[Sequence[Document], Sequence[Document | None], Comparison, Context, _Unusual], Any]"
+)
+"""(records, those of the versions before, what compares them, context, how one is made that is
+unusual) -> what the response has of them, or GIVEN_UP."""
+
+_TEXT = "({0} is None or {0}.__class__ is str)"
+_NUMBER = "({0} is None or {0}.__class__ is int)"
+# Where a field lies in the record, and what is usual.
+_FACTS: Mapping[str, tuple[str, str]] = {
+    "version": ("v", "{0}.__class__ is int"),
+    "operation": ("op", "{0} in OPERATIONS"),
+    "author": ("by", _TEXT),
+    "comment": ("why", _TEXT),
+    "restoredFrom": ("restoredFrom", _NUMBER),
+    "fromDraft": ("draft", _NUMBER),
+}
+_CHANGE = ("path", "kind", "before", "after")
+
+
+class VersionRendering:
+    """Args:
+    make: of a record of the API, what the response has.
+
+    Attributes:
+        diff: each is compared with the one before. compared: something of it depends on which
+            fields the caller may read.
+    """
+
+    def __init__(self, shape: Shape, make: Make) -> None:
+        self.shape = shape
+        self.diff = False
+        self.compared = False
+        self._make = make
+        self._rows: _Rows
+        # The text of these, the same object for all that do the same.
+        self._name: str
+
+    def made(
+        self, page: Page[Document], context: Context, moment: Timestamp | None = None
+    ) -> list[Any] | Any:
+        """What the response has of a page of records, in their order, or GIVEN_UP.
+
+        Args:
+            moment: see `VersionRecord`.
+        """
+        records = page.items
+        if not records:
+            return []
+        comparison = context.scope.compared(self.shape.comparison)
+        for_all = comparison is self.shape.comparison or not self.compared
+
+        def unusual(record: Document, before: Document | None) -> Any:
+            version = Version.from_record(record)
+            earlier = None if before is None else Version.from_record(before)
+            return self._make(VersionRecord(self.shape, version, moment, earlier), context)
+
+        def made(some: Sequence[Document]) -> Any:
+            befores = _befores(page, some) if self.diff else [None] * len(some)
+            return self._rows(some, befores, comparison, context, unusual)
+
+        # Of one read either all are interned or none.
+        once = records[0].__class__ is Interned and for_all
+        return self._made_once(records, made) if once else made(records)
+
+    def _made_once(self, records: Sequence[Any], made: Callable[[Sequence[Document]], Any]) -> Any:
+        """Nothing but the record decides, and the one before, which stays what it is."""
+        name = self._name
+        lacking = [each for each in records if each.shown_by is not name]
+        rows = made(lacking) if lacking else ()
+        if rows is GIVEN_UP:
+            return GIVEN_UP
+        for record, row in zip(lacking, rows, strict=True):
+            record.shown, record.shown_by, record.shown_number = row, name, None
+        return [each.shown for each in records]
+
+
+def _befores(page: Page[Document], records: Sequence[Document]) -> list[Document | None]:
+    """Of some of a page's versions the ones before, where they were read, too."""
+    read: dict[Any, Document] = {each["_id"]: each for each in page.items}
+    if page.beyond is not None:
+        read[page.beyond["_id"]] = page.beyond
+    return [read.get(each.get("prev")) for each in records]
+
+
+def version_rendering_of(executor: Executor, shape: Shape, details: Any) -> VersionRendering | None:
+    """Of an entity's versions; None where something of it takes a closer look.
+
+    Args:
+        details: where they are selected, as graphql-core collects it.
+    """
+    type_ = executor.schema.type_map[shape.version]
+    assert isinstance(type_, GraphQLObjectType)
+    make = made_of(executor, type_, details)
+    if make is None:
+        return None
+    rendering = VersionRendering(shape, make)
+    code = _Code(executor, rendering)
+    for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
+        if not code.add(name, type_, found):
+            return None
+    rendering._rows, rendering._name = code.function()
+    return rendering
+
+
+class _Code:
+    """The lines of one function over records."""
+
+    def __init__(self, executor: Executor, rendering: VersionRendering) -> None:
+        self._executor = executor
+        self._rendering = rendering
+        self._names: dict[str, Any] = {
+            **NAMES,
+            "OPERATIONS": frozenset(OPERATION.values),
+            "NOTHING": {},
+            "date_texts": date_texts,
+        }
+        # What is made of all records at once, by the name of each one's part.
+        self._columns: dict[str, str] = {}
+        self._head: list[str] = []
+        self._reads: list[str] = []
+        self._tests: list[str] = []
+        self._items: list[str] = []
+        self._fields: list[str] = []
+
+    def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
+        """Whether the field can be part of the function."""
+        field_name = details[0].node.name.value
+        self._fields.append(field_name)
+        match field_name:
+            case "__typename":
+                self._items.append(f"{name!r}: {parent.name!r}")
+            case "at":
+                self._add_date(name, "wall", required=True)
+            case "until":
+                self._add_date(name, "untilWall", required=False)
+            case "documentId" | "id":
+                shown = self._id("get", "doc", numbered=field_name == "id")
+                self._items.append(f"{name!r}: {shown}")
+                return shown is not None
+            case "gap":
+                var = self._read("get", "gap", "False")
+                self._tests.append(f"{var}.__class__ is bool")
+                self._items.append(f"{name!r}: {var}")
+            case "resumeToken":
+                self._items.append(f"{name!r}: context.token_out(record['_id'])")
+            case "changedFields":
+                self._rendering.compared = True
+                paths = "comparison.paths(tuple(get('changed', ())))"
+                self._items.append(f"{name!r}: {paths}")
+            case "document":
+                return self._add_document(name, details)
+            case "diff":
+                return self._add_diff(name, details)
+            case _:
+                return self._add_fact(name, field_name)
+        return True
+
+    def _add_fact(self, name: str, field_name: str) -> bool:
+        fact = _FACTS.get(field_name)
+        if fact is None:
+            return False
+        stored, test = fact
+        var = self._read("get", stored)
+        self._tests.append(test.format(var))
+        self._items.append(f"{name!r}: {var}")
+        return True
+
+    def _add_date(self, name: str, stored: str, *, required: bool) -> None:
+        var = f"t{len(self._columns)}"
+        self._columns[var] = f"date_texts([each.get({stored!r}) for each in records])"
+        there = f"{var} is not None"
+        self._tests.append(there if required else f"({there} or get({stored!r}) is None)")
+        self._items.append(f"{name!r}: {var}")
+
+    def _id(self, get: str, stored: str, *, numbered: bool) -> str | None:
+        """How the document's id is shown, or that of its state in this version."""
+        usual = usual_of(self._rendering.shape.entity.id)
+        if usual is None:
+            return None
+        var = self._read(get, stored)
+        test, shown = (each.format(var) for each in usual)
+        if not numbered:
+            self._tests.append(test)
+            return shown
+        number = self._read("get", "v")
+        # Nothing of a deletion has an id.
+        gone = "operation == 'DELETE' or " if get != "get" else ""
+        self._tests.append(f"({gone}{test} and {number}.__class__ is int)")
+        return f"f'{{{shown}}}@{{{number}}}'"
+
+    def _add_document(self, name: str, details: Any) -> bool:
+        shape = self._rendering.shape
+        type_: Any = self._executor.schema.type_map[shape.snapshot]
+        items = []
+        self._whole()
+        fields = self._executor.collect_subfields(type_, details).grouped_field_set
+        for inner, found in fields.items():
+            field_name = found[0].node.name.value
+            self._fields.append(f"document.{field_name}")
+            if field_name == "__typename":
+                items.append(f"{inner!r}: {type_.name!r}")
+                continue
+            if field_name == "id":
+                self._whole()
+                shown = self._id("full.get", "_id", numbered=True)
+                if shown is None:
+                    return False
+                items.append(f"{inner!r}: {shown}")
+                continue
+            made = field_of(self._executor.schema.get_field(type_, field_name))
+            stored = made.stored if isinstance(made, Read) else None
+            usual = None if stored is None else usual_of(stored)
+            if stored is None or usual is None:
+                return False
+            items.append(f"{inner!r}: {self._shown(stored.type, stored.stored, usual)}")
+        shown = f"{{{', '.join(items)}}}"
+        self._items.append(f"{name!r}: None if operation == 'DELETE' else {shown}")
+        return True
+
+    def _shown(self, kind: Any, stored: str, usual: tuple[str, str]) -> str:
+        """A field of the document; of past states none is required."""
+        if kind is Scalar.DATETIME:
+            var = f"t{len(self._columns)}"
+            whole = "(each.get('full') or NOTHING)"
+            self._columns[var] = f"date_texts([{whole}.get({stored!r}) for each in records])"
+            self._tests.append(f"({var} is not None or full.get({stored!r}) is None)")
+            return var
+        var = self._read("full.get", stored)
+        test, shown = (each.format(var) for each in usual)
+        self._tests.append(f"({var} is None or {test})")
+        return shown if shown == var else f"None if {var} is None else {shown}"
+
+    def _whole(self) -> None:
+        """What the version left; nothing where it deletes."""
+        if "operation = record['op']" not in self._reads:
+            # First of all: others are read of it.
+            self._reads[:0] = [
+                "operation = record['op']",
+                "full = get('full') or NOTHING",
+            ]
+
+    def _add_diff(self, name: str, details: Any) -> bool:
+        type_: Any = self._executor.schema.type_map["FieldChange"]
+        items = []
+        fields = self._executor.collect_subfields(type_, details).grouped_field_set
+        for inner, found in fields.items():
+            field_name = found[0].node.name.value
+            self._fields.append(f"diff.{inner}:{field_name}")
+            if field_name not in (*_CHANGE, "__typename"):
+                return False
+            shown = repr(type_.name) if field_name == "__typename" else field_name
+            items.append(f"{inner!r}: {shown}")
+        var = f"change{len(self._head)}"
+        self._head.append(f"{var} = lambda {', '.join(_CHANGE)}: {{{', '.join(items)}}}")
+        self._rendering.diff = self._rendering.compared = True
+        self._tests.append("get('cut') is None and (before is not None or get('prev') is None)")
+        earlier = "None if before is None else before.get('full')"
+        changed = "tuple(get('changed', ()))"
+        diff = f"comparison.changes({earlier}, get('full'), {changed}, {var})"
+        self._items.append(f"{name!r}: {diff}")
+        return True
+
+    def _read(self, get: str, stored: str, default: str = "None") -> str:
+        var = f"a{len(self._reads)}"
+        self._reads.append(f"{var} = {get}({stored!r}, {default})")
+        return var
+
+    def function(self) -> tuple[_Rows, str]:
+        columns = {"record": "records", "before": "befores"} | self._columns
+        each, rows = ", ".join(columns), ", ".join(columns.values())
+        tests, items = " and ".join(self._tests) or "True", ", ".join(self._items)
+        lines = [
+            # The same text is to be the same for what is unusual, too.
+            f"# {self._rendering.shape.version}: {' '.join(self._fields)}",
+            "def rows(records, befores, comparison, context, unusual):",
+            "    made = []",
+            "    add = made.append",
+            *(f"    {line}" for line in self._head),
+            f"    for {each} in zip({rows}, strict=True):",
+            "        get = record.get",
+            "        try:",
+            *(f"            {line}" for line in self._reads),
+            f"            if {tests}:",
+            f"                add({{{items}}})",
+            "                continue",
+            "        except Exception:",
+            "            pass",
+            "        one = unusual(record, before)",
+            "        if one is GIVEN_UP: return GIVEN_UP",
+            "        add(one)",
+            "    return made",
+        ]
+        # Nothing of a request is in the text but names, which GraphQL's grammar bounds, as text.
+        text = sys.intern("\n".join(lines))
+        exec(compile(text, "<versions>", "exec"), self._names)
+        return self._names["rows"], text

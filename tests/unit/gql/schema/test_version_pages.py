@@ -1,0 +1,108 @@
+"""gql.schema.version_pages, gql.version_rendering: pages of versions, made of the records alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gql.records import VersionRecord
+from gql.schema import build_schema
+from model.entities import Model
+from model.reading import read_model
+from resolvers.principals import Principal
+from resolvers.scopes import Scope
+from streams import tokens
+from streams.versions import Version
+from tests.support.reads import DEPLOYMENT, Memory, at
+from tests.unit.gql.test_plans import GOOD
+
+# Compiled from the second time on.
+TIMES = 3
+KINDS = pytest.mark.parametrize("again", [False, True], ids=["each decoded", "interned"])
+
+
+@pytest.fixture
+def memory(again: bool) -> Memory:
+    memory = Memory(interned={} if again else None)
+    for stock in range(3):
+        memory.write("products", {"_id": "p1", **GOOD, "stock": stock})
+    return memory
+
+
+@KINDS
+async def test_versions_are_shown_as_they_were_read(
+    model: Model, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is made of a record but the response."""
+    schema = build_schema(model)
+    text = """query($token: ResumeToken!, $id: ID!) {
+      product(id: $id) { history(first: 2) {
+        nodes { id at until document { id stock } diff { path } } pageInfo { hasNextPage }
+      } }
+      productVersions { edges { node { documentId operation changedFields resumeToken } } }
+      productsAsOf(asOf: {token: $token}) { nodes { version document { name addedAt } } }
+    }"""
+    asked = {"token": tokens.encode(tokens.moment(at(1)), DEPLOYMENT), "id": "p1"}
+    expected = await schema.execute(text, asked, memory.context())
+    assert expected.errors is None
+    for _ in range(TIMES):
+        await schema.execute(text, asked, memory.context())
+    monkeypatch.setattr(Version, "from_record", None)
+    monkeypatch.setattr(VersionRecord, "__init__", None)
+    result = await schema.execute(text, asked, memory.context())
+    assert (result.data, result.errors) == (expected.data, None)
+    assert result.data is not None
+    assert len(result.data["productVersions"]["edges"]) == 3
+
+
+@KINDS
+async def test_each_selection_shows_its_own_of_the_same_versions(
+    model: Model, memory: Memory
+) -> None:
+    """Whatever else was shown of them before."""
+    schema = build_schema(model)
+    texts = {
+        "{ productVersions(first: 2) { nodes { n: version } } }": [{"n": 3}, {"n": 2}],
+        "{ productVersions(first: 2) { nodes { m: version } } }": [{"m": 3}, {"m": 2}],
+        "{ productVersions(first: 2) { nodes { diff { after } } } }": [
+            {"diff": [{"after": 2}]},
+            {"diff": [{"after": 1}]},
+        ],
+        "{ productVersions(first: 2) { nodes { diff { before } } } }": [
+            {"diff": [{"before": 1}]},
+            {"diff": [{"before": 0}]},
+        ],
+    }
+    for _ in range(TIMES):
+        for text, nodes in texts.items():
+            result = await schema.execute(text, None, memory.context())
+            assert (result.data, result.errors) == ({"productVersions": {"nodes": nodes}}, None)
+
+
+GUARDED = read_model("""
+type Product @collection(name: "products") {
+  id: ID! name: String! stock: Int! @access(read: ["keeper"])
+}
+""")
+
+
+@KINDS
+async def test_each_caller_is_told_of_the_changes_that_he_may_see(memory: Memory) -> None:
+    """Of the same versions, whoever asked before."""
+    schema = build_schema(GUARDED)
+    text = "{ productVersions(first: 2) { nodes { changedFields diff { path } } } }"
+    seen = {"changedFields": ["stock"], "diff": [{"path": "stock"}]}
+    hidden: dict[str, Any] = {"changedFields": [], "diff": []}
+    callers = (
+        (Scope(None), seen),
+        (Scope(GUARDED, Principal(name="ann", roles=frozenset({"keeper"}))), seen),
+        (Scope(GUARDED, Principal(name="eve")), hidden),
+    )
+    for _ in range(TIMES):
+        for scope, shown in callers:
+            context = memory.context()
+            context.scope = scope
+            result = await schema.execute(text, None, context)
+            expected = {"productVersions": {"nodes": [shown, shown]}}
+            assert (result.data, result.errors) == (expected, None)
