@@ -81,6 +81,7 @@ class Interning:
         self._order: deque[bytes] = deque()
         # Of replies that came once: hashes of their first documents.
         self._first: set[int] = set()
+        self._first_bytes = 0
         # Since it was last judged: documents that have left; and what was counted then.
         self._left = 0
         self._then = 0, 0, 0
@@ -117,8 +118,11 @@ class Interning:
         name = hash(first)
         if name in self._first:
             return True
-        if len(self._first) >= _FIRST_MOST:
+        # Of as many as there is room for: what comes again behind more than that would have left.
+        self._first_bytes += _DOCUMENT_BYTES + _DECODED * len(reply)
+        if self._first_bytes > self._capacity_bytes or len(self._first) >= _FIRST_MOST:
             self._first.clear()
+            self._first_bytes = 0
         self._first.add(name)
         return False
 

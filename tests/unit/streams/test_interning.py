@@ -3,6 +3,7 @@ is told from it."""
 
 from __future__ import annotations
 
+import random
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -104,14 +105,26 @@ def test_where_little_comes_again_it_rests() -> None:
     takes longer than decoding."""
     sets = [numbered(first, 10) for first in range(0, 1000, 10)]
     interning = Interning(60_000)
-    for each in sets:
-        interning.documents(reply(each))
-    looked = sum(interning.documents(reply(each)) is not None for _ in range(20) for each in sets)
+    dice = random.Random(1)
+    asked = dice.choices(sets, k=20 * len(sets))
+    looked = sum(interning.documents(reply(each)) is not None for each in asked)
     assert 0 < looked < 20 * len(sets) / 3
     # What is worth it later is found again.
     for _ in range(20 * len(sets)):
         interning.documents(reply(sets[0]))
     assert interning.documents(reply(sets[0])) is not None
+
+
+def test_what_comes_again_only_behind_more_than_it_holds_is_left_alone() -> None:
+    """Round after round: each would have left before it is asked for again."""
+    rounds = [numbered(first, 10) for first in range(0, 1000, 10)]
+    interning = Interning(60_000)
+    for _ in range(3):
+        assert all(interning.documents(reply(each)) is None for each in rounds)
+    # Few enough of them have room.
+    for _ in range(2):
+        found = [interning.documents(reply(each)) for each in rounds[:3]]
+    assert found == rounds[:3]
 
 
 def test_with_no_room_all_is_left_alone() -> None:
