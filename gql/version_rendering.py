@@ -55,6 +55,7 @@ _FACTS: Mapping[str, tuple[str, str]] = {
     "restoredFrom": ("restoredFrom", _NUMBER),
     "fromDraft": ("draft", _NUMBER),
 }
+_INTERNED = {Interned}
 _CHANGE = ("path", "kind", "before", "after")
 
 
@@ -99,8 +100,8 @@ class VersionRendering:
             befores = _befores(page, some) if self.diff else [None] * len(some)
             return self._rows(some, befores, comparison, context, unusual)
 
-        # Of one read either all are interned or none.
-        once = records[0].__class__ is Interned and for_all
+        # They may be of several reads, of which some have come before.
+        once = for_all and set(map(type, records)) == _INTERNED
         return self._made_once(records, made) if once else made(records)
 
     def _made_once(self, records: Sequence[Any], made: Callable[[Sequence[Document]], Any]) -> Any:
