@@ -52,10 +52,18 @@ _TURNS = 10
 _CURSORS = """query ($asOf: TimePoint!, $after: String) { page: productsAsOf(
     asOf: $asOf, first: 1000, after: $after, where: {id: {ne: -1}}, orderBy: [{id: DESC}]
     ) { edges { cursor } pageInfo { hasNextPage endCursor } } }"""
+_CURSORS_NOW = """query ($after: String) {
+    page: products(first: 1000, after: $after, orderBy: [{id: DESC}]) {
+        edges { cursor } pageInfo { hasNextPage endCursor } } }"""
 # What a page of each kind asks for, in as few words as fit under a bar.
 _PAGES = {
     "now": "{ products(first: 20) { nodes { id sku name price stock } } }",
     "with version": "{ products(first: 20) { nodes { id version sku name price stock } } }",
+    "now, next page": """query ($next: String) { page: products(first: 20, after: $next) {
+        nodes { id sku name price stock } pageInfo { endCursor } } }""",
+    "now, elsewhere": """query ($lotNow: String) {
+        products(first: 20, after: $lotNow, orderBy: [{id: DESC}]) {
+            nodes { id sku name price stock } } }""",
     "as of": """query ($asOf: TimePoint!) { productsAsOf(asOf: $asOf, first: 20) {
         nodes { documentId document { sku name price stock } } } }""",
     "as of, next page": """query ($asOf: TimePoint!, $next: String) {
@@ -185,22 +193,27 @@ def run_past(stage: Stage) -> list[Part]:
             client = _client(address)
             at = _moments(past, _deployment(client))["middle"]
             dice = random.Random(1)
-            lots = _cursors(client, at)[:: 20 + 1]
+            lots = _cursors(client, _CURSORS, asOf=at)[:: 20 + 1]
+            lots_now = _cursors(client, _CURSORS_NOW)[:: 20 + 1]
             dice.shuffle(lots)
-            lot = cycle(lots)
-            end: str | None = None
-            given: dict[str, Callable[[], Any]] = {
-                "asOf": lambda: at,
-                "id": lambda: str(dice.randrange(scale.documents)),
-                "lot": lambda: next(lot),
-                "next": lambda: end,
+            dice.shuffle(lots_now)
+            lot, lot_now = cycle(lots), cycle(lots_now)
+            ends: dict[str, str | None] = {}
+            given: dict[str, Callable[[str], Any]] = {
+                "asOf": lambda _: at,
+                "id": lambda _: str(dice.randrange(scale.documents)),
+                "lot": lambda _: next(lot),
+                "lotNow": lambda _: next(lot_now),
+                "next": ends.get,
             }
 
             def ask(query: str) -> None:
-                nonlocal end
-                declared = {name: each() for name, each in given.items() if f"${name}:" in query}
+                declared = {
+                    name: each(query) for name, each in given.items() if f"${name}:" in query
+                }
                 page = client.ask(query, **declared).get("page")
-                end = end if page is None else page["pageInfo"]["endCursor"]
+                if page is not None:
+                    ends[query] = page["pageInfo"]["endCursor"]
 
             for query in _PAGES.values():
                 _timed(gateway, ask, query, scale.pages)
@@ -214,12 +227,12 @@ def run_past(stage: Stage) -> list[Part]:
     return [table, bars("pages of 20: ms", {name: row[0] for name, row in rows.items()})]
 
 
-def _cursors(client: _Client, at: dict[str, str]) -> list[str]:
+def _cursors(client: _Client, query: str, **variables: Any) -> list[str]:
     """Of all documents."""
     found: list[str] = []
     after, more = None, True
     while more:
-        page = client.ask(_CURSORS, asOf=at, after=after)["page"]
+        page = client.ask(query, after=after, **variables)["page"]
         found += (each["cursor"] for each in page["edges"])
         after, more = page["pageInfo"]["endCursor"], page["pageInfo"]["hasNextPage"]
     return found

@@ -7,27 +7,22 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
-from typing import Any, Literal, TypedDict
-
-from bson import Timestamp
+from typing import Any, Literal
 
 from gql.context import Context, ResolveInfo
 from gql.executor import Executor
 from gql.fields import Argument, Read
-from gql.fitness import fitting, showable
+from gql.fitness import fitting
 from gql.prefetch import prefetch
-from gql.records import CurrentDocument, VersionRecord
+from gql.records import CurrentDocument
 from gql.schema.building import Types
-from gql.selection import ConnectionSelection, Nodes, Selections
+from gql.selection import Nodes
 from gql.shapes import Shape
 from resolvers.pages import Page
-from resolvers.projections import Fields
 from streams.documents import Document
-from streams.versions import Version
 
 __all__ = [
     "PAGE_ARGUMENTS",
-    "VersionReading",
     "allowed_order",
     "connection_name",
     "current_page",
@@ -36,12 +31,8 @@ __all__ = [
     "filter_arguments",
     "item_places",
     "order_of",
-    "selected_versions",
     "shown_page",
     "trusted_page",
-    "version_page",
-    "version_reading",
-    "version_records",
 ]
 
 PAGE_ARGUMENTS = (
@@ -237,79 +228,6 @@ def shown_page(context: Context, page: Page[Document], items: Sequence[Any]) -> 
 
 def _token_of(context: Context, page: Page[Document]) -> str | None:
     return None if page.token is None else context.token_out(page.token)
-
-
-class VersionReading(TypedDict):
-    """What of a page of versions is read: see `resolvers.history`."""
-
-    fields: Fields | None
-    facts: frozenset[str]
-    total: bool
-    shown: bool
-
-
-def selected_versions(selections: Selections, nodes: Nodes, shape: Shape) -> ConnectionSelection:
-    """What is selected of a page of versions."""
-    return selections.connection(nodes, connection_name(shape.version), edge_name(shape.version))
-
-
-def version_reading(
-    context: Context | None, selections: Selections, selected: ConnectionSelection, shape: Shape
-) -> VersionReading:
-    """What is selected of it, and no more.
-
-    Args:
-        context: None where it is all generated: it is only shown.
-    """
-    versions = selections.version(selected.items, shape)
-    return {
-        "fields": versions.fields,
-        "facts": versions.facts,
-        "total": selected.total,
-        "shown": context is None or context.trusting,
-    }
-
-
-def version_page(
-    info: ResolveInfo,
-    shape: Shape,
-    page: Page[Any],
-    nodes: Nodes,
-    moment: Timestamp | None = None,
-) -> PageRecord:
-    """Without the versions of documents whose id cannot be shown; where the response is made
-    directly, that is not looked for any before.
-
-    Args:
-        nodes: where the fields of the versions are selected.
-        moment: that of an as-of root; None: each version's own.
-    """
-    versions = version_records(shape, page, moment)
-
-    def known() -> PageRecord:
-        return PageRecord(versions, showable(info, versions, shape, nodes), page)
-
-    async def checked() -> PageRecord:
-        return known()
-
-    return PageRecord(versions, None, page, checked=checked) if info.context.trusting else known()
-
-
-def version_records(
-    shape: Shape, page: Page[Any], moment: Timestamp | None = None
-) -> list[VersionRecord]:
-    """The versions of a page, each with the one before where that was read, too."""
-    page = _versions(page)
-    read: dict[str | None, Version] = {each.token: each for each in page.items}
-    if page.beyond is not None:
-        read[page.beyond.token] = page.beyond
-    return [VersionRecord(shape, each, moment, read.get(each.previous)) for each in page.items]
-
-
-def _versions(page: Page[Any]) -> Page[Version]:
-    """Pages that are only shown are of records."""
-    records = not isinstance(page.items[0] if page.items else page.beyond, Version | None)
-    return page.made(Version.from_record) if records else page
 
 
 def define_connections(types: Types, shape: Shape) -> None:

@@ -16,14 +16,16 @@ from gql.records import CurrentDocument
 from gql.schema.connections import (
     PAGE_ARGUMENTS,
     PageRecord,
-    VersionReading,
     connection_name,
+)
+from gql.schema.version_pages import (
+    VersionReading,
     selected_versions,
     version_page,
+    version_page_of,
     version_reading,
     version_records,
 )
-from gql.schema.version_pages import version_page_of
 from gql.selection import Nodes, Selections
 from gql.shapes import Shape
 from model.entities import Model

@@ -15,7 +15,6 @@ from gql.schema.building import Types
 from gql.schema.connections import (
     PAGE_ARGUMENTS,
     PageRecord,
-    VersionReading,
     allowed_order,
     connection_name,
     current_page,
@@ -25,7 +24,12 @@ from gql.schema.connections import (
 from gql.schema.histories import VERSION_WHERE
 from gql.schema.nodes import current_document, node_field, prepared_document, stored_id
 from gql.schema.prepared_pages import Readings, prepared_page
-from gql.schema.version_pages import FoundVersions, prepare_versions, resolve_versions
+from gql.schema.version_pages import (
+    FoundVersions,
+    VersionReading,
+    prepare_versions,
+    resolve_versions,
+)
 from gql.schema.versions import STATE_ARGUMENTS, version_asked_for
 from gql.shapes import Shape
 from model.entities import Model

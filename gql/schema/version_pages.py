@@ -1,43 +1,122 @@
-"""Pages of versions, compiled for one place of a query: see `gql.fields.Prepared`."""
+"""Pages of versions: what of them is read, and what is made of it; also compiled for one place of a
+query (`gql.fields.Prepared`)."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 from bson import Timestamp
 
 from gql.context import Context, ResolveInfo
 from gql.executor import Executor
+from gql.fitness import showable
 from gql.generated import GIVEN_UP, Make, made_of
+from gql.records import VersionRecord
 from gql.schema.connections import (
     PageRecord,
-    VersionReading,
     connection_name,
+    edge_name,
     item_places,
-    selected_versions,
     shown_page,
-    version_page,
-    version_reading,
 )
-from gql.selection import Nodes
+from gql.selection import ConnectionSelection, Nodes, Selections
 from gql.shapes import Shape
 from gql.version_rendering import VersionRendering, version_rendering_of
 from resolvers.pages import Page
+from resolvers.projections import Fields
 from streams.documents import Document
+from streams.versions import Version
 
 __all__ = [
     "FoundVersions",
-    "VersionPage",
+    "VersionReading",
     "prepare_versions",
     "resolve_versions",
+    "selected_versions",
+    "version_page",
     "version_page_of",
+    "version_reading",
+    "version_records",
 ]
 
 FoundVersions: TypeAlias = "tuple[Page[Any], Timestamp | None]"
 """A page, and the moment of an as-of root."""
 ReadVersions: TypeAlias = "Callable[..., Awaitable[FoundVersions]]"
 """(context, what of the page is read, the field's arguments by keyword) -> the page."""
+
+
+class VersionReading(TypedDict):
+    """What of a page of versions is read: see `resolvers.history`."""
+
+    fields: Fields | None
+    facts: frozenset[str]
+    total: bool
+    shown: bool
+
+
+def selected_versions(selections: Selections, nodes: Nodes, shape: Shape) -> ConnectionSelection:
+    """What is selected of a page of versions."""
+    return selections.connection(nodes, connection_name(shape.version), edge_name(shape.version))
+
+
+def version_reading(
+    context: Context | None, selections: Selections, selected: ConnectionSelection, shape: Shape
+) -> VersionReading:
+    """What is selected of it, and no more.
+
+    Args:
+        context: None where it is all generated: it is only shown.
+    """
+    versions = selections.version(selected.items, shape)
+    return {
+        "fields": versions.fields,
+        "facts": versions.facts,
+        "total": selected.total,
+        "shown": context is None or context.trusting,
+    }
+
+
+def version_page(
+    info: ResolveInfo,
+    shape: Shape,
+    page: Page[Any],
+    nodes: Nodes,
+    moment: Timestamp | None = None,
+) -> PageRecord:
+    """Without the versions of documents whose id cannot be shown; where the response is made
+    directly, that is not looked for any before.
+
+    Args:
+        nodes: where the fields of the versions are selected.
+        moment: that of an as-of root; None: each version's own.
+    """
+    versions = version_records(shape, page, moment)
+
+    def known() -> PageRecord:
+        return PageRecord(versions, showable(info, versions, shape, nodes), page)
+
+    async def checked() -> PageRecord:
+        return known()
+
+    return PageRecord(versions, None, page, checked=checked) if info.context.trusting else known()
+
+
+def version_records(
+    shape: Shape, page: Page[Any], moment: Timestamp | None = None
+) -> list[VersionRecord]:
+    """The versions of a page, each with the one before where that was read, too."""
+    page = _versions(page)
+    read: dict[str | None, Version] = {each.token: each for each in page.items}
+    if page.beyond is not None:
+        read[page.beyond.token] = page.beyond
+    return [VersionRecord(shape, each, moment, read.get(each.previous)) for each in page.items]
+
+
+def _versions(page: Page[Any]) -> Page[Version]:
+    """Pages that are only shown are of records."""
+    records = not isinstance(page.items[0] if page.items else page.beyond, Version | None)
+    return page.made(Version.from_record) if records else page
 
 
 class VersionPage:
