@@ -243,7 +243,6 @@ class _Code:
                 items.append(f"{inner!r}: {type_.name!r}")
                 continue
             if field_name == "id":
-                self._whole()
                 shown = self._id("full.get", "_id", numbered=True)
                 if shown is None:
                     return False

@@ -20,9 +20,9 @@ from gql.schema.connections import (
 )
 from gql.schema.version_pages import (
     VersionReading,
+    compiled_versions,
     selected_versions,
     version_page,
-    version_page_of,
     version_reading,
     version_records,
 )
@@ -75,7 +75,7 @@ def history_field(model: Model, shape: Shape) -> StrawberryField:
 
     def ready(executor: Any, details: Any) -> Callable[[CurrentDocument, Context], Any] | Whole:
         nodes = [each.node for each in details]
-        compiled = version_page_of(executor, shape, details)
+        compiled = compiled_versions(executor, shape, details)
         made = None if compiled is None else compiled.made
 
         def known(source: CurrentDocument, context: Context) -> Any:

@@ -31,11 +31,11 @@ from streams.versions import Version
 __all__ = [
     "FoundVersions",
     "VersionReading",
+    "compiled_versions",
     "prepare_versions",
     "resolve_versions",
     "selected_versions",
     "version_page",
-    "version_page_of",
     "version_reading",
     "version_records",
 ]
@@ -119,7 +119,7 @@ def _versions(page: Page[Any]) -> Page[Version]:
     return page.made(Version.from_record) if records else page
 
 
-class VersionPage:
+class CompiledVersions:
     """Args:
     make: the connection, from a page whose items are as the response has them.
     """
@@ -135,7 +135,7 @@ class VersionPage:
         return rows if rows is GIVEN_UP else self._make(shown_page(context, page, rows), context)
 
 
-def version_page_of(executor: Executor, shape: Shape, details: Any) -> VersionPage | None:
+def compiled_versions(executor: Executor, shape: Shape, details: Any) -> CompiledVersions | None:
     """None where something of it takes a closer look.
 
     Args:
@@ -149,7 +149,7 @@ def version_page_of(executor: Executor, shape: Shape, details: Any) -> VersionPa
     rendering = version_rendering_of(executor, shape, places[0] if places else [])
     connection = types[connection_name(shape.version)]
     make = made_of(executor, connection, details, ready=types[shape.version])
-    return None if rendering is None or make is None else VersionPage(rendering, make)
+    return None if rendering is None or make is None else CompiledVersions(rendering, make)
 
 
 def resolve_versions(shape: Shape, read: ReadVersions) -> Callable[..., Awaitable[PageRecord]]:
@@ -171,7 +171,7 @@ def prepare_versions(
     """The same, compiled for one place of a query."""
 
     def prepare(executor: Executor, details: Any) -> _PreparedVersions | None:
-        page, selections = version_page_of(executor, shape, details), executor.plan.selections
+        page, selections = compiled_versions(executor, shape, details), executor.plan.selections
         if page is None or selections is None:
             return None
         selected = selected_versions(selections, [each.node for each in details], shape)
@@ -187,7 +187,7 @@ class _PreparedVersions:
     """
 
     def __init__(
-        self, page: VersionPage, items: Nodes, read: ReadVersions, reading: VersionReading
+        self, page: CompiledVersions, items: Nodes, read: ReadVersions, reading: VersionReading
     ) -> None:
         self._page = page
         self._items = items
