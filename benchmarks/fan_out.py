@@ -8,6 +8,7 @@ for some of them it is told how long after the write's acknowledgement it came.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -172,16 +173,16 @@ def _measure(
         for _, step, at in heard["kept"]
         if step in written and first <= written[step] // BIN_NS < last
     ]
-    # What woke them came before the first write.
-    begun = min(written.values()) // BIN_NS - 1
-    came = sum(texts for at, texts in counts.items() if begun <= at)
+    twice = Counter((socket, step) for socket, step, _ in heard["kept"] if step in written)
+    if twice.total() > len(twice):
+        raise Died(f"told twice: {[each for each in twice.items() if each[1] > 1][:10]}")
     return (
         offered / took_s,
         delivered / took_s,
         cpu_s * 1000 / (delivered / 1000),
         percentile(latencies, 0.5),
         percentile(latencies, 0.99),
-        came / sum(meant.values()) * 100,
+        sum(counts.values()) / sum(meant.values()) * 100,
     )
 
 
@@ -199,7 +200,6 @@ def awaken(database: Database[Document], audience: Process, ids: Iterable[int]) 
             raise Died(f"not everybody was told something within {_LATEST_S:g} s")
         database[COLLECTION].bulk_write(writes)
         time.sleep(0.5 + len(writes) / 1000)
-    # None of it is to be counted.
     audience.hear("quiet", timeout_s=_LATEST_S)
 
 

@@ -28,6 +28,8 @@ _READ_BYTES = 65536
 _TEXT, _PING, _CLOSE = 0x81, 0x89, 0x88
 _NOTHING = b'"product":null'
 """Of a checkpoint: no event, and not counted."""
+_AWAKENED = b'"stock":0}'
+"""Of a write that only shows whether a subscription stands. It may come long after the others."""
 _INIT = json.dumps({"type": "connection_init"}).encode()
 _CONNECTING, _SHAKING, _STARTING, _LIVE = range(4)
 
@@ -51,11 +53,10 @@ class Link:
         kept: where its texts go, with the nanoseconds at which they came; None to count them only.
 
     Attributes:
-        frames: texts that have come since it subscribed.
-        first_ns: when the first of them came; 0 while none has.
+        first_ns: when its first text came; 0 while none has.
     """
 
-    __slots__ = ("first_ns", "frames", "kept", "number", "plain", "rest", "stage", "subscribe")
+    __slots__ = ("first_ns", "kept", "number", "plain", "rest", "stage", "subscribe")
 
     def __init__(
         self, number: int, payload: Mapping[str, Any], kept: list[tuple[int, bytes]] | None
@@ -68,7 +69,7 @@ class Link:
         self.plain = socket.socket()
         self.rest = b""
         self.stage = _CONNECTING
-        self.frames = self.first_ns = 0
+        self.first_ns = 0
 
 
 class Links:
@@ -80,7 +81,8 @@ class Links:
     Attributes:
         subscribed: how many have asked for their subscription, ever.
         arrived: how many have had their first text, ever.
-        counts: texts that came, by `BIN_NS` of the monotonic clock.
+        texts: that came, to all of them.
+        counts: those of them that did not only awaken, by `BIN_NS` of the monotonic clock.
     """
 
     def __init__(self, address: str, on_lost: Callable[[Link], None]) -> None:
@@ -95,7 +97,7 @@ class Links:
         self._on_lost = on_lost
         self._links: dict[int, Link] = {}
         self._poll = select.epoll()
-        self.subscribed = self.arrived = 0
+        self.subscribed = self.arrived = self.texts = 0
         self.counts: defaultdict[int, int] = defaultdict(int)
 
     def open(self, link: Link) -> None:
@@ -158,7 +160,7 @@ class Links:
             raise ConnectionResetError
         if link.rest:
             data = link.rest + data
-        at, size, texts = 0, len(data), 0
+        at, size, texts, awakened = 0, len(data), 0, 0
         while size - at >= 2:
             start, length = at + 2, data[at + 1]
             if length == 126:
@@ -173,6 +175,8 @@ class Links:
                     at = end
                     continue
                 texts += 1
+                if data.find(_AWAKENED, start, end) >= 0:
+                    awakened += 1
                 if link.kept is not None:
                     link.kept.append((now, data[start:end]))
             elif data[at] == _PING:
@@ -182,8 +186,8 @@ class Links:
             at = end
         link.rest = data[at:]
         if texts:
-            self.counts[now // BIN_NS] += texts
-            link.frames += texts
+            self.counts[now // BIN_NS] += texts - awakened
+            self.texts += texts
             if not link.first_ns:
                 link.first_ns = now
                 self.arrived += 1

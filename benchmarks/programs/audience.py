@@ -85,9 +85,8 @@ def _until_quiet(links: Links, latest_s: float) -> None:
     seen, since = -1, time.monotonic()
     while time.monotonic() < until:
         links.turn(0.1)
-        now = sum(links.counts.values())
-        if now != seen:
-            seen, since = now, time.monotonic()
+        if links.texts != seen:
+            seen, since = links.texts, time.monotonic()
         elif time.monotonic() - since > _QUIET_S:
             return
 
