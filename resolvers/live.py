@@ -184,7 +184,8 @@ class Changes:
             quiet_s=self._quiet_s,
         )
         rows = self._scope.read_rows(entity)
-        watch = Watch(entity, request, rows, self._completion(entity))
+        completion = self._completion(entity)
+        watch = Watch(entity, request, rows, completion, quiet_s=self._quiet_s)
         interest = interest_of(request, rows)
         told = alone = False
         if company is not None and request.since is None:
@@ -212,7 +213,7 @@ class Changes:
                         continue
                     source: DeliveredFrom = "live" if isinstance(part, Live | Quiet) else "replay"
                     yield source, await watch.take(part)
-                    fresher = watch.fresher_token(self._quiet_s)
+                    fresher = watch.fresher_token()
                     if fresher is not None:
                         yield source, [Change(entity=entity, kind="CHECKPOINT", token=fresher)]
                     if alone and isinstance(part, Live) and company is not None and company.others:

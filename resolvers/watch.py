@@ -20,7 +20,7 @@ from resolvers.matching import compile_predicate
 from resolvers.rows import Rows
 from resolvers.starts import ChangeRequest
 from streams.documents import Document
-from streams.replay import Caught, Live, Part, Quiet, Replayed
+from streams.replay import Caught, Live, Part, Quiet, Replayed, patience_s
 
 __all__ = ["Watch"]
 
@@ -32,8 +32,17 @@ class Watch:
     hold."""
 
     def __init__(
-        self, entity: Entity, request: ChangeRequest, rows: Rows, completion: Completion
+        self,
+        entity: Entity,
+        request: ChangeRequest,
+        rows: Rows,
+        completion: Completion,
+        *,
+        quiet_s: float,
     ) -> None:
+        """Args:
+        quiet_s: the longest that it waits for a fresher token.
+        """
         self._entity = entity
         self._rows = rows
         self._request = request
@@ -48,12 +57,13 @@ class Watch:
         )
         self._since = request.since
         self._token: str | None = None
-        self._sent_at = time.monotonic()
+        self._quiet_s = quiet_s
+        self._sent()
 
     async def take(self, part: Part) -> list[Change]:
         """The changes of a part that concern this subscription."""
         if isinstance(part, Quiet):
-            self._sent_at = time.monotonic()
+            self._sent()
             self._token = None
             return [Change(entity=self._entity, kind="CHECKPOINT", token=part.token)]
         made: Sequence[Change]
@@ -68,18 +78,21 @@ class Watch:
             self._token = made[-1].token
         kept = [judged for each in made if (judged := self._judged(each)) is not None]
         if kept:
-            self._sent_at = time.monotonic()
+            self._sent()
             if kept[-1].token == self._token:
                 self._token = None
         return kept
 
-    def fresher_token(self, quiet_s: float) -> str | None:
-        """The last token passed over, once nothing was sent for so long."""
-        if self._token is None or time.monotonic() - self._sent_at < quiet_s:
+    def fresher_token(self) -> str | None:
+        """The last token passed over, once nothing was sent for long."""
+        if self._token is None or time.monotonic() < self._due_at:
             return None
         token, self._token = self._token, None
-        self._sent_at = time.monotonic()
+        self._sent()
         return token
+
+    def _sent(self) -> None:
+        self._due_at = time.monotonic() + patience_s(self._quiet_s)
 
     def _judged(self, change: Change) -> Change | None:
         if self._since is not None:

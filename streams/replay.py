@@ -11,6 +11,7 @@ Source: docs/decisions/0009-hand-over.md.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,7 @@ from streams.hub import PORTION, Hub, Subscriber
 from streams.progress import Progress
 from streams.routing import EVERYTHING, Interest
 
-__all__ = ["Caught", "Live", "Part", "Quiet", "Replay", "Replayed"]
+__all__ = ["Caught", "Live", "Part", "Quiet", "Replay", "Replayed", "patience_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Replay:
 
     Args:
         page: records per read of the archive.
-        quiet_s: after this long without an event, say how far the stream has come.
+        quiet_s: after this long without an event, at the latest, say how far the stream has come.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class Replay:
     async def _live(self, subscriber: Subscriber, position: str) -> AsyncGenerator[Part]:
         while True:
             reached = self._hub.position
-            events = await subscriber.next(self._quiet_s)
+            events = await subscriber.next(patience_s(self._quiet_s))
             # A client may hold a token that this process's stream has not reached yet.
             fresh = [each for each in events if each.token > position]
             if fresh:
@@ -205,6 +206,13 @@ class Replay:
                 f"and {_when(position)} was asked for",
                 oldestResumeToken=checkpoint.start,
             )
+
+
+def patience_s(most_s: float) -> float:
+    """How long one subscriber waits for something. Those who began together, or were told the same,
+    would otherwise all be sent a fresher token in the same moment: 2,000 took 0.17 s, in which
+    nobody was told anything else."""
+    return most_s * random.uniform(0.5, 1.0)
 
 
 def _when(token: str) -> str:
