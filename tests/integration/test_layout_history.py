@@ -1,13 +1,12 @@
 """A long version history, kept by another program in each of the classic layouts, is read back
 through GraphQL, exactly: half of it was there before revstream came.
 
-In each layout that of a third of the documents, of other ones in each; REVSTREAM_TEST_WHOLE=1 keeps
+In each layout that of a sixth of the documents, of other ones in each; REVSTREAM_TEST_WHOLE=1 keeps
 all of it in each.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.mongo import Mongo
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
-from tests.support.history import FIELDS, HISTORY, MODEL, Event, same, shown
+from tests.support.history import FIELDS, HISTORY, MODEL, WHOLE, Event, same, shown
 from tests.support.layouts import CLASSIC, Program, program
 
 Client = MongoClient[dict[str, Any]]
@@ -37,9 +36,7 @@ query Present {
   features(first: 1000) { totalCount nodes { id version FIELDS } }
 }
 """.replace("FIELDS", FIELDS)
-_PARTS = 3
-# Settings of the gateways that are started begin so, too.
-WHOLE = bool(os.environ.pop("REVSTREAM_TEST_WHOLE", ""))
+_PARTS = 6
 AS_OF = "query($at: TimePoint!) { featuresAsOf(asOf: $at, first: 1) { totalCount } }"
 
 

@@ -48,6 +48,10 @@ type Feature @collection(name: "features") {
 }
 type Link { url: String title: String }
 """
+# Settings of the gateways that are started begin so, too.
+WHOLE = bool(os.environ.pop("REVSTREAM_TEST_WHOLE", ""))
+"""Whether tests that do with a part of it are to take all of it, or to go on for as long as is
+promised: for runs by hand."""
 DATA = "caniuse-history.jsonl.gz"
 FIELDS = """
   title description spec status links { url title } bugs categories stats notes notes_by_num

@@ -11,6 +11,7 @@ import pytest
 from benchmarks.socket_load import Link, Links, text_frame
 
 EVENT = b'{"id":"1","type":"next","payload":{"data":{"productChanges":{"product":{"stock":7}}}}}'
+AWAKENED = EVENT.replace(b"7", b"0")
 NOTHING = b'{"id":"1","type":"next","payload":{"data":{"productChanges":{"product":null}}}}'
 
 
@@ -69,9 +70,9 @@ def test_frames_are_counted_however_they_are_cut(server: Server, size: int) -> N
     for start in range(0, len(sent), size):
         server.plain.sendall(sent[start : start + size])
         links.turn(0.001)
-    while link.frames < 3:
+    while links.texts < 3:
         links.turn(1)
-    assert sum(links.counts.values()) == link.frames == 3
+    assert sum(links.counts.values()) == links.texts == 3
     assert [text for _, text in link.kept or ()] == [EVENT, long, EVENT + b" " * 200]
     assert links.arrived == 1
     links.close()
@@ -81,12 +82,24 @@ def test_a_checkpoint_is_no_event_and_a_ping_is_answered(server: Server) -> None
     lost: list[Link] = []
     links, link = subscribe(server, lost)
     server.plain.sendall(served(NOTHING) + served(b"hello", 0x89) + served(EVENT))
-    while not link.frames:
+    while not links.texts:
         links.turn(1)
-    assert link.frames == 1
+    assert sum(links.counts.values()) == links.texts == 1
     assert server.plain.recv(100) == text_frame(b"hello", 0x8A)
     server.plain.sendall(served(b"\x03\xe8", 0x88))
     while not lost:
         links.turn(1)
     assert lost == [link]
+    links.close()
+
+
+def test_what_only_awakens_is_not_counted_however_late_it_comes(server: Server) -> None:
+    """It tells that a subscription stands, and that something still comes."""
+    links, link = subscribe(server, [])
+    server.plain.sendall(served(AWAKENED) + served(EVENT) + served(AWAKENED))
+    while links.texts < 3:
+        links.turn(1)
+    assert sum(links.counts.values()) == 1
+    assert links.arrived == 1
+    assert [text for _, text in link.kept or ()] == [AWAKENED, EVENT, AWAKENED]
     links.close()
