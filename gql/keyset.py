@@ -94,7 +94,7 @@ class KeySet:
 
     def holds(self, key: object) -> bool:
         """Whether a key that was handed out is still in force."""
-        return any(each is key for each in self._made.values())
+        return key in self._made.values()
 
     @property
     def fresh(self) -> bool:
