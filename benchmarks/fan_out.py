@@ -188,7 +188,7 @@ def _measure(
 
 def awaken(database: Database[Document], audience: Process, ids: Iterable[int]) -> None:
     """Write to these until everybody has been told something: only then do all subscriptions
-    stand.
+    stand. Step 0, of which `Links` counts nothing.
 
     Raises:
         Died: somebody has not, for long.
@@ -200,6 +200,7 @@ def awaken(database: Database[Document], audience: Process, ids: Iterable[int]) 
             raise Died(f"not everybody was told something within {_LATEST_S:g} s")
         database[COLLECTION].bulk_write(writes)
         time.sleep(0.5 + len(writes) / 1000)
+    # Nor is what most of it costs to be measured.
     audience.hear("quiet", timeout_s=_LATEST_S)
 
 

@@ -117,7 +117,9 @@ class Settings:
         "its connection is closed.",
     )
     quiet_s: float = _setting(
-        20.0, "After so long without an event, or half of it, a subscriber is sent a fresher token."
+        20.0,
+        "The longest that a subscriber waits for a fresher token while there are no events; some "
+        "wait half as long.",
     )
     lease_s: float = _setting(10.0, "How long a recorder's lease holds without being renewed.")
     archive_wait_s: float = _setting(5.0, "How long a read of history waits for the recorder.")

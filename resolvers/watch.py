@@ -58,12 +58,12 @@ class Watch:
         self._since = request.since
         self._token: str | None = None
         self._quiet_s = quiet_s
-        self._sent()
+        self._wait_anew()
 
     async def take(self, part: Part) -> list[Change]:
         """The changes of a part that concern this subscription."""
         if isinstance(part, Quiet):
-            self._sent()
+            self._wait_anew()
             self._token = None
             return [Change(entity=self._entity, kind="CHECKPOINT", token=part.token)]
         made: Sequence[Change]
@@ -78,7 +78,7 @@ class Watch:
             self._token = made[-1].token
         kept = [judged for each in made if (judged := self._judged(each)) is not None]
         if kept:
-            self._sent()
+            self._wait_anew()
             if kept[-1].token == self._token:
                 self._token = None
         return kept
@@ -88,10 +88,11 @@ class Watch:
         if self._token is None or time.monotonic() < self._due_at:
             return None
         token, self._token = self._token, None
-        self._sent()
+        self._wait_anew()
         return token
 
-    def _sent(self) -> None:
+    def _wait_anew(self) -> None:
+        """Something was sent: a fresher token is due so long after it."""
         self._due_at = time.monotonic() + patience_s(self._quiet_s)
 
     def _judged(self, change: Change) -> Change | None:
