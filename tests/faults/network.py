@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 __all__ = ["Network", "free_ports"]
 
 
+_PORTS = range(20000, 27000)
+"""Below those that systems give to outgoing connections, any of which could take one while its
+mongod is dead or not yet there; apart from embedded servers' (`gql.embedded`)."""
+
+_given: set[int] = set()
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
+    """Ports that nobody listens on now, and none twice."""
+    found: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if len(found) == count:
+            break
+        if port not in _given:
+            with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+                found.append(port)
+    if len(found) < count:
+        raise AssertionError(f"{len(found)} of {count} ports are free among {_PORTS}")
+    _given.update(found)
+    return found
 
 
 class Network:
