@@ -36,6 +36,8 @@ _SHELF = (
 )
 _OWN = f"subscription ($id: ID!) {{ productChanges(id: $id) {_PRODUCT} }}"
 
+_LOOKS_UP = "Mercurius"
+"""Tells of each event what its document is now: of two writes in a row the later comes twice."""
 _KEPT = 100
 _LATEST_S = 120.0
 _WARM = 0.2
@@ -103,7 +105,10 @@ def run(stage: Stage) -> list[Part]:
             await_versions(database, PRODUCTS)
         for name, case in stage.track(_in_turn(list(servers), stage.scale.repeat), "fan-out"):
             with servers[name](database) as (process, address):
-                rows[case.name, name].append(_measure(stage, database, case, process, address))
+                row, twice = _measure(stage, database, case, process, address)
+                if twice and name != _LOOKS_UP:
+                    raise Died(f"{name}, {case.name}: told twice, by socket and step: {twice[:9]}")
+                rows[case.name, name].append(row)
     for case in _CASES:
         table = Table(
             f"{audience:,} subscribers, {case.name}, {case.rate} writes/s",
@@ -145,8 +150,8 @@ def _crier(stage: Stage, database: Database[Document]) -> Iterator[tuple[Process
 
 def _measure(
     stage: Stage, database: Database[Document], case: _Case, server: Process, address: str
-) -> tuple[float, ...]:
-    """A row of the table."""
+) -> tuple[tuple[float, ...], list[tuple[int, int]]]:
+    """A row of the table, and what came twice: sockets and steps."""
     count, seconds = stage.scale.audience, stage.scale.fan_out_s
     documents = case.documents(count)
     with stage.program("audience", address, count, case.kept(count)) as audience:
@@ -173,10 +178,8 @@ def _measure(
         for _, step, at in heard["kept"]
         if step in written and first <= written[step] // BIN_NS < last
     ]
-    twice = Counter((socket, step) for socket, step, _ in heard["kept"] if step in written)
-    if twice.total() > len(twice):
-        raise Died(f"told twice: {[each for each in twice.items() if each[1] > 1][:10]}")
-    return (
+    came = Counter((socket, step) for socket, step, _ in heard["kept"] if step in written)
+    row = (
         offered / took_s,
         delivered / took_s,
         cpu_s * 1000 / (delivered / 1000),
@@ -184,6 +187,7 @@ def _measure(
         percentile(latencies, 0.99),
         sum(counts.values()) / sum(meant.values()) * 100,
     )
+    return row, [each for each, times in came.items() if times > 1]
 
 
 def awaken(database: Database[Document], audience: Process, ids: Iterable[int]) -> None:
