@@ -28,7 +28,7 @@ from strawberry.types.execution import PreExecutionError
 
 from gql.context import Place
 from gql.media_types import MediaType
-from gql.sharing import Seat
+from gql.told import Seat
 
 __all__ = ["MULTIPART", "SSE", "Framing", "StreamResponse", "body_of", "streamed"]
 

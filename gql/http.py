@@ -40,8 +40,8 @@ from gql.media_types import JSON, Accept, MediaType
 from gql.pages import graphiql_response
 from gql.responses import Executed
 from gql.seats import StreamSeat
-from gql.sharing import SEAT
 from gql.sockets import LegacySocket, SocketMessages, TransportSocket
+from gql.told import SEAT
 from streams.storms import Storm
 
 __all__ = ["GraphQLEndpoint"]

@@ -9,14 +9,13 @@ Source: docs/decisions/0028-shared-subscriptions.md; RFC 9112, 7.1 "Chunked Tran
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import orjson
 
 from gql.connections import OUTLET, Outlet, text_head
 from gql.event_streams import Framing
-from gql.sharing import Told
 
 __all__ = ["SocketSeat", "StreamSeat"]
 
@@ -28,12 +27,14 @@ class SocketSeat:
         kind: what its protocol calls a message with a result.
     """
 
-    __slots__ = ("_head", "_outlet", "token")
+    __slots__ = ("kind", "outlet", "own", "token")
 
     def __init__(self, id_: str, kind: bytes, outlet: Outlet) -> None:
         self.token = ""
-        self._head = b'{"id":%b,"type":"%b","payload":' % (orjson.dumps(id_), kind)
-        self._outlet = outlet
+        self.outlet = outlet
+        self.own = b'{"id":%b,"type":"%b","payload":' % (orjson.dumps(id_), kind)
+        # Ids are nearly always of one length, and then so are the messages.
+        self.kind: Hashable = len(self.own)
 
     @classmethod
     def of(
@@ -46,35 +47,25 @@ class SocketSeat:
         outlet = _outlet(scope, extensions)
         return None if outlet is None else cls(id_, kind, outlet)
 
-    def write(self, told: Told) -> bool:
-        return self._outlet.write(self._frame(told))
-
-    def write_all(self, told: Sequence[Told]) -> bool:
-        return self._outlet.write(b"".join(map(self._frame, told)))
-
-    def _frame(self, told: Told) -> bytes:
-        head = self._head
-        size = len(head)
-        # Ids are nearly always of one length, and then so are the messages.
-        frame_head = told.frames.get(size)
-        if frame_head is None:
-            frame_head = told.frames[size] = text_head(size + len(told.payload) + 1)
-        return b"".join((frame_head, head, told.payload, b"}"))
+    def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
+        return text_head(len(self.own) + len(payload) + 1), payload + b"}"
 
     def close(self) -> None:
         """Write nothing more: from here on its id may be another one's."""
-        self._outlet = _NOWHERE
+        self.outlet = _NOWHERE
 
 
 class StreamSeat:
     """Of a response that goes on."""
 
-    __slots__ = ("_framing", "_outlet", "token")
+    __slots__ = ("kind", "outlet", "token")
+
+    own = b""
 
     def __init__(self, framing: Framing, outlet: Outlet) -> None:
         self.token = ""
-        self._framing = framing
-        self._outlet = outlet
+        self.outlet = outlet
+        self.kind = framing
 
     @classmethod
     def of(
@@ -84,18 +75,9 @@ class StreamSeat:
         outlet = _outlet(scope, extensions) if scope["http_version"] == "1.1" else None
         return None if outlet is None else cls(framing, outlet)
 
-    def write(self, told: Told) -> bool:
-        return self._outlet.write(self._frame(told))
-
-    def write_all(self, told: Sequence[Told]) -> bool:
-        return self._outlet.write(b"".join(map(self._frame, told)))
-
-    def _frame(self, told: Told) -> bytes:
-        frame: bytes | None = told.frames.get(self._framing)
-        if frame is None:
-            body = self._framing.result(told.payload, told.shown)
-            frame = told.frames[self._framing] = b"%x\r\n%b\r\n" % (len(body), body)
-        return frame
+    def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
+        body = self.kind.result(payload, shown)
+        return b"%x\r\n%b\r\n" % (len(body), body), b""
 
 
 def _outlet(scope: Mapping[str, Any], extensions: Mapping[str, Any] | None) -> Outlet | None:

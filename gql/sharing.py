@@ -18,68 +18,24 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakValueDictionary
 
+from gql.told import Seat, Told, write, write_all
 from gql.turns import Breath
 from streams.errors import GatewayError, SlowConsumer, Unavailable
 from streams.ring import Ring
 from streams.tasks import seen
 
-__all__ = ["SEAT", "Audience", "Audiences", "Lead", "Seat", "Told"]
+__all__ = ["Audience", "Audiences", "Lead"]
 
 log = logging.getLogger(__name__)
 
 # Events, and bytes of their responses, that those who join may be behind the others.
 _RECENT = 10_000
 _RECENT_BYTES = 4 * 1024 * 1024
-# Of what they are told of it at once.
-_PORTION_BYTES = 32 * 1024
 # Sockets that are written to before others have their turn.
 _TURN = 200
-
-
-class Seat(Protocol):
-    """Where one subscription is written to. `token`: behind what it was told last."""
-
-    token: str
-
-    def write(self, told: Told) -> bool:
-        """Send a response without waiting. False where too much is not yet taken."""
-        ...
-
-    def write_all(self, told: Sequence[Told]) -> bool:
-        """Several at once, or none of them."""
-        ...
-
-
-SEAT: ContextVar[Seat | None] = ContextVar("seat", default=None)
-"""Of the operation of this task; None where its transport has none."""
-
-
-class Told:
-    """The response to one event.
-
-    Attributes:
-        shown: the token as the API shows it.
-        counts: it is of a change, and no checkpoint.
-        frames: what seats of one kind make of it, by kind: the first makes it for all of them.
-    """
-
-    __slots__ = ("__weakref__", "counts", "frames", "payload", "shown", "token")
-
-    def __init__(self, token: str, payload: bytes, *, shown: str, counts: bool) -> None:
-        self.token = token
-        self.shown = shown
-        self.payload = payload
-        self.counts = counts
-        self.frames: dict[Hashable, Any] = {}
-
-    @property
-    def size_bytes(self) -> int:
-        """About what it takes in memory, framed for streams as well."""
-        return 2 * len(self.payload) + 500
 
 
 class Lead(Protocol):
@@ -201,13 +157,9 @@ class Audience:
                 return made
 
     def _catch_up(self, seat: Seat, missed: Sequence[Told], greeting: Told | None) -> None:
-        count = 0
-        for portion in _portions(missed if greeting is None else [*missed, greeting]):
-            if not seat.write_all(portion):
-                self._leave(seat)
-                break
-            seat.token = max(seat.token, portion[-1].token)
-            count += sum(each.counts for each in portion)
+        count, taken = write_all(missed if greeting is None else [*missed, greeting], seat)
+        if not taken:
+            self._leave(seat)
         self._told(count)
 
     async def _lead(self, lead: Lead, position: str) -> None:
@@ -254,20 +206,19 @@ class Audience:
             await breath.take()
 
     async def _tell(self, event: Told) -> None:
-        """To all. Of thousands: what is done for one seat more than has to be is felt."""
-        members, token, count, left = self._members, event.token, 0, self._left
+        """To all."""
+        members, left, count = self._members, self._left, 0
         seats = list(members)
         for first in range(0, len(seats), _TURN):
+            turn = seats[first : first + _TURN]
             if first:
                 await asyncio.sleep(0)
-            for seat in seats[first : first + _TURN]:
-                # Who stands behind it already is not told, nor who has left meanwhile.
-                if seat.token < token and (left == self._left or seat in members):
-                    if seat.write(event):
-                        seat.token = token
-                        count += 1
-                    else:
-                        self._leave(seat)
+                if left != self._left:
+                    turn = [each for each in turn if each in members]
+            told, refusing = write(event, turn)
+            for each in refusing:
+                self._leave(each)
+            count += told
         if event.counts:
             self._told(count)
 
@@ -319,15 +270,3 @@ class Audiences:
 
 def _ring(floor: str) -> Ring[Told]:
     return Ring(floor, capacity_events=_RECENT, capacity_bytes=_RECENT_BYTES)
-
-
-def _portions(events: Sequence[Told]) -> Iterator[Sequence[Told]]:
-    """As much as is written at once."""
-    first = size = 0
-    for number, each in enumerate(events):
-        if size > _PORTION_BYTES:
-            yield events[first:number]
-            first, size = number, 0
-        size += each.size_bytes
-    if first < len(events):
-        yield events[first:]

@@ -44,7 +44,7 @@ from gql.failures import Failures
 from gql.introduction import Introduction
 from gql.operations import Operations
 from gql.seats import SocketSeat
-from gql.sharing import SEAT
+from gql.told import SEAT
 from resolvers.errors import LimitExceeded
 from streams.tasks import seen
 

@@ -24,7 +24,8 @@ from gql.schema.interfaces import change_fields
 from gql.schema.nodes import stored_id
 from gql.selection import Nodes, Selections
 from gql.shapes import Shape
-from gql.sharing import SEAT, Audience, Lead, Seat, Told
+from gql.sharing import Audience, Lead
+from gql.told import SEAT, Seat, Told
 from model.entities import Entity, Model
 from resolvers.changes import FieldChange, changed_fields, field_changes
 from resolvers.completion import Change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -13,10 +13,12 @@ from graphql import parse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gql.connections import Outlet
 from gql.executor import Executor
 from gql.likeness import shared_key
 from gql.plans import Plans
-from gql.sharing import Audience, Audiences, Told
+from gql.sharing import Audience, Audiences
+from gql.told import Told
 from streams.errors import SlowConsumer, Unavailable
 from tests.support.reads import Memory
 from tests.support.streams import turn
@@ -25,22 +27,28 @@ from tests.support.streams import turn
 class Chair:
     """A seat; `most` is what it takes."""
 
+    own = b"I hear "
+    kind = "chair"
+
     def __init__(self, most: int = 1000) -> None:
         self.token = ""
         self.heard: list[bytes] = []
         self.most = most
+        self.outlet = Outlet(self.take_unless_full)
+        self.outlet.flows = most > 0
+        self.outlet.transport = self  # type: ignore[assignment]
 
-    def write(self, told: Told) -> bool:
-        if len(self.heard) >= self.most:
-            return False
-        self.heard.append(told.payload)
-        return True
+    def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
+        return b"", payload + b"\n"
 
-    def write_all(self, told: Sequence[Told]) -> bool:
-        if len(self.heard) >= self.most:
-            return False
-        self.heard += [each.payload for each in told]
-        return True
+    def write(self, frame: bytes) -> None:
+        for line in frame.splitlines():
+            assert line.startswith(self.own)
+            self.heard.append(line.removeprefix(self.own))
+        self.outlet.flows = len(self.heard) < self.most
+
+    def take_unless_full(self, frame: bytes) -> bool:
+        return False
 
 
 class Stage:

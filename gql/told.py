@@ -1,0 +1,131 @@
+"""The response to one event, and where it is written to: what is the same for many is made once.
+
+Source: docs/decisions/0028-shared-subscriptions.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Protocol
+
+from gql.connections import Outlet
+
+__all__ = ["SEAT", "Seat", "Told", "write", "write_all"]
+
+# Of what one is told at once.
+_PORTION_BYTES = 32 * 1024
+
+
+class Seat(Protocol):
+    """Where one subscription is written to.
+
+    Attributes:
+        token: behind what it was told last.
+        own: what is written to it alone; empty, or each time the same.
+    """
+
+    token: str
+    outlet: Outlet
+
+    @property
+    def own(self) -> bytes: ...
+
+    @property
+    def kind(self) -> Hashable:
+        """Equal where what is around its own is."""
+        ...
+
+    def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
+        """What comes before and behind its own, to be told a response."""
+        ...
+
+
+SEAT: ContextVar[Seat | None] = ContextVar("seat", default=None)
+"""Of the operation of this task; None where its transport has none."""
+
+
+class Told:
+    """The response to one event.
+
+    Attributes:
+        shown: the token as the API shows it.
+        counts: it is of a change, and no checkpoint.
+    """
+
+    __slots__ = ("__weakref__", "_around", "counts", "payload", "shown", "token")
+
+    def __init__(self, token: str, payload: bytes, *, shown: str, counts: bool) -> None:
+        self.token = token
+        self.shown = shown
+        self.payload = payload
+        self.counts = counts
+        self._around: dict[Hashable, tuple[bytes, bytes]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory, framed for streams as well."""
+        return 2 * len(self.payload) + 500
+
+    def around(self, seat: Seat) -> tuple[bytes, bytes]:
+        """Before and behind its own; the first of a kind makes it for all of them."""
+        found = self._around.get(seat.kind)
+        if found is None:
+            found = self._around[seat.kind] = seat.around(self.payload, self.shown)
+        return found
+
+    def frame(self, seat: Seat) -> bytes:
+        before, behind = self.around(seat)
+        return b"".join((before, seat.own, behind))
+
+
+def write(event: Told, seats: Sequence[Seat]) -> tuple[int, list[Seat]]:
+    """To each of them without waiting: how many were told, and who does not take it.
+
+    Of thousands: what is done for one seat more than has to be is felt, a call as well.
+    """
+    token, count, refusing = event.token, 0, []
+    kind: Hashable = None
+    before = behind = b""
+    join = b"".join
+    for seat in seats:
+        # Who stands behind it already is not told.
+        if seat.token >= token:
+            continue
+        if seat.kind is not kind:
+            kind = seat.kind
+            before, behind = event.around(seat)
+        outlet = seat.outlet
+        frame = join((before, seat.own, behind))
+        if outlet.flows:
+            outlet.transport.write(frame)
+        elif not outlet.write(frame):
+            refusing.append(seat)
+            continue
+        seat.token = token
+        count += 1
+    return count, refusing
+
+
+def write_all(events: Sequence[Told], seat: Seat) -> tuple[int, bool]:
+    """Several to one seat, without waiting: how many changes it was told, and whether it has taken
+    all of it."""
+    count = 0
+    for portion in _portions(events):
+        if not seat.outlet.write(b"".join(each.frame(seat) for each in portion)):
+            return count, False
+        seat.token = max(seat.token, portion[-1].token)
+        count += sum(each.counts for each in portion)
+    return count, True
+
+
+def _portions(events: Sequence[Told]) -> Iterator[Sequence[Told]]:
+    """As much as is written at once."""
+    first = size = 0
+    for number, each in enumerate(events):
+        if size > _PORTION_BYTES:
+            yield events[first:number]
+            first, size = number, 0
+        size += each.size_bytes
+    if first < len(events):
+        yield events[first:]
