@@ -26,7 +26,7 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 
 from gql.stalling import Stall
-from gql.turns import Turns
+from gql.turns import Starts, Turns
 from streams.errors import Unavailable
 
 __all__ = ["OUTLET", "UNTAKEN_BYTES", "Connections", "Outlet", "WebSocketConnection", "text_head"]
@@ -39,6 +39,9 @@ _TRY_AGAIN_LATER = 1013
 _MESSAGES_MOST = 400
 # That are handled before anything else is looked at; a subscription takes half a millisecond.
 _MESSAGES_A_TURN = 8
+# Whose handling begins before anything else is looked at: what they read is one read, and the next
+# of them are looked at while MongoDB reads.
+_REQUESTS_A_TURN = 8
 # About what a message that waits to be handled takes beside its text.
 _MESSAGE_BYTES = 500
 
@@ -97,6 +100,7 @@ class Connections:
 
     Attributes:
         turns: of the messages that are handled.
+        starts: of the requests over HTTP.
         refused: handshakes that were answered with 503.
         stalled: responses over HTTP that ended because their clients took nothing of them.
         dropped: sockets that were closed, by reason: `stalled`, `memory` or `flood`.
@@ -113,6 +117,7 @@ class Connections:
         self.stalled_s = stalled_s
         self.failed = failed
         self.turns = Turns(_MESSAGES_A_TURN)
+        self.starts = Starts(_REQUESTS_A_TURN)
         self.refused = 0
         self.stalled = 0
         self.dropped: Counter[str] = Counter(stalled=0, memory=0, flood=0)

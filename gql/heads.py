@@ -66,6 +66,7 @@ class RequestConnection(HttpToolsProtocol):
     ) -> None:
         super().__init__(*args, **kwargs)
         self._heads = heads
+        self._starts = connections.starts
         self._stall = Stall(connections.stalled_s, connections.count_stalled_response)
         # Its buffer is full where it does not flow, or it is gone.
         self._outlet = Outlet()
@@ -205,6 +206,9 @@ class RequestConnection(HttpToolsProtocol):
         cycle.body += body
         cycle.more_body = False
         self._start_asgi_task(cycle, known.app)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._starts.start(super()._start_asgi_task, cycle, app)
 
     def _wait(self) -> None:
         self._wait_no_more()

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
-__all__ = ["Breath", "Turns"]
+__all__ = ["Breath", "Starts", "Turns"]
 
 # How long one works before others have their turn.
 _BREATH_S = 0.004
@@ -65,6 +67,49 @@ class Turns:
                 first.set_result(None)
                 self._left -= 1
                 most -= 1
+
+
+class Starts:
+    """Calls a few functions in each turn of the loop, in the order in which they came; the first of
+    a turn at once.
+
+    What thirty requests read that come in one turn would be sent once all of them have been looked
+    at, and MongoDB would have nothing to do until then, nor the gateway from then on.
+
+    Args:
+        most: in one turn.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._left = most
+        self._waiting: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._turning = False
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    def start(self, begin: Callable[..., object], *arguments: Any) -> None:
+        if not self._turning:
+            self._turning = True
+            asyncio.get_running_loop().call_soon(self._turn)
+        if self._left and not self._waiting:
+            self._left -= 1
+            begin(*arguments)
+        else:
+            self._waiting.append((begin, arguments))
+
+    def _turn(self) -> None:
+        self._left = self._most
+        # First: whatever one of them raises, the others go on.
+        self._turning = bool(self._waiting)
+        if self._turning:
+            asyncio.get_running_loop().call_soon(self._turn)
+        while self._waiting and self._left:
+            self._left -= 1
+            begin, arguments = self._waiting.popleft()
+            begin(*arguments)
 
 
 class Breath:

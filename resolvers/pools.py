@@ -39,7 +39,7 @@ class Pool(Generic[K, T]):
         *,
         under_way: int = 0,
         patience_s: float = 0.002,
-        enough: int = 12,
+        enough: int = 8,
     ) -> None:
         self._read = read
         self._most = under_way
@@ -119,7 +119,7 @@ class Pools:
         most: kept while nobody uses them.
     """
 
-    def __init__(self, *, under_way: int = 2, most: int = 500) -> None:
+    def __init__(self, *, under_way: int = 3, most: int = 500) -> None:
         self._under_way = under_way
         self._most = most
         self._pools: dict[Hashable, Pool[Any, Any]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gql.turns import Turns
+from gql.turns import Starts, Turns
 from tests.support.streams import turn
 
 
@@ -61,3 +61,30 @@ async def test_who_has_begun_goes_before_who_is_about_to() -> None:
     tasks += [asyncio.create_task(go(f"old {n}", beginning=False)) for n in range(3)]
     await asyncio.gather(*tasks)
     assert went == ["new 0", "new 1", "new 2", "old 0", "new 3", "old 1", "old 2"]
+
+
+async def test_of_what_comes_at_once_a_few_begin_in_each_turn() -> None:
+    """The first at once, the others in the order in which they came, whatever one of them does."""
+    starts, begun = Starts(3), []
+
+    def begin(number: int) -> None:
+        begun.append(number)
+        if number == 4:
+            asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+            raise RuntimeError
+
+    for number in range(8):
+        starts.start(begin, number)
+    assert (begun, len(starts)) == ([0, 1, 2], 5)
+    await turn()
+    assert begun == [0, 1, 2, 3, 4]
+    starts.start(begin, 8)
+    await turn()
+    assert begun == [0, 1, 2, 3, 4, 5, 6, 7]
+    await turn()
+    assert (begun, len(starts)) == ([*range(9)], 0)
+    for number in (9, 10, 11):
+        await turn()
+        await turn()
+        starts.start(begin, number)
+        assert begun[-1] == number
