@@ -38,7 +38,7 @@ _TRY_AGAIN_LATER = 1013
 # That may wait to be handled: a client that comes back starts a hundred operations at once.
 _MESSAGES_MOST = 400
 # That are handled before anything else is looked at; a subscription takes half a millisecond.
-_MESSAGES_A_TURN = 8
+_MESSAGES_A_TURN = 4
 # Whose handling begins before anything else is looked at: what they read is one read, and the next
 # of them are looked at while MongoDB reads.
 _REQUESTS_A_TURN = 8

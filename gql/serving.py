@@ -47,7 +47,7 @@ _FAREWELL_MOST_S = 2.0
 _BACKLOG = 65_535
 # libuv accepts one in each turn of the loop, of each descriptor that it listens on: the heads of
 # these are read in the next one.
-_ACCEPTED_A_TURN = 8
+_ACCEPTED_A_TURN = 4
 # That are open beside WebSockets: requests, and connections to MongoDB.
 _OTHER_FILES = 500
 
