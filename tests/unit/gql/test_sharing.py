@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
@@ -28,9 +28,10 @@ class Chair:
     """A seat; `most` is what it takes."""
 
     own = b"I hear "
-    kind = "chair"
 
-    def __init__(self, most: int = 1000) -> None:
+    def __init__(self, most: int = 1000, kind: str = "chair") -> None:
+        self.kind = kind
+        self.hearing: Callable[[], object] = lambda: None
         self.token = ""
         self.heard: list[bytes] = []
         self.most = most
@@ -39,12 +40,14 @@ class Chair:
         self.outlet.transport = self  # type: ignore[assignment]
 
     def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
-        return b"", payload + b"\n"
+        return self.kind.encode() + b": ", payload + b"\n"
 
     def write(self, frame: bytes) -> None:
+        self.hearing()
+        begins = self.kind.encode() + b": " + self.own
         for line in frame.splitlines():
-            assert line.startswith(self.own)
-            self.heard.append(line.removeprefix(self.own))
+            assert line.startswith(begins)
+            self.heard.append(line.removeprefix(begins))
         self.outlet.flows = len(self.heard) < self.most
 
     def take_unless_full(self, frame: bytes) -> bool:
@@ -100,6 +103,33 @@ async def settled() -> None:
 @pytest.fixture
 async def stage() -> Stage:
     return Stage()
+
+
+async def test_seats_of_several_kinds_are_written_to_as_each_of_them_is(stage: Stage) -> None:
+    chairs = [Chair(kind=kind) for kind in ("chair", "stool", "chair", "chair", "stool")]
+    sitting = [await stage.sit(each, "b") for each in chairs]
+    stage.say("c", "d")
+    await settled()
+    assert [each.heard for each in chairs] == [[b"c", b"d"]] * 5
+    for each in sitting:
+        each.cancel()
+
+
+async def test_who_leaves_while_the_others_are_told_is_not_told(stage: Stage) -> None:
+    """Of hundreds, who are told in more than one turn of the loop."""
+    chairs = [Chair() for _ in range(500)]
+    sitting = [
+        asyncio.create_task(stage.audience.join(each, "b", stage, caught_up=True))
+        for each in chairs
+    ]
+    await settled()
+    chairs[0].hearing = sitting[300].cancel
+    stage.say("c")
+    await settled()
+    assert [n for n, each in enumerate(chairs) if each.heard != [b"c"]] == [300]
+    assert stage.told == 499
+    for each in sitting:
+        each.cancel()
 
 
 async def test_each_is_told_what_comes_behind_his_token(stage: Stage) -> None:
