@@ -24,15 +24,15 @@ class SocketSeat:
     """Of an operation on a WebSocket.
 
     Args:
-        kind: what its protocol calls a message with a result.
+        type_: what its protocol calls a message with a result.
     """
 
     __slots__ = ("kind", "outlet", "own", "token")
 
-    def __init__(self, id_: str, kind: bytes, outlet: Outlet) -> None:
+    def __init__(self, id_: str, type_: bytes, outlet: Outlet) -> None:
         self.token = ""
         self.outlet = outlet
-        self.own = b'{"id":%b,"type":"%b","payload":' % (orjson.dumps(id_), kind)
+        self.own = b'{"id":%b,"type":"%b","payload":' % (orjson.dumps(id_), type_)
         # Ids are nearly always of one length, and then so are the messages.
         self.kind: Hashable = len(self.own)
 
@@ -41,11 +41,11 @@ class SocketSeat:
         cls,
         scope: Mapping[str, Any],
         id_: str,
-        kind: bytes,
+        type_: bytes,
         extensions: Mapping[str, Any] | None,
     ) -> SocketSeat | None:
         outlet = _outlet(scope, extensions)
-        return None if outlet is None else cls(id_, kind, outlet)
+        return None if outlet is None else cls(id_, type_, outlet)
 
     def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
         return text_head(len(self.own) + len(payload) + 1), payload + b"}"

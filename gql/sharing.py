@@ -21,7 +21,7 @@ from contextlib import aclosing, contextmanager
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from gql.told import Seat, Told, write, write_all
+from gql.told import Seat, Told, write_several, write_to_each
 from gql.turns import Breath
 from streams.errors import GatewayError, SlowConsumer, Unavailable
 from streams.ring import Ring
@@ -157,7 +157,7 @@ class Audience:
                 return made
 
     def _catch_up(self, seat: Seat, missed: Sequence[Told], greeting: Told | None) -> None:
-        count, taken = write_all(missed if greeting is None else [*missed, greeting], seat)
+        count, taken = write_several(missed if greeting is None else [*missed, greeting], seat)
         if not taken:
             self._leave(seat)
         self._told(count)
@@ -215,7 +215,7 @@ class Audience:
                 await asyncio.sleep(0)
                 if left != self._left:
                     turn = [each for each in turn if each in members]
-            told, refusing = write(event, turn)
+            told, refusing = write_to_each(event, turn)
             for each in refusing:
                 self._leave(each)
             count += told

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from gql.connections import Outlet
 
-__all__ = ["SEAT", "Seat", "Told", "write", "write_all"]
+__all__ = ["SEAT", "Seat", "Told", "write_several", "write_to_each"]
 
 # Of what one is told at once.
 _PORTION_BYTES = 32 * 1024
@@ -75,12 +75,13 @@ class Told:
         return found
 
     def frame(self, seat: Seat) -> bytes:
+        """As it is written to a seat."""
         before, behind = self.around(seat)
         return b"".join((before, seat.own, behind))
 
 
-def write(event: Told, seats: Sequence[Seat]) -> tuple[int, list[Seat]]:
-    """To each of them without waiting: how many were told, and who does not take it.
+def write_to_each(event: Told, seats: Sequence[Seat]) -> tuple[int, list[Seat]]:
+    """One event, without waiting: how many were told, and who does not take it.
 
     Of thousands: what is done for one seat more than has to be is felt, a call as well.
     """
@@ -107,9 +108,9 @@ def write(event: Told, seats: Sequence[Seat]) -> tuple[int, list[Seat]]:
     return count, refusing
 
 
-def write_all(events: Sequence[Told], seat: Seat) -> tuple[int, bool]:
-    """Several to one seat, without waiting: how many changes it was told, and whether it has taken
-    all of it."""
+def write_several(events: Sequence[Told], seat: Seat) -> tuple[int, bool]:
+    """To one seat, without waiting: how many changes it was told, and whether it has taken all of
+    them."""
     count = 0
     for portion in _portions(events):
         if not seat.outlet.write(b"".join(each.frame(seat) for each in portion)):
