@@ -81,6 +81,8 @@ class _Process(Collector):
             yield "operations_total", (document,), count
         yield "lookups_total", (), gateway.current.lookups.asked
         yield "lookup_reads_total", (), gateway.current.lookups.reads
+        yield "joint_pages_total", (), gateway.current.joint_pages.pools.asked
+        yield "joint_page_reads_total", (), gateway.current.joint_pages.pools.reads
         interning = gateway.mongo.interning
         yield "interned_documents_total", ("recognized",), interning.recognized
         yield "interned_documents_total", ("decoded",), interning.decoded

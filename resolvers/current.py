@@ -17,6 +17,7 @@ from bson import Timestamp
 from model.entities import Entity
 from resolvers.batches import pages_by_key
 from resolvers.filters import Condition
+from resolvers.joint_pages import LARGEST_JOINT, JointPages
 from resolvers.keyset import Keyset
 from resolvers.orders import Order, order_keys
 from resolvers.own_writes import OwnWrites, Seen
@@ -75,7 +76,7 @@ class Current:
         archives: by collection; where numbers that documents do not carry come from.
 
     Attributes:
-        lookups: reads by key, those made together as one.
+        lookups: reads by key, those made together as one. joint_pages: so, of pages.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Current:
         self._archives = archives
         self._own_writes = own_writes
         self.lookups = Pools()
+        self.joint_pages = JointPages()
         self._scope = OPEN
         self._windows: dict[Hashable, tuple[Window, Mapping[str, Any]]] = {}
 
@@ -184,6 +186,8 @@ class Current:
         """What `read` reads for such a page, each time; arguments and errors as of `page`."""
         window, projection = self._window(entity, order, page, fields)
         query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
+        # Behind an `_id` nothing else decides the order, and every document has one.
+        alike = window.keys[0][0] == "_id" and not (total or token)
         return Reading(
             entity=entity,
             window=window,
@@ -192,11 +196,23 @@ class Current:
             projection=projection,
             total=total,
             token=token,
+            kind=(entity.name, window.keys, window.limit, *projection.items())
+            if alike and window.limit <= LARGEST_JOINT
+            else None,
         )
 
-    async def read(self, reading: Reading, *, shown: bool = False) -> Page[Document]:
-        """See `page`."""
+    async def read(
+        self, reading: Reading, *, shown: bool = False, last: bool = False
+    ) -> Page[Document]:
+        """See `page`.
+
+        Args:
+            last: nothing is read behind it for those who ask: it may be one of several that come
+                together. Where more is read, MongoDB and the gateway would wait for each other.
+        """
         layout = self._layout(reading.entity)
+        if shown and last and reading.kind is not None:
+            return reading.window.page(await self.joint_pages.rows(reading, layout))
         if reading.token:
             return await self._at_one_time(partial(reading.read, layout, shown))
         return await reading.read(layout, shown, None)

@@ -4,7 +4,7 @@ asked for again is only read again."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,8 @@ class Reading:
 
     Attributes:
         query: of all pages. windowed: of this one.
+        kind: equal where nothing else but `windowed` differs, of pages that may be read together;
+            None of others.
     """
 
     entity: Entity
@@ -34,26 +36,39 @@ class Reading:
     projection: Mapping[str, Any]
     total: bool
     token: bool
+    kind: Hashable = None
 
     async def read(self, layout: Layout, shown: bool, at: Timestamp | None) -> Page[Document]:
         """Args:
         layout: how the collection keeps its documents. shown: see `Current.by_ids`.
         """
-        window = self.window
-        reading = layout.find(
-            self.windowed,
-            projection=self.projection,
-            sort=window.keys,
-            limit=window.limit,
-            at=at,
-            naive=shown,
-        )
+        reading = self.rows(layout, self.windowed, shown=shown, at=at)
         if self.total:
             counting = layout.count(self.query, at=at)
             rows, count = await asyncio.gather(reading, counting)
         else:
             rows, count = await reading, None
-        return window.page(rows, total=count, token=token_of(at))
+        return self.window.page(rows, total=count, token=token_of(at))
+
+    async def rows(
+        self,
+        layout: Layout,
+        windowed: Mapping[str, Any],
+        *,
+        shown: bool,
+        at: Timestamp | None = None,
+    ) -> list[Document]:
+        """Args:
+        windowed: this one's, or that of another of the same kind.
+        """
+        return await layout.find(
+            windowed,
+            projection=self.projection,
+            sort=self.window.keys,
+            limit=self.window.limit,
+            at=at,
+            naive=shown,
+        )
 
 
 def token_of(at: Timestamp | None) -> str | None:

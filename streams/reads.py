@@ -16,11 +16,13 @@ from bson.raw_bson import RawBSONDocument
 
 from streams.client import MongoOptions
 from streams.documents import DECODED, RAW, Document
+from streams.errors import TimeLimit
 from streams.finder import Finder
 from streams.interning import Interning
 from streams.refusals import translated
 from streams.rounds import rounds
 from streams.sessions import Sessions
+from streams.unions import parted, union
 from streams.wire_pool import WirePool
 
 __all__ = ["COLLATION", "Reads", "awaited"]
@@ -110,6 +112,35 @@ class Reads:
                 hint=hint,
             )
             return list(await cursor.to_list(None))
+
+    async def find_each(
+        self,
+        collection: str,
+        queries: Sequence[Mapping[str, Any]],
+        *,
+        projection: Mapping[str, Any],
+        sort: Sequence[tuple[str, int]],
+        limit: int,
+        most_s: float,
+    ) -> list[list[Document]] | None:
+        """For each of n queries what `find` would find of it, `naive`, by one command; None where
+        that is not to be had, or takes the server longer than `most_s`."""
+        if self._finder is None:
+            return None
+        pages = union(collection, queries, projection=projection, sort=sort, limit=limit)
+        command: Document = {
+            "aggregate": collection,
+            "pipeline": pages,
+            "collation": COLLATION,
+            "cursor": {"batchSize": _BATCH},
+            "maxTimeMS": int(most_s * 1000),
+        }
+        try:
+            with translated():
+                found = await self._finder.first_batch(command, naive=True)
+        except TimeLimit:
+            return None
+        return None if found is None else parted(found, len(queries))
 
     async def aggregate(
         self,

@@ -101,8 +101,9 @@ class _PreparedPage:
             reading = self._reading(context, where, order_by, page) if kept is None else kept
             if kept is None:
                 self._readings.keep(key, reading, len(text))
-        found = await context.current.read(reading, shown=True)
-        return found, await self._rendering.related(context, found.items)
+        rendering = self._rendering
+        found = await context.current.read(reading, shown=True, last=rendering.alone)
+        return found, await rendering.related(context, found.items)
 
     def _reading(
         self,

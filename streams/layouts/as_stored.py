@@ -38,6 +38,24 @@ class AsStored(Layout):
             naive=naive,
         )
 
+    async def find_each(
+        self,
+        queries: Sequence[Mapping[str, Any]],
+        *,
+        projection: Mapping[str, Any],
+        sort: Sequence[tuple[str, int]],
+        limit: int,
+        most_s: float,
+    ) -> list[list[Document]] | None:
+        return await self.mongo.find_each(
+            self.collection,
+            queries,
+            projection=projection,
+            sort=sort,
+            limit=limit,
+            most_s=most_s,
+        )
+
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
         return await self.mongo.count(self.collection, query, at=at)
 

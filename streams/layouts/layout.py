@@ -76,6 +76,19 @@ class Layout(ABC):
     ) -> list[Any]:
         """The current documents that match, as `Mongo.find`."""
 
+    async def find_each(
+        self,
+        queries: Sequence[Mapping[str, Any]],
+        *,
+        projection: Mapping[str, Any],
+        sort: Sequence[tuple[str, int]],
+        limit: int,
+        most_s: float,
+    ) -> list[list[Document]] | None:
+        """For each query what `find` would find, `naive`, as `Mongo.find_each`; None where one
+        command does not do it."""
+        return None
+
     @abstractmethod
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
         """How many current documents match."""

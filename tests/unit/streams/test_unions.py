@@ -1,0 +1,32 @@
+"""streams.unions: what one command finds, as the pages that were asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streams.unions import parted
+
+ONE, TWO, BOUND = {"_id": 1}, {"_id": None}, dict[str, Any]()
+
+
+@pytest.mark.parametrize(
+    ("found", "pages"),
+    [
+        ([], [[]]),
+        ([BOUND], [[], []]),
+        ([ONE, TWO], [[ONE, TWO]]),
+        ([BOUND, ONE, BOUND, BOUND, TWO], [[], [ONE], [], [TWO]]),
+    ],
+)
+def test_pages_end_at_bounds(found: list[Any], pages: list[Any]) -> None:
+    """Empty ones, too: the first, the last, and several in a row."""
+    assert parted(found, len(pages)) == pages
+
+
+@pytest.mark.parametrize("pages", [1, 3])
+def test_another_number_of_pages_is_nobodys(pages: int) -> None:
+    """Rather none than those of somebody else."""
+    with pytest.raises(ValueError, match=f"2 pages were found where {pages} were asked for"):
+        parted([ONE, BOUND, TWO], pages)
