@@ -25,7 +25,7 @@ from benchmarks.programs.speech import say
 _LENGTH = b"content-length:"
 # One for all: memory of its own for each receipt would cost more than the receipt.
 _BUFFER = bytearray(256 * 1024)
-_VIEW = memoryview(_BUFFER)
+_HEAD_BYTES = 2000
 
 
 class _Connection:
@@ -39,36 +39,36 @@ class _Connection:
         self._socket = socket.create_connection(address)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.number = self._socket.fileno()
-        self._come = b""
-        # Of the answer that is coming, its head included; 0 while that is not known.
-        self._whole = 0
+        # What has come of an answer's head that is not complete; and how much of an answer is still
+        # to come, 0 before its head.
+        self._head = b""
+        self._left = 0
         self._ask()
 
     def receive(self) -> bool:
         """What has come; whether more is to come."""
-        data = bytes(_VIEW[: self._socket.recv_into(_BUFFER)])
-        if not data:
+        size = self._socket.recv_into(_BUFFER)
+        if not size:
             # One that the server closed has asked for something that was not answered.
             self.failed += 1
             self._socket.close()
             return False
-        if self._come:
-            data = self._come + data
-        if not self._whole:
-            end = data.find(b"\r\n\r\n")
+        if not self._left:
+            head = self._head + _BUFFER[: min(size, _HEAD_BYTES)]
+            end = head.find(b"\r\n\r\n")
             if end < 0:
-                self._come = data
+                self._head = bytes(head)
                 return True
-            head = data[:end].lower()
+            head = head[:end].lower()
             at = head.find(_LENGTH) + len(_LENGTH)
-            self._whole = end + 4 + int(head[at : at + 20].split(b"\r\n", 1)[0])
+            self._left = end + 4 - len(self._head) + int(head[at : at + 20].split(b"\r\n", 1)[0])
             self.failed += head[9:12] != b"200"
-        if len(data) < self._whole:
-            self._come = data
+            self._head = b""
+        self._left -= size
+        if self._left:
             return True
         now = time.perf_counter()
         self.times.append(now - self._asked_at)
-        self._come, self._whole = b"", 0
         if now < self._until:
             self._ask()
             return True

@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pymongo import MongoClient, WriteConcern
 
+from model.entities import Entity
 from resolvers import joint_pages
 from resolvers.current import Current
 from resolvers.filters import parse_where
 from resolvers.joint_pages import JointPages
-from resolvers.pages import page_request
+from resolvers.pages import PLACED, page_request
 from resolvers.queries import to_query
 from streams.archive import Archive
 from streams.documents import SHOWN
@@ -28,7 +29,7 @@ from tests.integration.conftest import Commands, KeptShop
 from tests.support.archives import nothing_written
 from tests.support.drawn import batches
 from tests.support.shapes import SHAPES, THING
-from tests.support.shop import PRODUCT, SHOP
+from tests.support.shop import PRODUCT, SHOP, SUPPLIER
 
 Client = MongoClient[dict[str, Any]]
 Row = dict[str, Any]
@@ -44,18 +45,17 @@ def current(mongo: Mongo) -> Current:
     )
 
 
+async def page(reads: Current, entity: Entity = PRODUCT, **more: Any) -> list[Row]:
+    asked = {"where": None, "order": None, "page": page_request(2), "fields": FIELDS, **more}
+    found = await reads.read(reads.reading(entity, **asked), shown=True, last=True)
+    return found.items
+
+
 async def names(reads: Current, below: int, size: int = 3, **more: Any) -> list[Any]:
     """The ids of a page of those that are below it."""
-    reading = reads.reading(
-        PRODUCT,
-        where=parse_where(SHOP, PRODUCT, {"stock": {"lt": below}}),
-        order=None,
-        page=page_request(size),
-        fields=FIELDS,
-        **more,
-    )
-    page = await reads.read(reading, shown=True, last=True)
-    return [each["_id"] for each in page.items]
+    where = parse_where(SHOP, PRODUCT, {"stock": {"lt": below}})
+    found = await page(reads, where=where, page=page_request(size), **more)
+    return [each["_id"] for each in found]
 
 
 def stock(client: Client, mongo: Mongo, count: int = 9) -> None:
@@ -103,6 +103,53 @@ async def test_what_is_not_alike_is_read_apart(
     all_ = [f"p{n}" for n in range(9)]
     assert found == [all_[:2], all_[:3], all_, all_, all_[:2], all_[:2]]
     assert sorted(started) == ["aggregate", *["find"] * 6, "hello"]
+
+
+async def test_only_pages_of_one_collection_with_the_same_fields_in_the_same_order_are(
+    counted: Mongo, commands: Commands, client: Client
+) -> None:
+    stock(client, counted)
+    client[counted.name][SUPPLIER.collection].insert_one({"_id": "s", "name": "Supplier"})
+    reads = current(counted)
+    by_name = [("name", "DESC")]
+    with commands.counting() as started:
+        found = await asyncio.gather(
+            page(reads, page=page_request(1), fields=frozenset({"name"})),
+            page(reads, SUPPLIER, page=page_request(1), fields=frozenset({"name"})),
+            page(reads, page=page_request(1), fields=frozenset({"stock"})),
+            page(reads, page=page_request(last=1), fields=frozenset({"name"})),
+            page(reads, page=page_request(1), fields=frozenset({"name"}), order=by_name),
+            page(reads, page=page_request(1), fields=frozenset({"name"}), order=by_name),
+        )
+    last = {"_id": "p8", "name": "Product 8"}
+    assert [[{**each, PLACED: None} for each in items] for items in found] == [
+        [{**each, PLACED: None}]
+        for each in (
+            {"_id": "p0", "name": "Product 0"},
+            {"_id": "s", "name": "Supplier"},
+            *({"_id": "p0", "stock": 0}, last, last, last),
+        )
+    ]
+    assert list(started) == ["find"] * 6
+
+
+async def test_text_is_compared_by_code_point_whatever_the_collection_says(
+    mongo: Mongo, client: Client
+) -> None:
+    """As by a `find`."""
+    things = client[mongo.name].create_collection(
+        "things", collation={"locale": "en", "strength": 1}
+    )
+    things.insert_many([{"_id": n, "t": text} for n, text in enumerate("aAàb")])
+    found = await mongo.find_each(
+        "things",
+        [{"t": {"$lte": "a"}}, {"t": "A"}],
+        projection={"_id": 1},
+        sort=[("_id", 1)],
+        limit=9,
+        most_s=30.0,
+    )
+    assert found == [[{"_id": 0}, {"_id": 1}], [{"_id": 1}]]
 
 
 @settings(
@@ -202,7 +249,7 @@ async def test_one_that_takes_its_time_does_not_hold_the_others(
         monkeypatch.setattr(joint_pages, "_REST_S", 0.0)
         pages = JointPages()
         await rows(pages, counted, {}, SLOW)
-        await rows(pages, counted, {}, {})
+        assert await rows(pages, counted, {}, {}) == [["p0", "p1"]] * 2
         assert list(started)[5:] == ["aggregate", "find", "find", "aggregate"]
 
 
