@@ -197,7 +197,7 @@ class Current:
             total=total,
             token=token,
             kind=(entity.name, window.keys, window.limit, *projection.items())
-            if alike and window.limit <= LARGEST_JOINT
+            if alike and window.size <= LARGEST_JOINT
             else None,
         )
 

@@ -89,14 +89,15 @@ class JointPages:
             # Whoever asked for what it is about is told by a read of his own.
             log.debug("%d pages are read one by one: %s", len(queries), exc)
         if found is None:
-            self._resting[kind] = asyncio.get_running_loop().time() + _REST_S
+            self._rest(kind)
         return found
+
+    def _rest(self, kind: Hashable) -> None:
+        now = asyncio.get_running_loop().time()
+        # Nobody may ask for those again that have had their rest.
+        self._resting = {each: until for each, until in self._resting.items() if until > now}
+        self._resting[kind] = now + _REST_S
 
     def _rests(self, kind: Hashable) -> bool:
         until = self._resting.get(kind)
-        if until is None:
-            return False
-        if until > asyncio.get_running_loop().time():
-            return True
-        del self._resting[kind]
-        return False
+        return until is not None and until > asyncio.get_running_loop().time()

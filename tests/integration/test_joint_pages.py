@@ -80,6 +80,10 @@ async def test_those_of_one_turn_are_one_command(
         found = await asyncio.gather(*(names(reads, 1) for _ in range(17)))
     assert found == [["p0"]] * 17
     assert sorted(started) == ["aggregate", "aggregate", "find"]
+    with commands.counting() as started:
+        found = await asyncio.gather(*(names(reads, 2, 50) for _ in range(2)))
+    assert found == [["p0", "p1"]] * 2
+    assert list(started) == ["aggregate"]
 
 
 async def test_one_by_itself_is_a_find(counted: Mongo, commands: Commands, client: Client) -> None:
@@ -97,7 +101,7 @@ async def test_what_is_not_alike_is_read_apart(
     reads = current(counted)
     with commands.counting() as started:
         found = await asyncio.gather(
-            *(names(reads, 9, 2), names(reads, 9, 3), names(reads, 9, 50), names(reads, 9, 50)),
+            *(names(reads, 9, 2), names(reads, 9, 3), names(reads, 9, 51), names(reads, 9, 51)),
             *(names(reads, 9, 2, total=True), names(reads, 9, 2, token=True)),
         )
     all_ = [f"p{n}" for n in range(9)]
@@ -193,10 +197,12 @@ def encoded(page: Sequence[Row]) -> list[bytes]:
     return [bson.encode(each, codec_options=SHOWN) for each in page]
 
 
-async def rows(pages: JointPages, mongo: Mongo, *queries: Mapping[str, Any]) -> list[Any]:
-    """Two ids, or what was raised, of each of some pages that are asked for together."""
+async def rows(
+    pages: JointPages, mongo: Mongo, *queries: Mapping[str, Any], size: int = 1
+) -> list[Any]:
+    """An id more than `size`, or what was raised, of pages that are asked for together."""
     reading = current(mongo).reading(
-        PRODUCT, where=None, order=None, page=page_request(1), fields=FIELDS
+        PRODUCT, where=None, order=None, page=page_request(size), fields=FIELDS
     )
     layout = Archived(mongo, PRODUCT.collection)
     found = await asyncio.gather(
@@ -251,6 +257,19 @@ async def test_one_that_takes_its_time_does_not_hold_the_others(
         await rows(pages, counted, {}, SLOW)
         assert await rows(pages, counted, {}, {}) == [["p0", "p1"]] * 2
         assert list(started)[5:] == ["aggregate", "find", "find", "aggregate"]
+
+
+async def test_kinds_that_have_had_their_rest_are_forgotten(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes up kinds of pages takes no memory by it."""
+    monkeypatch.setattr(joint_pages, "_REST_S", 0.0)
+    pages = JointPages()
+    for size in range(1, 6):
+        wrong = {"stock": {"$nonsense": 1}}
+        refused = await rows(pages, mongo, wrong, wrong, size=size)
+        assert all(isinstance(each, DatabaseError) for each in refused)
+    assert len(pages._resting) == 1
 
 
 @pytest.mark.asyncio(loop_scope="module")
