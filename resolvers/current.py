@@ -187,7 +187,8 @@ class Current:
         window, projection = self._window(entity, order, page, fields)
         query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
         # Behind an `_id` nothing else decides the order, and every document has one.
-        alike = window.keys[0][0] == "_id" and not (total or token)
+        joint = window.keys[0][0] == "_id" and window.size <= LARGEST_JOINT
+        joint = joint and not (total or token)
         return Reading(
             entity=entity,
             window=window,
@@ -196,22 +197,20 @@ class Current:
             projection=projection,
             total=total,
             token=token,
-            kind=(entity.name, window.keys, window.limit, *projection.items())
-            if alike and window.size <= LARGEST_JOINT
-            else None,
+            kind=(entity.name, window.keys, window.limit, *projection.items()) if joint else None,
         )
 
     async def read(
-        self, reading: Reading, *, shown: bool = False, last: bool = False
+        self, reading: Reading, *, shown: bool = False, joint: bool = False
     ) -> Page[Document]:
         """See `page`.
 
         Args:
-            last: nothing is read behind it for those who ask: it may be one of several that come
-                together. Where more is read, MongoDB and the gateway would wait for each other.
+            joint: it may be read with pages of others, which then come all at once: not where more
+                is read behind it, since MongoDB and the gateway would wait for each other.
         """
         layout = self._layout(reading.entity)
-        if shown and last and reading.kind is not None:
+        if shown and joint and reading.kind is not None:
             return reading.window.page(await self.joint_pages.rows(reading, layout))
         if reading.token:
             return await self._at_one_time(partial(reading.read, layout, shown))

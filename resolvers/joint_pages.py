@@ -18,6 +18,7 @@ from resolvers.pools import Pools
 from resolvers.readings import Reading
 from streams.documents import Document
 from streams.layouts.layout import Layout
+from streams.unions import PageUnion
 
 __all__ = ["LARGEST_JOINT", "JointPages"]
 
@@ -52,10 +53,13 @@ class JointPages:
     async def rows(self, reading: Reading, layout: Layout) -> _Rows:
         """What `Reading.rows` reads, to be shown.
 
+        Args:
+            reading: one that has a kind.
+
         Raises: as that.
         """
         kind = reading.kind
-        if kind is None or self._rests(kind):
+        if self._rests(kind):
             return await reading.rows(layout, reading.windowed, shown=True)
 
         async def read(queries: Sequence[_Query]) -> Sequence[_Rows | BaseException]:
@@ -75,19 +79,18 @@ class JointPages:
         self, kind: Hashable, reading: Reading, layout: Layout, queries: Sequence[_Query]
     ) -> list[_Rows] | None:
         """None where each has to be read by itself."""
-        window = reading.window
+        union = PageUnion(
+            queries=queries,
+            projection=reading.projection,
+            sort=reading.window.keys,
+            limit=reading.window.limit,
+        )
         found = None
         try:
-            found = await layout.find_each(
-                queries,
-                projection=reading.projection,
-                sort=window.keys,
-                limit=window.limit,
-                most_s=_MOST_S * len(queries),
-            )
+            found = await layout.find_each(union, most_s=_MOST_S * len(queries))
         except Exception as exc:
             # Whoever asked for what it is about is told by a read of his own.
-            log.debug("%d pages are read one by one: %s", len(queries), exc)
+            log.warning("%d pages are read one by one: %s", len(queries), exc)
         if found is None:
             self._rest(kind)
         return found

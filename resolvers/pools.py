@@ -82,8 +82,9 @@ class Pool(Generic[K, T]):
             self._waiting = None
         self._planned = False
         asked, self._asked = self._asked, []
-        for start in range(0, len(asked), self._largest or len(asked) or 1):
-            part = asked[start : start + self._largest] if self._largest else asked
+        largest = self._largest or len(asked)
+        while asked:
+            part, asked = asked[:largest], asked[largest:]
             task = asyncio.get_running_loop().create_task(self._run(part))
             self._under_way.add(task)
             task.add_done_callback(self._ended)

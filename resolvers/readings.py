@@ -36,7 +36,7 @@ class Reading:
     projection: Mapping[str, Any]
     total: bool
     token: bool
-    kind: Hashable = None
+    kind: Hashable
 
     async def read(self, layout: Layout, shown: bool, at: Timestamp | None) -> Page[Document]:
         """Args:

@@ -22,7 +22,7 @@ from streams.interning import Interning
 from streams.refusals import translated
 from streams.rounds import rounds
 from streams.sessions import Sessions
-from streams.unions import parted, union
+from streams.unions import PageUnion
 from streams.wire_pool import WirePool
 
 __all__ = ["COLLATION", "Reads", "awaited"]
@@ -114,23 +114,15 @@ class Reads:
             return list(await cursor.to_list(None))
 
     async def find_each(
-        self,
-        collection: str,
-        queries: Sequence[Mapping[str, Any]],
-        *,
-        projection: Mapping[str, Any],
-        sort: Sequence[tuple[str, int]],
-        limit: int,
-        most_s: float,
+        self, collection: str, union: PageUnion, *, most_s: float
     ) -> list[list[Document]] | None:
         """For each of n queries what `find` would find of it, `naive`, by one command; None where
         that is not to be had, or takes the server longer than `most_s`."""
         if self._finder is None:
             return None
-        pages = union(collection, queries, projection=projection, sort=sort, limit=limit)
         command: Document = {
             "aggregate": collection,
-            "pipeline": pages,
+            "pipeline": union.pipeline(collection),
             "collation": COLLATION,
             "cursor": {"batchSize": _BATCH},
             "maxTimeMS": int(most_s * 1000),
@@ -140,7 +132,7 @@ class Reads:
                 found = await self._finder.first_batch(command, naive=True)
         except TimeLimit:
             return None
-        return None if found is None else parted(found, len(queries))
+        return None if found is None else union.parted(found)
 
     async def aggregate(
         self,

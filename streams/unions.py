@@ -8,54 +8,61 @@ Source: MongoDB's manual, "$unionWith (aggregation)".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from streams.documents import Document
 
-__all__ = ["parted", "union"]
+__all__ = ["PageUnion"]
 
 # Between two pages comes what no document is: one without an `_id`.
 _BOUND: Document = {"$unionWith": {"pipeline": [{"$documents": [{}]}]}}
 
 
-def union(
-    collection: str,
-    queries: Sequence[Mapping[str, Any]],
-    *,
-    projection: Mapping[str, Any],
-    sort: Sequence[tuple[str, int]],
-    limit: int,
-) -> list[Document]:
-    """The pipeline; its projection shows `_id`."""
-    stages: list[Document] = []
-    for query in queries:
-        page: list[Document] = [
-            {"$match": query},
-            {"$sort": dict(sort)},
-            {"$limit": limit},
-            {"$project": projection},
-        ]
-        if stages:
-            stages += [_BOUND, {"$unionWith": {"coll": collection, "pipeline": page}}]
-        else:
-            stages = page
-    return stages
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageUnion:
+    """A page for each query.
 
-
-def parted(found: Sequence[Document], pages: int) -> list[list[Document]]:
-    """What it finds, as so many pages.
-
-    Raises:
-        ValueError: they are not so many.
+    Attributes:
+        projection: shows `_id`.
+        limit: documents of each page.
     """
-    parts: list[list[Document]] = [[]]
-    part = parts[0]
-    for document in found:
-        if document:
-            part.append(document)
-        else:
-            part = []
-            parts.append(part)
-    if len(parts) != pages:
-        raise ValueError(f"{len(parts)} pages were found where {pages} were asked for")
-    return parts
+
+    queries: Sequence[Mapping[str, Any]]
+    projection: Mapping[str, Any]
+    sort: Sequence[tuple[str, int]]
+    limit: int
+
+    def pipeline(self, collection: str) -> list[Document]:
+        """That finds all of them."""
+        stages: list[Document] = []
+        for query in self.queries:
+            page: list[Document] = [
+                {"$match": query},
+                {"$sort": dict(self.sort)},
+                {"$limit": self.limit},
+                {"$project": self.projection},
+            ]
+            if stages:
+                stages += [_BOUND, {"$unionWith": {"coll": collection, "pipeline": page}}]
+            else:
+                stages = page
+        return stages
+
+    def parted(self, found: Sequence[Document]) -> list[list[Document]]:
+        """What it finds, page by page.
+
+        Raises:
+            ValueError: that are not as many pages as queries.
+        """
+        pages: list[list[Document]] = [[]]
+        page = pages[0]
+        for document in found:
+            if document:
+                page.append(document)
+            else:
+                page = []
+                pages.append(page)
+        if len(pages) != len(self.queries):
+            raise ValueError(f"{len(pages)} pages were found by {len(self.queries)} queries")
+        return pages

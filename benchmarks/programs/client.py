@@ -57,7 +57,7 @@ class _Connection:
             head = self._head + _BUFFER[: min(size, _HEAD_BYTES)]
             end = head.find(b"\r\n\r\n")
             if end < 0:
-                self._head = bytes(head)
+                self._head = head
                 return True
             head = head[:end].lower()
             at = head.find(_LENGTH) + len(_LENGTH)

@@ -17,6 +17,7 @@ from streams.documents import Document
 from streams.events import ChangeEvent
 from streams.layouts.kept import Kept
 from streams.mongo import Mongo
+from streams.unions import PageUnion
 from streams.versions import Last
 from streams.writing import Pipeline, Writing
 
@@ -76,17 +77,8 @@ class Layout(ABC):
     ) -> list[Any]:
         """The current documents that match, as `Mongo.find`."""
 
-    async def find_each(
-        self,
-        queries: Sequence[Mapping[str, Any]],
-        *,
-        projection: Mapping[str, Any],
-        sort: Sequence[tuple[str, int]],
-        limit: int,
-        most_s: float,
-    ) -> list[list[Document]] | None:
-        """For each query what `find` would find, `naive`, as `Mongo.find_each`; None where one
-        command does not do it."""
+    async def find_each(self, union: PageUnion, *, most_s: float) -> list[list[Document]] | None:
+        """As `Mongo.find_each`; None where one command does not do it."""
         return None
 
     @abstractmethod

@@ -25,6 +25,7 @@ from streams.documents import SHOWN
 from streams.errors import DatabaseError
 from streams.layouts.archived import Archived
 from streams.mongo import Mongo
+from streams.unions import PageUnion
 from tests.integration.conftest import Commands, KeptShop
 from tests.support.archives import nothing_written
 from tests.support.drawn import batches
@@ -47,7 +48,7 @@ def current(mongo: Mongo) -> Current:
 
 async def page(reads: Current, entity: Entity = PRODUCT, **more: Any) -> list[Row]:
     asked = {"where": None, "order": None, "page": page_request(2), "fields": FIELDS, **more}
-    found = await reads.read(reads.reading(entity, **asked), shown=True, last=True)
+    found = await reads.read(reads.reading(entity, **asked), shown=True, joint=True)
     return found.items
 
 
@@ -145,14 +146,9 @@ async def test_text_is_compared_by_code_point_whatever_the_collection_says(
         "things", collation={"locale": "en", "strength": 1}
     )
     things.insert_many([{"_id": n, "t": text} for n, text in enumerate("aAàb")])
-    found = await mongo.find_each(
-        "things",
-        [{"t": {"$lte": "a"}}, {"t": "A"}],
-        projection={"_id": 1},
-        sort=[("_id", 1)],
-        limit=9,
-        most_s=30.0,
-    )
+    queries = [{"t": {"$lte": "a"}}, {"t": "A"}]
+    union = PageUnion(queries=queries, projection={"_id": 1}, sort=[("_id", 1)], limit=9)
+    found = await mongo.find_each("things", union, most_s=30.0)
     assert found == [[{"_id": 0}, {"_id": 1}], [{"_id": 1}]]
 
 
@@ -185,7 +181,8 @@ def test_each_is_what_a_read_of_its_own_finds(
 
     async def compare() -> None:
         async with Mongo.connect(mongo_uri, database_name) as mongo:
-            together = await mongo.find_each("things", queries, most_s=30.0, **read)
+            union = PageUnion(queries=queries, **read)
+            together = await mongo.find_each("things", union, most_s=30.0)
             apart = [await mongo.find("things", each, naive=True, **read) for each in queries]
             assert together is not None
             assert list(map(encoded, together)) == list(map(encoded, apart))
@@ -232,12 +229,14 @@ async def test_one_that_is_refused_takes_nothing_from_the_others(
 
 
 async def test_one_that_cannot_even_be_sent_takes_nothing_from_the_others(
-    mongo: Mongo, client: Client
+    mongo: Mongo, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """It is a mistake of ours, and is said."""
     stock(client, mongo)
     first, refused = await rows(JointPages(), mongo, {}, {"stock": 2**70})
     assert first == ["p0", "p1"]
     assert isinstance(refused, OverflowError)
+    assert "2 pages are read one by one: " in caplog.text
 
 
 async def test_one_that_takes_its_time_does_not_hold_the_others(
@@ -273,17 +272,22 @@ async def test_kinds_that_have_had_their_rest_are_forgotten(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_collection_that_keeps_versions_itself_is_read_page_by_page(
-    kept: KeptShop,
-) -> None:
-    """Whichever way it does."""
-    reads = kept.shop.gateway.current
-    entity = kept.shop.gateway.model.entity("Product")
-    reading = reads.reading(
-        entity, where=None, order=None, page=page_request(2), fields=frozenset({"_id"})
-    )
-    program = kept.program()
+async def test_in_whichever_layout_each_is_its_own(kept: KeptShop) -> None:
+    """Also where the collection keeps versions itself, and they are read one by one."""
+    gateway = kept.shop.gateway
+    entity, program = gateway.model.entity("Product"), kept.program()
     for key in ("a", "b", "c"):
         await asyncio.to_thread(program.write, key, {"name": key})
-    pages = await asyncio.gather(*(reads.read(reading, shown=True, last=True) for _ in range(3)))
-    assert [[each["_id"] for each in page.items] for page in pages] == [["a", "b"]] * 3
+
+    async def found(name: str) -> list[Row]:
+        where = parse_where(gateway.model, entity, {"name": {"lte": name}})
+        return await page(gateway.current, entity, where=where, fields=frozenset({"name"}))
+
+    for _ in range(2):
+        pages = await asyncio.gather(*map(found, ("c", "_", "a", "b")))
+        assert [[each["_id"] for each in items] for items in pages] == [
+            ["a", "b"],
+            [],
+            ["a"],
+            ["a", "b"],
+        ]

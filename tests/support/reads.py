@@ -193,7 +193,7 @@ class MemoryCurrent:
         return entity, arguments
 
     async def read(
-        self, reading: Any, *, shown: bool = False, last: bool = False
+        self, reading: Any, *, shown: bool = False, joint: bool = False
     ) -> Page[Document]:
         entity, arguments = reading
         return await self.page(entity, **arguments, shown=shown)

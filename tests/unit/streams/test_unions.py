@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
-from streams.unions import parted
+from streams.unions import PageUnion
 
 ONE, TWO, BOUND = {"_id": 1}, {"_id": None}, dict[str, Any]()
+
+
+def union(pages: int) -> PageUnion:
+    return PageUnion(queries=[{}] * pages, projection={"_id": 1}, sort=[("_id", 1)], limit=2)
 
 
 @pytest.mark.parametrize(
@@ -22,11 +26,11 @@ ONE, TWO, BOUND = {"_id": 1}, {"_id": None}, dict[str, Any]()
 )
 def test_pages_end_at_bounds(found: list[Any], pages: list[Any]) -> None:
     """Empty ones, too: the first, the last, and several in a row."""
-    assert parted(found, len(pages)) == pages
+    assert union(len(pages)).parted(found) == pages
 
 
 @pytest.mark.parametrize("pages", [1, 3])
 def test_another_number_of_pages_is_nobodys(pages: int) -> None:
     """Rather none than those of somebody else."""
-    with pytest.raises(ValueError, match=f"2 pages were found where {pages} were asked for"):
-        parted([ONE, BOUND, TWO], pages)
+    with pytest.raises(ValueError, match=f"2 pages were found by {pages} queries"):
+        union(pages).parted([ONE, BOUND, TWO])
