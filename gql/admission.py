@@ -148,11 +148,13 @@ class Place:
         self.expires = 0.0
 
     def __enter__(self) -> Place:
-        task = asyncio.current_task()
+        # Once: before Python 3.12 each look for it asks the system for the process's id.
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None
         self.task = task
         self._cancelling = task.cancelling()
-        self._admission.clock.watch(self)
+        self._admission.clock.watch(self, loop)
         self.free = self._taken = self._admission.enter()
         return self
 
@@ -199,8 +201,7 @@ class _Clock:
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def watch(self, place: Place) -> None:
-        loop = asyncio.get_running_loop()
+    def watch(self, place: Place, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is None or self._loop is not loop:
             self._held, self._timer, self._loop = {}, None, loop
             self._tick()

@@ -25,6 +25,7 @@ from websockets.exceptions import InvalidState
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 
+from gql.departures import Departures
 from gql.stalling import Stall
 from gql.turns import Starts, Turns
 from streams.errors import Unavailable
@@ -60,15 +61,21 @@ class Outlet:
         flows: it is open, and its buffer is not full.
         transport: once it flows.
         unless_full: writes where it does not flow; None where nothing can be written then.
+        departures: of responses; None of a socket, which has none.
     """
 
-    __slots__ = ("flows", "transport", "unless_full")
+    __slots__ = ("departures", "flows", "transport", "unless_full")
 
     transport: asyncio.Transport
 
-    def __init__(self, unless_full: Callable[[bytes], bool] | None = None) -> None:
+    def __init__(
+        self,
+        unless_full: Callable[[bytes], bool] | None = None,
+        departures: Departures | None = None,
+    ) -> None:
         self.flows = False
         self.unless_full = unless_full
+        self.departures = departures
 
     def write(self, frame: bytes) -> bool:
         """To one that is closed, nothing. False where too much of what was sent is not taken."""
@@ -101,6 +108,7 @@ class Connections:
     Attributes:
         turns: of the messages that are handled.
         starts: of the requests over HTTP.
+        departures: of the responses to them.
         refused: handshakes that were answered with 503.
         stalled: responses over HTTP that ended because their clients took nothing of them.
         dropped: sockets that were closed, by reason: `stalled`, `memory` or `flood`.
@@ -118,6 +126,7 @@ class Connections:
         self.failed = failed
         self.turns = Turns(_MESSAGES_A_TURN)
         self.starts = Starts(_REQUESTS_A_TURN)
+        self.departures = Departures()
         self.refused = 0
         self.stalled = 0
         self.dropped: Counter[str] = Counter(stalled=0, memory=0, flood=0)

@@ -69,7 +69,8 @@ class RequestConnection(HttpToolsProtocol):
         self._starts = connections.starts
         self._stall = Stall(connections.stalled_s, connections.count_stalled_response)
         # Its buffer is full where it does not flow, or it is gone.
-        self._outlet = Outlet()
+        self._departures = connections.departures
+        self._outlet = Outlet(departures=connections.departures)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -149,7 +150,14 @@ class RequestConnection(HttpToolsProtocol):
         # Nothing comes here any more, and the parser knows of this one.
         self.parser = None  # type: ignore[assignment]
 
+    def shutdown(self) -> None:
+        self._departures.hurry(self.transport)
+        super().shutdown()
+
     def data_received(self, data: bytes) -> None:
+        if self.transport in self._departures.waiting:
+            # What comes may be refused at once.
+            self._departures.hurry(self.transport)
         # Nothing is under way, in neither direction.
         alone = self._between and (self.cycle is None or self.cycle.response_complete)
         known = self._heads.known(data) if alone else None

@@ -213,7 +213,10 @@ def _checked(given: object) -> GraphQLRequest:
         raise Refused(400, _BATCH)
     if not isinstance(given, dict):
         raise Refused(400, f"the request is a JSON object, got {_kind(given)}")
-    query, variables, name, extensions = asked = list(map(given.get, _NAMES))
+    query, variables, name, extensions = asked = tuple(map(given.get, _NAMES))
+    if query.__class__ is str and variables.__class__ is dict and name is extensions is None:
+        # As most are.
+        return GraphQLRequest(query, variables)
     for value, kind, each in zip(asked, _KINDS, _NAMES, strict=True):
         if value is not None and value.__class__ is not kind:
             expected = "text" if kind is str else "an object"

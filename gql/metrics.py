@@ -56,10 +56,7 @@ class _Process(Collector):
         for name, labels, value in self._samples():
             families[f"revstream_{name}"].add_metric(labels, value)
         yield from families.values()
-        for metric in self._operations.seconds.collect():
-            # When the process began to count is not worth a series for each kind.
-            metric.samples = [each for each in metric.samples if "_created" not in each.name]
-            yield metric
+        yield self._operations.durations()
 
     def _samples(self) -> Iterator[_Sample]:
         gateway = self._gateway

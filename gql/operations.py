@@ -4,13 +4,15 @@ the end."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from graphql import GraphQLError
-from prometheus_client import Histogram
+from prometheus_client.core import HistogramMetricFamily
 from strawberry.extensions import SchemaExtension
 from strawberry.schema.exceptions import CannotGetOperationTypeError
 from strawberry.types import ExecutionContext
@@ -24,7 +26,6 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 class Operations:
     """Attributes:
-    seconds: how long queries and mutations took, by kind.
     begun: operations, by whether their document was "known" or "new".
     failed: responses with errors, and events of subscriptions, by kind and the first error's code.
     on_sockets: operations of any kind that now run on WebSockets.
@@ -32,17 +33,10 @@ class Operations:
     """
 
     def __init__(self) -> None:
-        self.seconds = Histogram(
-            "revstream_operation_seconds",
-            "How long queries and mutations took.",
-            ["kind"],
-            buckets=_BUCKETS,
-            registry=None,
-        )
-        self._seconds = {
-            kind.value: self.seconds.labels(kind.value)
-            for kind in (OperationType.QUERY, OperationType.MUTATION)
-        }
+        kinds = (OperationType.QUERY.value, OperationType.MUTATION.value)
+        # Of each bucket, and beyond the last.
+        self._counts = {kind: [0] * (len(_BUCKETS) + 1) for kind in kinds}
+        self._seconds = dict.fromkeys(kinds, 0.0)
         self.begun: Counter[str] = Counter(known=0, new=0)
         self.failed: Counter[tuple[str, str]] = Counter()
         self.on_sockets = 0
@@ -61,9 +55,23 @@ class Operations:
                 self.none_on_sockets.set()
 
     def took(self, kind: str, seconds: float) -> None:
-        timed = self._seconds.get(kind)
-        if timed is not None:
-            timed.observe(seconds)
+        """Of a query or mutation. The library's own histogram looks through its buckets and takes
+        two locks for each, which is a thirtieth of a lookup by id."""
+        counts = self._counts.get(kind)
+        if counts is not None:
+            counts[bisect_left(_BUCKETS, seconds)] += 1
+            self._seconds[kind] += seconds
+
+    def durations(self) -> HistogramMetricFamily:
+        """How long queries and mutations took, by kind."""
+        family = HistogramMetricFamily(
+            "revstream_operation_seconds", "How long queries and mutations took.", labels=["kind"]
+        )
+        bounds = [*(str(float(each)) for each in _BUCKETS), "+Inf"]
+        for kind, counts in self._counts.items():
+            told = zip(bounds, itertools.accumulate(counts), strict=True)
+            family.add_metric([kind], list(told), self._seconds[kind])
+        return family
 
     def note(self, errors: Sequence[GraphQLError], kind: str) -> None:
         """Of one response; the errors are finished."""

@@ -19,6 +19,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from gql.connections import OUTLET, Outlet
 from gql.http_requests import cycle_of
 from gql.media_types import JSON, MediaType
 
@@ -28,6 +29,9 @@ HEADERS: Mapping[str, str] = {"cache-control": "no-store", "x-content-type-optio
 """Of every response of this API, beside its type and length."""
 
 _Raw = tuple[bytes, bytes]
+_NONE: Mapping[str, Any] = {}
+# Bytes of a response that leaves together with others; to copy more takes longer than to write it.
+_MOST_TOGETHER = 16 * 1024
 
 
 class Executed:
@@ -43,7 +47,7 @@ class Executed:
         body, name = self._body, self._media_type.name
         cycle = cycle_of(send)
         if cycle is not None and _is_plain(cycle):
-            _send_whole(cycle, name, body)
+            _send_whole(cycle, name, body, scope.get("extensions", _NONE).get(OUTLET))
             return
         headers = [*_headers(name), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -61,12 +65,15 @@ def _is_plain(cycle: RequestResponseCycle) -> bool:
     )
 
 
-def _send_whole(cycle: RequestResponseCycle, name: str, body: bytes) -> None:
+def _send_whole(cycle: RequestResponseCycle, name: str, body: bytes, outlet: Outlet | None) -> None:
     """As the cycle's own `send` does it, for a response that is known as a whole."""
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
     head = b"%b%d\r\n\r\n" % (_HEADS.of(name, cycle.default_headers), len(body))
-    cycle.transport.writelines((head, body))
+    if outlet is None or outlet.departures is None or len(body) > _MOST_TOGETHER:
+        cycle.transport.writelines((head, body))
+    else:
+        outlet.departures.add(cycle.transport, head + body)
     cycle.message_event.set()
     cycle.on_response()
 

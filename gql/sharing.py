@@ -21,7 +21,7 @@ from contextlib import aclosing, contextmanager
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from gql.told import Seat, Told, write_several, write_to_each
+from gql.told import Seat, Told, portions, write_several, write_to_each
 from gql.turns import Breath
 from streams.errors import GatewayError, SlowConsumer, Unavailable
 from streams.ring import Ring
@@ -41,9 +41,9 @@ _TURN = 200
 class Lead(Protocol):
     """What makes the responses of one operation, for all who are told them."""
 
-    def behind(self, position: str) -> AsyncGenerator[Told]:
-        """Of all events behind a token; never ends. What stands in the stream already comes first,
-        then a checkpoint."""
+    def behind(self, position: str) -> AsyncGenerator[Sequence[Told]]:
+        """Of all events behind a token, together what came at once; never ends. What stands in the
+        stream already comes first, then a checkpoint; each of those comes alone."""
         ...
 
     async def checkpoint(self, token: str) -> Told: ...
@@ -131,11 +131,12 @@ class Audience:
         earlier: list[Told] = []
         breath = Breath()
         try:
-            async with aclosing(lead.behind(position)) as events:
-                async for each in events:
-                    if each.token > floor or not each.counts:
+            async with aclosing(lead.behind(position)) as parts:
+                async for events in parts:
+                    wanted = [each for each in events if each.counts and each.token <= floor]
+                    earlier += wanted
+                    if len(wanted) < len(events):
                         break
-                    earlier.append(each)
                     await breath.take()
         except GatewayError:
             # Whoever wanted it goes on alone, and is told.
@@ -165,14 +166,16 @@ class Audience:
     async def _lead(self, lead: Lead, position: str) -> None:
         me, breath = asyncio.current_task(), Breath()
         try:
-            async with aclosing(lead.behind(position)) as events:
-                async for each in events:
-                    if each.counts:
-                        self._recent.append(each)
-                    self._position = max(self._position, each.token)
+            async with aclosing(lead.behind(position)) as parts:
+                async for events in parts:
+                    for each in events:
+                        if each.counts:
+                            self._recent.append(each)
+                        self._position = max(self._position, each.token)
                     if self._awaiting is None:
-                        await self._tell(each)
-                    elif not each.counts:
+                        for portion in portions(events):
+                            await self._tell(portion)
+                    elif not events[-1].counts:
                         await self._greet(lead)
                     else:
                         await breath.take()
@@ -205,8 +208,9 @@ class Audience:
                     self._catch_up(seat, missed, greeting)
             await breath.take()
 
-    async def _tell(self, event: Told) -> None:
-        """To all."""
+    async def _tell(self, events: Sequence[Told]) -> None:
+        """To all. While they are, the next ones come together, so that whoever is behind writes
+        fewer times."""
         members, left, count = self._members, self._left, 0
         seats = list(members)
         for first in range(0, len(seats), _TURN):
@@ -215,11 +219,11 @@ class Audience:
                 await asyncio.sleep(0)
                 if left != self._left:
                     turn = [each for each in turn if each in members]
-            told, refusing = write_to_each(event, turn)
+            told, refusing = write_to_each(events, turn)
             for each in refusing:
                 self._leave(each)
             count += told
-        if event.counts:
+        if events[-1].counts:
             self._told(count)
 
     def _leave(self, seat: Seat) -> None:

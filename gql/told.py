@@ -11,7 +11,7 @@ from typing import Protocol
 
 from gql.connections import Outlet
 
-__all__ = ["SEAT", "Seat", "Told", "write_several", "write_to_each"]
+__all__ = ["SEAT", "Seat", "Told", "portions", "write_several", "write_to_each"]
 
 # Of what one is told at once.
 _PORTION_BYTES = 32 * 1024
@@ -76,43 +76,57 @@ class Told:
 
     def frame(self, seat: Seat) -> bytes:
         """As it is written to a seat."""
-        before, behind = self.around(seat)
-        return b"".join((before, seat.own, behind))
+        return seat.own.join(self.around(seat))
 
 
-def write_to_each(event: Told, seats: Sequence[Seat]) -> tuple[int, list[Seat]]:
-    """One event, without waiting: how many were told, and who does not take it.
+def write_to_each(events: Sequence[Told], seats: Sequence[Seat]) -> tuple[int, list[Seat]]:
+    """Events, as one write to each and without waiting: how often one was told, and who does not
+    take them.
 
     Of thousands: what is done for one seat more than has to be is felt, a call as well.
     """
-    token, count, refusing = event.token, 0, []
+    first, last, many = events[0].token, events[-1].token, len(events)
+    count, refusing = 0, []
     kind: Hashable = None
-    before = behind = b""
-    join = b"".join
+    around: Sequence[bytes] = ()
     for seat in seats:
-        # Who stands behind it already is not told.
-        if seat.token >= token:
+        if seat.token >= first:
+            # Who stands behind some of them already is not told those.
+            told, taken = write_several([e for e in events if e.token > seat.token], seat)
+            count += told
+            if not taken:
+                refusing.append(seat)
             continue
         if seat.kind is not kind:
             kind = seat.kind
-            before, behind = event.around(seat)
+            around = _around(events, seat)
         outlet = seat.outlet
-        frame = join((before, seat.own, behind))
+        frame = seat.own.join(around)
         if outlet.flows:
             outlet.transport.write(frame)
         elif not outlet.write(frame):
             refusing.append(seat)
             continue
-        seat.token = token
-        count += 1
+        seat.token = last
+        count += many
     return count, refusing
+
+
+def _around(events: Sequence[Told], seat: Seat) -> list[bytes]:
+    """Before, between and behind its own: once for each event."""
+    parts = [b""]
+    for event in events:
+        before, behind = event.around(seat)
+        parts[-1] += before
+        parts.append(behind)
+    return parts
 
 
 def write_several(events: Sequence[Told], seat: Seat) -> tuple[int, bool]:
     """To one seat, without waiting: how many changes it was told, and whether it has taken all of
     them."""
     count = 0
-    for portion in _portions(events):
+    for portion in portions(events):
         if not seat.outlet.write(b"".join(each.frame(seat) for each in portion)):
             return count, False
         seat.token = max(seat.token, portion[-1].token)
@@ -120,8 +134,8 @@ def write_several(events: Sequence[Told], seat: Seat) -> tuple[int, bool]:
     return count, True
 
 
-def _portions(events: Sequence[Told]) -> Iterator[Sequence[Told]]:
-    """As much as is written at once."""
+def portions(events: Sequence[Told]) -> Iterator[Sequence[Told]]:
+    """As much as is written at once; none is empty."""
     first = size = 0
     for number, each in enumerate(events):
         if size > _PORTION_BYTES:

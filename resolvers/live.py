@@ -107,7 +107,6 @@ class Changes:
         request: ChangeRequest,
         *,
         company: Company | None = None,
-        counted: bool = True,
     ) -> AsyncGenerator[Change]:
         """Every change that matches, in order, without gap or duplicate. Never ends.
 
@@ -116,7 +115,6 @@ class Changes:
                 stream is caught up with, or, where there is nobody yet, as soon as there is.
                 Whoever is with it is told elsewhere what comes behind a token, and goes on here
                 behind the one that it returns, or, if that is None, from where he was.
-            counted: among those who follow.
 
         Raises:
             BadUserInput: more than one place to start from, or a cursor that nobody saved.
@@ -125,7 +123,7 @@ class Changes:
         """
         self._scope.read_rows(entity)
         name = entity.collection
-        self.following[name] += counted
+        self.following[name] += 1
         try:
             async with aclosing(
                 self.farewell.until(self._parts(entity, request, company))
@@ -135,9 +133,22 @@ class Changes:
                         self.farewell.check()
                         yield change
                         if change.kind != "CHECKPOINT":
-                            self.delivered[name, source] += counted
+                            self.delivered[name, source] += 1
         finally:
-            self.following[name] -= counted
+            self.following[name] -= 1
+
+    async def parts(
+        self, entity: Entity, request: ChangeRequest
+    ) -> AsyncGenerator[Sequence[Change]]:
+        """As `changes`, together what came at once, checkpoints alone; of one who tells them to
+        others, and is not counted himself."""
+        self._scope.read_rows(entity)
+        parts = self.farewell.until(self._parts(entity, request, None))
+        async with aclosing(parts) as opened:
+            async for _, changes in opened:
+                self.farewell.check()
+                if changes:
+                    yield changes
 
     def told(self, entity: Entity) -> Callable[[int], None]:
         """Counts changes that were handed out elsewhere, to those who joined others."""

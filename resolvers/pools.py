@@ -59,16 +59,16 @@ class Pool(Generic[K, T]):
 
     def ask(self, keys: Sequence[K]) -> asyncio.Future[Sequence[T]]:
         """Cancellation: safe."""
-        future: asyncio.Future[Sequence[T]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Sequence[T]] = loop.create_future()
         self._asked.append((keys, future))
-        self._plan()
+        self._plan(loop)
         return future
 
-    def _plan(self) -> None:
+    def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
         count = len(self._under_way)
         if self._planned or (self._most and count >= self._most):
             return
-        loop = asyncio.get_running_loop()
         if self._most and count and len(self._asked) < self._enough:
             if self._waiting is None:
                 self._waiting = loop.call_later(self._patience_s, self._start)
@@ -92,7 +92,7 @@ class Pool(Generic[K, T]):
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
         if self._asked:
-            self._plan()
+            self._plan(asyncio.get_running_loop())
 
     async def _run(self, asked: Sequence[tuple[Sequence[K], asyncio.Future[Sequence[T]]]]) -> None:
         waiting = [each for each in asked if not each[1].done()]

@@ -43,6 +43,8 @@ __all__ = [
 
 _FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
 
+# Records that are expected to come in one batch.
+_SHORT = 100
 # Records looked at in one go where a tail is mended.
 _TAIL = 5000
 
@@ -272,7 +274,7 @@ class Archive:
         pipeline = [{"$match": {"doc": {"$in": keys}}}, *last_of_each(at)]
         if projection is not None:
             pipeline.append({"$project": projection})
-        return await self._mongo.aggregate(self.name, pipeline, raw=raw)
+        return await self._mongo.aggregate(self.name, pipeline, raw=raw, short=len(keys) <= _SHORT)
 
     async def scan(
         self,
@@ -290,7 +292,8 @@ class Archive:
         self, wanted: Sequence[str], *, projection: Mapping[str, Any] | None = None
     ) -> dict[str, Document]:
         """Records by token; those that are not there are left out."""
-        found = await self.find({"_id": {"$in": list(wanted)}}, projection=projection)
+        query = {"_id": {"$in": list(wanted)}}
+        found = await self.find(query, projection=projection, short=len(wanted) <= _SHORT)
         return {record["_id"]: record for record in found}
 
     async def append(self, records: Sequence[Document], untils: Sequence[Until]) -> bool:

@@ -16,10 +16,10 @@ from typing import Any
 import bson
 import pymongo.errors
 
-from streams.documents import DECODED, SHOWN, Document
+from streams.documents import DECODED, RAW, SHOWN, Document
 from streams.interning import Interning
 from streams.refusals import refused
-from streams.wire_pool import WirePool
+from streams.wire_pool import SharedWires
 
 __all__ = ["Finder"]
 
@@ -30,7 +30,7 @@ class Finder:
     interning: of what is only shown.
     """
 
-    def __init__(self, wires: WirePool, database: Any, interning: Interning) -> None:
+    def __init__(self, wires: SharedWires, database: Any, interning: Interning) -> None:
         self._interning = interning
         self._wires = wires
         self._database = database
@@ -39,11 +39,14 @@ class Finder:
         if concern:
             self._extra["readConcern"] = concern
 
-    async def first_batch(self, command: Document, *, naive: bool) -> list[Document] | None:
+    async def first_batch(
+        self, command: Document, *, naive: bool = False, raw: bool = False
+    ) -> list[Any] | None:
         """All that a `find` or an `aggregate` finds; None where a cursor has to say it.
 
         Args:
             naive: without the time zone of dates, and documents that may be others', too.
+            raw: not decoded.
 
         Raises:
             ExecutionTimeout: the driver's; it took longer than its `maxTimeMS`.
@@ -59,7 +62,11 @@ class Finder:
             interned = self._interning.documents(reply)
             if interned is not None:
                 return interned
-        found: Document = bson.decode(reply, SHOWN if naive else DECODED)
+        found: Any
+        if raw:
+            found = bson.decode(bytes(reply), RAW)
+        else:
+            found = bson.decode(reply, SHOWN if naive else DECODED)
         if found.get("ok") != 1:
             failure = refused(found)
             if isinstance(failure, pymongo.errors.ExecutionTimeout):
@@ -76,5 +83,5 @@ class Finder:
             with suppress(pymongo.errors.PyMongoError):
                 await self._database.command(kill)
             return None
-        batch: list[Document] = cursor["firstBatch"]
+        batch: list[Any] = cursor["firstBatch"]
         return batch

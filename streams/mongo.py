@@ -9,6 +9,7 @@ Source: docs/decisions/0004-driver.md.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from datetime import datetime
@@ -25,6 +26,7 @@ from streams.errors import Unavailable, Unsuitable
 from streams.reads import COLLATION, Reads, awaited
 from streams.refusals import STANDALONE, translated
 from streams.rounds import rounds
+from streams.short_writes import ShortWrites
 from streams.wire_pool import WirePool
 
 __all__ = ["COLLATION", "Mongo"]
@@ -37,9 +39,15 @@ class Mongo(Reads):
     """One database. Open with `async with Mongo.connect(...) as mongo`."""
 
     def __init__(
-        self, client: Any, name: str, options: MongoOptions, wires: WirePool | None = None
+        self,
+        client: Any,
+        name: str,
+        options: MongoOptions,
+        wires: WirePool | None = None,
+        writes: ShortWrites | None = None,
     ) -> None:
         super().__init__(client, name, options, wires)
+        self._writes = writes
         self._replies = client.get_database(name, codec_options=REPLY)
 
     @classmethod
@@ -55,11 +63,15 @@ class Mongo(Reads):
         options = options or MongoOptions()
         client = open_client(uri, options)
         wires = WirePool(uri, options)
-        mongo = cls(client, name, options, wires)
+        writes = ShortWrites(wires.writes, client[name], options)
+        mongo = cls(client, name, options, wires, writes)
         try:
             yield mongo
         finally:
             # They say goodbye to the server, which may be gone.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_PARTING_S):
+                    await writes.close()
             with pymongo.timeout(_PARTING_S), suppress(pymongo.errors.PyMongoError):
                 await wires.close()
                 await mongo._sessions.close()
@@ -76,7 +88,9 @@ class Mongo(Reads):
         if not documents:
             return
         with translated():
-            await self._database[collection].insert_many(documents, ordered=True)
+            command = {"insert": collection, "documents": documents, "ordered": True}
+            if await self._written(command) is None:
+                await self._database[collection].insert_many(documents, ordered=True)
 
     async def update_each(
         self,
@@ -93,21 +107,33 @@ class Mongo(Reads):
         """
         if not updates:
             return 0
-        # Of a retryable write the server keeps, update by update, that it was made: a quarter of
-        # what one costs. Updates of many are not retryable.
-        kind = pymongo.UpdateMany if idempotent else pymongo.UpdateOne
-        made = [kind(query, change) for query, change in updates]
         try:
-            return await self._update(collection, made)
+            return await self._update(collection, updates, harmless=idempotent)
         except Unavailable:
             if not idempotent:
                 raise
             # Once, as the driver does it.
-            return await self._update(collection, made)
+            return await self._update(collection, updates, harmless=True)
 
-    async def _update(self, collection: str, updates: Sequence[Any]) -> int:
+    async def _update(
+        self,
+        collection: str,
+        updates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+        *,
+        harmless: bool,
+    ) -> int:
+        # Of a retryable write the server keeps, update by update, that it was made: a quarter of
+        # what one costs. Updates of many are not retryable.
+        made = [{"q": query, "u": change, "multi": harmless} for query, change in updates]
+        command = {"update": collection, "updates": made, "ordered": False}
+        kind = pymongo.UpdateMany if harmless else pymongo.UpdateOne
         with translated():
-            result = await self._database[collection].bulk_write(updates, ordered=False)
+            reply = await self._written(command, harmless=harmless)
+            if reply is not None:
+                return int(reply["n"])
+            result = await self._database[collection].bulk_write(
+                [kind(query, change) for query, change in updates], ordered=False
+            )
             return int(result.matched_count)
 
     async def update_all(
@@ -136,7 +162,18 @@ class Mongo(Reads):
         Raises:
             DuplicateKey: the upsert met a document that the filter left out.
         """
+        command = {
+            "findAndModify": collection,
+            "query": query,
+            "update": change,
+            "upsert": upsert,
+            "new": True,
+        }
         with translated():
+            reply = await self._written(command)
+            if reply is not None:
+                value: Document | None = reply["value"]
+                return value
             found = await self._database[collection].find_one_and_update(
                 query,
                 change,
@@ -144,6 +181,12 @@ class Mongo(Reads):
                 return_document=pymongo.ReturnDocument.AFTER,
             )
             return None if found is None else dict(found)
+
+    async def _written(self, command: Document, *, harmless: bool = False) -> Document | None:
+        """See `ShortWrites.run`."""
+        if self._writes is None:
+            return None
+        return await self._writes.run(command, harmless=harmless)
 
     async def create_index(
         self, collection: str, keys: Sequence[tuple[str, int]], **options: Any

@@ -51,7 +51,9 @@ class Reads:
         self._sessions = Sessions(client)
         self.wires = wires
         self.interning = Interning(options.interned_bytes)
-        self._finder = None if wires is None else Finder(wires, self._database, self.interning)
+        self._finder = (
+            None if wires is None else Finder(wires.reads, self._database, self.interning)
+        )
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[tuple[str, bool], Any] = {}
 
@@ -97,7 +99,7 @@ class Reads:
                     return await self._at(command, at, raw=raw)
                 assert self._finder is not None
                 command["maxTimeMS"] = self._limit_ms
-                found = await self._finder.first_batch(command, naive=naive)
+                found = await self._finder.first_batch(command, naive=naive, raw=raw)
                 if found is not None:
                     return found
             cursor = self._collection(collection, raw).find(
@@ -143,14 +145,16 @@ class Reads:
         snapshot: bool = False,
         raw: bool = False,
         hint: str | None = None,
+        short: bool = False,
         naive: bool = False,
     ) -> list[Any]:
         """All results of a pipeline on a collection, or on the database where `collection` is
         None; with `snapshot`, its lookups too as of one moment, the last that a majority has.
 
         Args:
-            naive: see `find`.
+            short, naive: see `find`.
         """
+        short = (short or naive) and self._finder is not None
         extra = {} if hint is None else {"hint": hint}
         with translated():
             if snapshot or at is not None:
@@ -161,7 +165,8 @@ class Reads:
                     "cursor": {"batchSize": _BATCH},
                 }
                 return await self._at(command, at, raw=raw)
-            if naive and self._finder is not None:
+            if short:
+                assert self._finder is not None
                 found = await self._finder.first_batch(
                     {
                         "aggregate": collection or 1,
@@ -171,7 +176,8 @@ class Reads:
                         "maxTimeMS": self._limit_ms,
                         **extra,
                     },
-                    naive=True,
+                    naive=naive,
+                    raw=raw,
                 )
                 if found is not None:
                     return found

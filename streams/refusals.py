@@ -145,6 +145,8 @@ def refused(reply: Mapping[str, Any]) -> pymongo.errors.PyMongoError:
         return pymongo.errors.AutoReconnect(words)
     if code == _TIME_LIMIT:
         return pymongo.errors.ExecutionTimeout(words, code, reply)
+    if code == DUPLICATE_KEY:
+        return pymongo.errors.DuplicateKeyError(words, code, reply)
     return pymongo.errors.OperationFailure(words, code, reply)
 
 

@@ -1,5 +1,5 @@
-"""Wire connections, opened as they are needed: some that short reads share, and one each for
-whoever waits at it all the time.
+"""Wire connections, opened as they are needed: some that short reads share, some that short writes
+share, and one each for whoever waits at it all the time.
 
 Source: docs/decisions/0031-wire.md
 """
@@ -23,13 +23,14 @@ from streams.documents import Document
 from streams.refusals import translated
 from streams.wire import Unsupported, WireConnection, borrowed
 
-__all__ = ["WirePool"]
+__all__ = ["SharedWires", "WirePool"]
 
 log = logging.getLogger(__name__)
 
-# As many short reads are under way at once; what comes on top waits for one of them to end.
+# As many short reads are under way at once, and as many short writes; what comes on top waits for
+# one of them to end.
 _SHARED = 16
-# How long a short read looks for a primary before the driver's cursors wait for one.
+# How long a short command looks for a primary before the driver waits for one.
 _SELECTION_S = 1.0
 _AGAIN_S = 0.05
 
@@ -42,6 +43,8 @@ class WirePool(monitoring.TopologyListener):
 
     Attributes:
         open: the connections that are.
+        reads, writes: those of short ones. A write waits for a majority, and nobody who reads is to
+            wait behind it.
 
     Raises:
         Unsuitable: the URI cannot be understood.
@@ -60,42 +63,25 @@ class WirePool(monitoring.TopologyListener):
             self._unsupported = "the MongoDB URI limits how long the driver waits"
         # Seconds, where the URI says so.
         self._most_idle: float | None = limits.max_idle_time_seconds
-        # Where it bounds the connections, others leave room for short reads.
-        self._most_dedicated: float = limits.max_pool_size - _SHARED
+        # Where it bounds the connections, each leaves room for the others.
+        shared = int(min(_SHARED, limits.max_pool_size / 2))
+        self._most_dedicated: float = limits.max_pool_size - 2 * shared
         self._dedicated = 0
-        # The tasks that open a connection and keep it; of these, those for short reads.
+        # The tasks that open a connection and keep it.
         self._keepers: set[asyncio.Task[None]] = set()
-        self._shared: set[asyncio.Task[None]] = set()
-        self._idle: list[WireConnection] = []
-        self._waiting: deque[_Opened] = deque()
+        self.reads, self.writes = SharedWires(self, shared), SharedWires(self, shared)
 
     async def close(self) -> None:
-        """And the client; whoever still waits is left to a cursor."""
+        """And the client; whoever still waits is left to the driver."""
         self._unsupported = "closed"
-        self._leave_to_cursors()
+        self.reads.leave_to_driver()
+        self.writes.leave_to_driver()
         while self._keepers:
             for keeper in self._keepers:
                 keeper.cancel()
             # One that is connecting may lose it: asyncio.wait_for does, before Python 3.12.
             await asyncio.wait(set(self._keepers), timeout=_AGAIN_S)
         await self._client.close()
-
-    async def checkout(self) -> WireConnection | None:
-        """One for a single command, once there is an idle one, which goes back with its reply; None
-        where the driver's cursor is to be asked."""
-        while self._idle:
-            connection = self._idle.pop()
-            if self._most_idle is None or not connection.idle_for(self._most_idle):
-                return connection
-            connection.close()
-        if self._unsupported is not None:
-            return None
-        if len(self._shared) < _SHARED:
-            keeper, opened = self._start(self._checkin, _SELECTION_S)
-            self._shared.add(keeper)
-            keeper.add_done_callback(self._shared_ended)
-            opened.add_done_callback(self._shared_opened)
-        return await self._turn()
 
     @asynccontextmanager
     async def dedicated(self) -> AsyncIterator[WireConnection | None]:
@@ -111,7 +97,7 @@ class WirePool(monitoring.TopologyListener):
         self._dedicated += 1
         try:
             with translated():
-                connection = await self._start(_kept)[1]
+                connection = await self.start(_kept)[1]
             yield connection
         finally:
             self._dedicated -= 1
@@ -133,42 +119,15 @@ class WirePool(monitoring.TopologyListener):
     def closed(self, event: monitoring.TopologyClosedEvent) -> None:
         pass
 
-    async def _turn(self) -> WireConnection | None:
-        turn: _Opened = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            return await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and (connection := turn.result()) is not None:
-                self._checkin(connection)
-            raise
+    def usable(self, connection: WireConnection) -> bool:
+        """Whether it has not lain idle for longer than the URI says."""
+        return self._most_idle is None or not connection.idle_for(self._most_idle)
 
-    def _checkin(self, connection: WireConnection) -> None:
-        """Hand it to who has waited longest."""
-        if connection.lost.is_set():
-            return
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(connection)
-                return
-        self._idle.append(connection)
+    @property
+    def supported(self) -> bool:
+        return self._unsupported is None
 
-    def _shared_opened(self, opened: _Opened) -> None:
-        if opened.exception() is None and (connection := opened.result()) is not None:
-            self._checkin(connection)
-
-    def _shared_ended(self, keeper: asyncio.Task[None]) -> None:
-        self._shared.discard(keeper)
-        self._leave_to_cursors()
-
-    def _leave_to_cursors(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-
-    def _start(
+    def start(
         self, replied: _Replied, selection_s: float | None = None
     ) -> tuple[asyncio.Task[None], _Opened]:
         """Open a connection, in a task of its own: the driver may lose the cancellation of one who
@@ -192,18 +151,91 @@ class WirePool(monitoring.TopologyListener):
                         await connection.lost.wait()
                 finally:
                     self.open.discard(connection)
-                    with suppress(ValueError):
-                        self._idle.remove(connection)
+                    self.reads.forget(connection)
+                    self.writes.forget(connection)
         except Unsupported as exc:
             if self._unsupported is None:
                 self._unsupported = str(exc)
-                log.warning("MongoDB is read more slowly: %s", exc)
+                log.warning("MongoDB is asked more slowly: %s", exc)
         except pymongo.errors.PyMongoError as exc:
             if not opened.done():
                 opened.set_exception(exc)
         finally:
             if not opened.done():
                 opened.set_result(None)
+
+
+class SharedWires:
+    """Connections of a pool that serve whoever comes, one command at a time each.
+
+    Args:
+        most: how many.
+    """
+
+    def __init__(self, pool: WirePool, most: int) -> None:
+        self._pool = pool
+        self._most = most
+        self._keepers: set[asyncio.Task[None]] = set()
+        self._idle: list[WireConnection] = []
+        self._waiting: deque[_Opened] = deque()
+
+    async def checkout(self) -> WireConnection | None:
+        """One for a single command, once there is an idle one, which goes back with its reply; None
+        where the driver is to be asked."""
+        while self._idle:
+            connection = self._idle.pop()
+            if self._pool.usable(connection):
+                return connection
+            connection.close()
+        if not (self._most and self._pool.supported):
+            return None
+        if len(self._keepers) < self._most:
+            keeper, opened = self._pool.start(self._checkin, _SELECTION_S)
+            self._keepers.add(keeper)
+            keeper.add_done_callback(self._ended)
+            opened.add_done_callback(self._opened)
+        return await self._turn()
+
+    def forget(self, connection: WireConnection) -> None:
+        """It is lost."""
+        with suppress(ValueError):
+            self._idle.remove(connection)
+
+    def leave_to_driver(self) -> None:
+        """Whoever waits."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+    async def _turn(self) -> WireConnection | None:
+        turn: _Opened = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and (connection := turn.result()) is not None:
+                self._checkin(connection)
+            raise
+
+    def _checkin(self, connection: WireConnection) -> None:
+        """Hand it to who has waited longest."""
+        if connection.lost.is_set():
+            return
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(connection)
+                return
+        self._idle.append(connection)
+
+    def _opened(self, opened: _Opened) -> None:
+        if opened.exception() is None and (connection := opened.result()) is not None:
+            self._checkin(connection)
+
+    def _ended(self, keeper: asyncio.Task[None]) -> None:
+        self._keepers.discard(keeper)
+        self.leave_to_driver()
 
 
 def _kept(connection: WireConnection) -> None:

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 from bson import CodecOptions
 from bson.binary import UuidRepresentation
+from hypothesis import HealthCheck, settings
 from pymongo import MongoClient
 from pymongo.database import Database
 
@@ -20,6 +21,11 @@ from streams.client import MongoOptions
 from streams.mongo import Mongo
 from tests.support.gateway import ROOT, running_gateway
 from tests.support.mongod import running_mongod, temporary_directory
+
+# How quick a busy machine is is no finding; the first text that is drawn in a fresh clone takes a
+# second.
+settings.register_profile("revstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("revstream")
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,9 @@ from streams.errors import SlowConsumer, Unavailable
 
 __all__ = ["define_subscription"]
 
+# Events whose responses are made before the first of them is told.
+_AT_ONCE = 20
+
 
 class ChangeRecord:
     """A change as the API shows it."""
@@ -285,12 +288,13 @@ class _Lead:
         self._request = request
         self._selection = selection
 
-    async def behind(self, position: str) -> AsyncGenerator[Told]:
+    async def behind(self, position: str) -> AsyncGenerator[Sequence[Told]]:
         request = replace(self._request, after=position, since=None, cursor=None, snapshot=False)
-        changes = self._context.live.changes(self._shape.entity, request, counted=False)
-        async with aclosing(changes) as opened:
-            async for change in opened:
-                yield await self._told(change)
+        parts = self._context.live.parts(self._shape.entity, request)
+        async with aclosing(parts) as opened:
+            async for changes in opened:
+                for first in range(0, len(changes), _AT_ONCE):
+                    yield [await self._told(each) for each in changes[first : first + _AT_ONCE]]
 
     async def checkpoint(self, token: str) -> Told:
         return await self._told(Change(entity=self._shape.entity, kind="CHECKPOINT", token=token))

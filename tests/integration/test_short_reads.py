@@ -184,7 +184,7 @@ async def test_another_driver_is_said_once_and_gone_without(
     said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
     assert len(said) == 1
     assert said[0].startswith(
-        f"MongoDB is read more slowly: PyMongo {pymongo.version} is not under"
+        f"MongoDB is asked more slowly: PyMongo {pymongo.version} is not under"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -34,6 +34,7 @@ class Chair:
         self.hearing: Callable[[], object] = lambda: None
         self.token = ""
         self.heard: list[bytes] = []
+        self.writes = 0
         self.most = most
         self.outlet = Outlet(self.take_unless_full)
         self.outlet.flows = most > 0
@@ -44,6 +45,7 @@ class Chair:
 
     def write(self, frame: bytes) -> None:
         self.hearing()
+        self.writes += 1
         begins = self.kind.encode() + b": " + self.own
         for line in frame.splitlines():
             assert line.startswith(begins)
@@ -61,7 +63,7 @@ class Stage:
         self.told = 0
         self.led: list[str] = []
         self.left = 0
-        self.events: asyncio.Queue[Told | Exception] = asyncio.Queue()
+        self.events: asyncio.Queue[list[Told] | Exception] = asyncio.Queue()
         self.audience = Audience(self.count)
         self.audience.held = 10
 
@@ -71,10 +73,10 @@ class Stage:
     async def checkpoint(self, token: str) -> Told:
         return Told(token, b"!" + token.encode(), shown=token, counts=False)
 
-    async def behind(self, position: str) -> AsyncGenerator[Told]:
+    async def behind(self, position: str) -> AsyncGenerator[Sequence[Told]]:
         self.led.append(position)
         try:
-            yield await self.checkpoint(position)
+            yield [await self.checkpoint(position)]
             while True:
                 each = await self.events.get()
                 if isinstance(each, Exception):
@@ -84,8 +86,14 @@ class Stage:
             self.left += 1
 
     def say(self, *tokens: str) -> None:
+        """One after the other."""
         for each in tokens:
-            self.events.put_nowait(Told(each, each.encode(), shown=f"{each}.x", counts=True))
+            self.say_together(each)
+
+    def say_together(self, *tokens: str, size: int = 1) -> None:
+        self.events.put_nowait(
+            [Told(t, t.encode() * size, shown=f"{t}.x", counts=True) for t in tokens]
+        )
 
     async def sit(self, chair: Chair, position: str) -> asyncio.Task[str | None]:
         """One who has caught up by himself."""
@@ -113,6 +121,44 @@ async def test_seats_of_several_kinds_are_written_to_as_each_of_them_is(stage: S
     assert [each.heard for each in chairs] == [[b"c", b"d"]] * 5
     for each in sitting:
         each.cancel()
+
+
+async def test_what_comes_at_once_is_one_write_to_each(stage: Stage) -> None:
+    """Whoever stands behind some of it is told the rest; and no write is large."""
+    chairs = [Chair(kind=kind) for kind in ("chair", "stool", "chair")]
+    sitting = [await stage.sit(each, "b") for each in chairs]
+    stage.say("c")
+    await settled()
+    sitting.append(await stage.sit(late := Chair(), "c"))
+    chairs[1].hearing = lambda: setattr(late, "token", "d")
+    stage.say_together("d", "e", "f")
+    await settled()
+    assert [each.heard for each in chairs] == [[b"c", b"d", b"e", b"f"]] * 3
+    assert [each.writes for each in chairs] == [2] * 3
+    assert (late.heard, late.writes) == ([b"e", b"f"], 1)
+    assert {each.token for each in (*chairs, late)} == {"f"}
+    assert stage.told == 3 + 11
+    stage.say_together("g", "h", "i", size=10_000)
+    await settled()
+    assert [each.writes for each in chairs] == [4] * 3
+    assert chairs[0].heard[4:] == [b"g" * 10_000, b"h" * 10_000, b"i" * 10_000]
+    for each in sitting:
+        each.cancel()
+
+
+async def test_who_does_not_take_what_comes_at_once_goes_on_alone_before_it(stage: Stage) -> None:
+    """Also one who stands behind some of it already."""
+    full, other, later = Chair(most=1), Chair(), Chair(most=1)
+    sitting = [await stage.sit(each, "a") for each in (full, other, later)]
+    stage.say("b")
+    await settled()
+    later.token = "c"
+    stage.say_together("c", "d")
+    await settled()
+    assert await sitting[0] == "b"
+    assert await sitting[2] == "c"
+    assert other.heard == [b"b", b"c", b"d"]
+    sitting[1].cancel()
 
 
 async def test_who_leaves_while_the_others_are_told_is_not_told(stage: Stage) -> None:
@@ -210,17 +256,17 @@ class Stream:
     async def checkpoint(self, token: str) -> Told:
         return Told(token, b"!", shown=token, counts=False)
 
-    async def behind(self, position: str) -> AsyncGenerator[Told]:
+    async def behind(self, position: str) -> AsyncGenerator[Sequence[Told]]:
         caught_up = False
         while True:
             later = [each for each in self.tokens if each > position]
-            for each in later:
-                self.made[each] += 1
-                yield Told(each, each.encode(), shown=each, counts=True)
-                position = each
+            if later:
+                self.made.update(later)
+                yield [Told(each, each.encode(), shown=each, counts=True) for each in later]
+                position = later[-1]
             if not later and not caught_up:
                 caught_up = True
-                yield await self.checkpoint(position)
+                yield [await self.checkpoint(position)]
             elif not later:
                 await self.moved.wait()
 
