@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as ASGIScope
 
@@ -79,7 +79,7 @@ class Application(Starlette):
     """Starlette's, which hands on what is asked for most before it looks at anything else.
 
     Args:
-        busy: by path; over HTTP. They answer whatever happens.
+        busy: by path. They answer whatever happens.
     """
 
     def __init__(self, busy: Mapping[str, ASGIApp], **options: Any) -> None:
@@ -87,7 +87,7 @@ class Application(Starlette):
         self._busy = busy
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        busy = self._busy.get(scope["path"]) if scope["type"] == "http" else None
+        busy = self._busy.get(scope.get("path", ""))
         await (super().__call__ if busy is None else busy)(scope, receive, send)
 
 
@@ -155,10 +155,9 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
 
     hosts = allowed_hosts(settings.allowed_hosts, settings.host)
     requests = _shared(endpoint, origins) if origins else endpoint
-    routes: list[Route | Mount | WebSocketRoute] = [
+    routes: list[Route | Mount] = [
         # For those who come with a slash too many.
         Route("/graphql", requests),
-        WebSocketRoute("/graphql", endpoint),
         Route("/schema.graphql", for_those_who_may_ask(schema_graphql)),
         Route("/livez", livez),
         Route("/readyz", readyz),

@@ -84,8 +84,8 @@ async def test_a_transaction_of_more_than_16_mb_is_one_moment_in_its_order(
     things.insert_one({"_id": "before"})
     expected: list[tuple[Any, str, int]] = [("before", "INSERT", 1)]
     with client.start_session() as session, session.start_transaction():
-        for key in range(6):
-            things.insert_one({"_id": key, "n": 0, "text": "x" * 4_000_000}, session=session)
+        for key in range(5):
+            things.insert_one({"_id": key, "n": 0, "text": "x" * 3_600_000}, session=session)
             things.update_one({"_id": key}, {"$set": {"n": 1}}, session=session)
             expected += [(key, "INSERT", 1), (key, "UPDATE", 2)]
         things.delete_one({"_id": 0}, session=session)
@@ -97,7 +97,7 @@ async def test_a_transaction_of_more_than_16_mb_is_one_moment_in_its_order(
     assert len({each["at"] for each in records[1:]}) == 1
     assert records[0]["at"] < records[1]["at"]
     updates = [each["full"] for each in records if each["op"] == "UPDATE"]
-    assert updates == [{"_id": key, "n": 1, "text": "x" * 4_000_000} for key in range(6)]
+    assert updates == [{"_id": key, "n": 1, "text": "x" * 3_600_000} for key in range(5)]
     assert not any(gap for _, _, gap in told(records))
 
 
