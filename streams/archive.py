@@ -42,7 +42,6 @@ __all__ = [
 ]
 
 _FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
-
 # Records that are expected to come in one batch.
 _SHORT = 100
 # Records looked at in one go where a tail is mended.
