@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from pymongo import MongoClient
 
 from streams.checkpoints import Checkpoints
 from streams.client import MongoOptions
@@ -16,7 +15,7 @@ from streams.deliveries import try_again
 from streams.errors import Unavailable
 from streams.mongo import Mongo
 from streams.writing import Writing, write
-from tests.support.bare_mongod import BareMongod, short_lived_replica_set
+from tests.support.bare_mongod import BareMongod, failing, short_lived_replica_set
 
 DRIVERS = ["motor", "pymongo"]
 # Who steps down says so to the driver at once. This server does not, so that the driver finds its
@@ -32,19 +31,13 @@ def server() -> Iterator[BareMongod]:
         yield server
 
 
-@contextmanager
-def unconfirmed(server: BareMongod, times: int, command: str = "findAndModify") -> Iterator[None]:
+def unconfirmed(
+    server: BareMongod, times: int, command: str = "findAndModify"
+) -> AbstractContextManager[None]:
     """The next writes are done, and answered with what a primary says that steps down."""
     error = {"code": INTERRUPTED, "errmsg": "operation was interrupted"}
-    data = {"failCommands": [command], "writeConcernError": error}
-    data["errorLabels"] = ["RetryableWriteError"]
-    with MongoClient[dict[str, Any]](f"127.0.0.1:{server.port}", directConnection=True) as client:
-        fail = {"configureFailPoint": "failCommand", "mode": {"times": times}, "data": data}
-        client.admin.command(fail)
-        try:
-            yield
-        finally:
-            client.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
+    labels = ["RetryableWriteError"]
+    return failing(server, command, times, writeConcernError=error, errorLabels=labels)
 
 
 async def count(writing: Writing) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from streams.errors import DatabaseError, DuplicateKey, Unavailable
 from streams.mongo import Mongo
 from streams.short_writes import ShortWrites
 from streams.wire import WireConnection
-from tests.support.bare_mongod import BareMongod, short_lived_replica_set
+from tests.support.bare_mongod import BareMongod, failing, short_lived_replica_set
 from tests.support.eventually import eventually
 
 Client = MongoClient[dict[str, Any]]
@@ -47,18 +46,6 @@ def direct(server: BareMongod) -> Iterator[Client]:
 async def mongo(server: BareMongod, database_name: str) -> AsyncIterator[Mongo]:
     async with Mongo.connect(server.uri, database_name) as mongo:
         yield mongo
-
-
-@contextmanager
-def failing(direct: Client, command: str, how: dict[str, Any], times: int = 1) -> Iterator[None]:
-    """The next of these commands."""
-    data = {"failCommands": [command], **how}
-    fail = {"configureFailPoint": "failCommand", "mode": {"times": times}, "data": data}
-    direct.admin.command(fail)
-    try:
-        yield
-    finally:
-        direct.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
 
 
 def writes_of(mongo: Mongo) -> ShortWrites:
@@ -93,17 +80,17 @@ async def test_writes_one_after_the_other_share_a_connection_and_a_session(mongo
 
 @pytest.mark.parametrize("how", [UNCONFIRMED, LOST, REFUSED], ids=["done", "lost", "refused"])
 async def test_a_write_of_which_it_is_not_known_is_made_once(
-    mongo: Mongo, direct: Client, how: dict[str, Any]
+    server: BareMongod, mongo: Mongo, how: dict[str, Any]
 ) -> None:
     """Whether it was made before, or never arrived."""
-    with failing(direct, "findAndModify", how):
+    with failing(server, "findAndModify", 1, **how):
         assert await count(mongo) == 1
     assert await count(mongo) == 2
-    with failing(direct, "insert", how):
+    with failing(server, "insert", 1, **how):
         await mongo.insert_in_order("others", [{"_id": n} for n in range(3)])
     assert await mongo.count("others", {}) == 3
     updates = [({"_id": n}, {"$inc": {"n": 1}}) for n in range(4)]
-    with failing(direct, "update", how):
+    with failing(server, "update", 1, **how):
         assert await mongo.update_each("others", updates) == 3
     assert await mongo.count("others", {"n": 1}) == 3
     with pytest.raises(DuplicateKey):
@@ -112,7 +99,7 @@ async def test_a_write_of_which_it_is_not_known_is_made_once(
 
 
 async def test_what_does_no_harm_is_repeated_without_the_server_s_account_of_it(
-    server: BareMongod, direct: Client, database_name: str
+    server: BareMongod, database_name: str
 ) -> None:
     """And where a server has made it and says that it is not confirmed, once more."""
     updates = [({"_id": n}, {"$set": {"n": 1}}) for n in range(3)]
@@ -121,9 +108,9 @@ async def test_what_does_no_harm_is_repeated_without_the_server_s_account_of_it(
     async with Mongo.connect(server.uri, database_name, options=options) as mongo:
         await mongo.insert_in_order("things", [{"_id": n} for n in range(2)])
         for how in (LOST, unconfirmed):
-            with failing(direct, "update", how):
+            with failing(server, "update", 1, **how):
                 assert await mongo.update_each("things", updates, idempotent=True) == 2
-        with failing(direct, "update", unconfirmed, 2):
+        with failing(server, "update", 2, **unconfirmed):
             with pytest.raises(Unavailable, match="has not confirmed a write"):
                 await mongo.update_each("things", updates, idempotent=True)
             # Both were used up.
@@ -140,13 +127,13 @@ async def test_what_does_no_harm_is_repeated_without_the_server_s_account_of_it(
     ids=["done", "lost", "refused"],
 )
 async def test_what_stays_unknown_is_unavailable(
-    server: BareMongod, direct: Client, database_name: str, how: dict[str, Any], said: str
+    server: BareMongod, database_name: str, how: dict[str, Any], said: str
 ) -> None:
     """And its session is not used again: the server may still be at its write."""
     options = MongoOptions(server_selection_s=0.2)
     async with Mongo.connect(server.uri, database_name, options=options) as mongo:
         await count(mongo)
-        with failing(direct, "findAndModify", how, 1000), pytest.raises(Unavailable) as raised:
+        with failing(server, "findAndModify", 1000, **how), pytest.raises(Unavailable) as raised:
             await count(mongo)
         assert raised.value.message == said
         await count(mongo)
@@ -222,11 +209,13 @@ async def test_where_the_uri_bounds_the_connections_reads_and_writes_leave_each_
             assert await mongo.find("things", {}) == [{"_id": 1, "n": 40 if most == 1 else 80}]
 
 
-async def test_who_is_cancelled_keeps_no_connection(mongo: Mongo, direct: Client) -> None:
+async def test_who_is_cancelled_keeps_no_connection(
+    server: BareMongod, mongo: Mongo, direct: Client
+) -> None:
     """The server may be at it for as long as no majority answers; nor its session."""
     await count(mongo)
     block = {"blockConnection": True, "blockTimeMS": 2000}
-    with failing(direct, "findAndModify", block):
+    with failing(server, "findAndModify", 1, **block):
         waiting = asyncio.create_task(count(mongo))
         find = {"aggregate": 1, "pipeline": [{"$currentOp": {}}], "cursor": {}}
         await eventually(

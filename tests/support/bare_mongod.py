@@ -24,6 +24,7 @@ from gql.mongod import LAUNCH, find_mongod
 __all__ = [
     "BareMongod",
     "bare_mongod",
+    "failing",
     "guarded_mongod",
     "replica_set",
     "short_lived_replica_set",
@@ -90,6 +91,23 @@ class BareMongod:
             self.process.terminate()
             self.process.wait(timeout=30)
             self.process = None
+
+
+@contextmanager
+def failing(server: BareMongod, command: str, times: int, **how: Any) -> Iterator[None]:
+    """The next of these commands, of a server that was started with `enableTestCommands`.
+
+    Args:
+        how: see MongoDB's fail point `failCommand`.
+    """
+    data = {"failCommands": [command], **how}
+    with MongoClient[dict[str, Any]](f"127.0.0.1:{server.port}", directConnection=True) as client:
+        fail = {"configureFailPoint": "failCommand", "mode": {"times": times}, "data": data}
+        client.admin.command(fail)
+        try:
+            yield
+        finally:
+            client.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
 
 
 @contextmanager
