@@ -108,27 +108,27 @@ class Mongo(Reads):
         if not updates:
             return 0
         try:
-            return await self._update(collection, updates, harmless=idempotent)
+            return await self._update(collection, updates, idempotent=idempotent)
         except Unavailable:
             if not idempotent:
                 raise
             # Once, as the driver does it.
-            return await self._update(collection, updates, harmless=True)
+            return await self._update(collection, updates, idempotent=True)
 
     async def _update(
         self,
         collection: str,
         updates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
         *,
-        harmless: bool,
+        idempotent: bool,
     ) -> int:
         # Of a retryable write the server keeps, update by update, that it was made: a quarter of
         # what one costs. Updates of many are not retryable.
-        made = [{"q": query, "u": change, "multi": harmless} for query, change in updates]
+        made = [{"q": query, "u": change, "multi": idempotent} for query, change in updates]
         command = {"update": collection, "updates": made, "ordered": False}
-        kind = pymongo.UpdateMany if harmless else pymongo.UpdateOne
+        kind = pymongo.UpdateMany if idempotent else pymongo.UpdateOne
         with translated():
-            reply = await self._written(command, harmless=harmless)
+            reply = await self._written(command, idempotent=idempotent)
             if reply is not None:
                 return int(reply["n"])
             result = await self._database[collection].bulk_write(
@@ -182,11 +182,11 @@ class Mongo(Reads):
             )
             return None if found is None else dict(found)
 
-    async def _written(self, command: Document, *, harmless: bool = False) -> Document | None:
+    async def _written(self, command: Document, *, idempotent: bool = False) -> Document | None:
         """See `ShortWrites.run`."""
         if self._writes is None:
             return None
-        return await self._writes.run(command, harmless=harmless)
+        return await self._writes.run(command, idempotent=idempotent)
 
     async def create_index(
         self, collection: str, keys: Sequence[tuple[str, int]], **options: Any

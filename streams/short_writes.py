@@ -57,21 +57,22 @@ class ShortWrites:
         self._selection_s = options.server_selection_s
         self._sessions: list[_Session] = []
 
-    async def run(self, command: Document, *, harmless: bool = False) -> Document | None:
+    async def run(self, command: Document, *, idempotent: bool = False) -> Document | None:
         """What the server says to it; None where the driver has to make it: nothing was sent then.
 
         Args:
-            harmless: to be made twice, so that the server need not know that it was made.
+            idempotent: it does no harm to make it twice, so that the server need not know that it
+                was made.
 
         Raises:
             PyMongoError: as the driver.
 
         Cancellation: safe; the write was made or was not.
         """
-        if not (self._repeat or harmless):
+        if not (self._repeat or idempotent):
             return None
         session = self._sessions.pop() if self._sessions else _Session()
-        if not harmless:
+        if not idempotent:
             session.number += 1
             command = {**command, "lsid": session.id, "txnNumber": Int64(session.number)}
         message = bson.encode({**command, **self._extra}, codec_options=DECODED)
@@ -95,29 +96,25 @@ class ShortWrites:
         loop = asyncio.get_running_loop()
         until = 0.0
         while True:
-            reply = failure = None
             try:
                 reply = await _asked(connection, message)
-            except pymongo.errors.ConnectionFailure as exc:
-                failure = exc
-            if reply is not None and _REPEATABLE not in reply.get("errorLabels", ()):
-                return reply
-            if not until:
-                until = loop.time() + self._selection_s
-            else:
+                if _REPEATABLE not in reply.get("errorLabels", ()) or 0 < until < loop.time():
+                    return reply
+            except pymongo.errors.ConnectionFailure:
+                if 0 < until < loop.time():
+                    raise
+            if until:
                 await asyncio.sleep(_AGAIN_S)
-            another = None
-            while another is None and loop.time() < until:
-                another = await self._wires.checkout()
-                if another is None:
-                    await asyncio.sleep(_AGAIN_S)
-            if another is not None:
-                connection = another
-            elif reply is not None:
-                return reply
-            else:
-                assert failure is not None
-                raise failure
+            until = until or loop.time() + self._selection_s
+            connection = await self._another(until)
+
+    async def _another(self, until: float) -> WireConnection:
+        """To a primary, also where one is being elected."""
+        while (connection := await self._wires.checkout()) is None:
+            if asyncio.get_running_loop().time() > until:
+                raise pymongo.errors.AutoReconnect("connection closed, and there is no primary")
+            await asyncio.sleep(_AGAIN_S)
+        return connection
 
 
 async def _asked(connection: WireConnection, message: bytes) -> Document:
