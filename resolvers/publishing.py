@@ -77,6 +77,8 @@ class Publishing:
                 if last.number != base:
                     moved = _changes(entity, content, last.full)
                     if _overlap(wanted, list(moved)):
+                        # By this very draft, perhaps, since it was read: then it is decided.
+                        await self._chain(entity, key, number)
                         raise conflict(entity, key, base, last.number)
                 merge = merge_of_paths(
                     [(e.path, REMOVED if e.kind is Kind.REMOVED else e.after) for e in wanted]
