@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from resolvers.standing import Standing
 from tests.support.editing import Row, Shop, lamp, tell
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -185,6 +186,25 @@ async def test_a_draft_on_a_published_one_goes_on_from_its_version(shop: Shop) -
     result = await publish(shop, id_, 2)
     product = result["product"]
     assert (product["name"], product["stock"], product["sold"]) == ("Torch", 6, 4)
+
+
+async def test_who_has_read_a_draft_before_another_published_it_is_told_that_it_is_decided(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not that others have changed the same fields."""
+    id_ = await shop.made()
+    await propose(shop, id_, {"name": "Torch"})
+    now = Standing.now
+    quicker: list[str] = []
+
+    async def late(standing: Standing, entity: Any, key: Any) -> Any:
+        if not quicker:
+            quicker.append("eve")
+            assert (await publish(shop, id_, 1, author="eve"))["__typename"] == "ProductWritten"
+        return await now(standing, entity, key)
+
+    monkeypatch.setattr(Standing, "now", late)
+    assert (await publish(shop, id_, 1))["__typename"] == "InvalidDocument"
 
 
 async def test_two_who_publish_a_draft_at_once_publish_it_once(shop: Shop) -> None:
