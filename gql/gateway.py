@@ -23,8 +23,9 @@ from gql.editing import Editing, prepare_editing
 from gql.handlers import handlers_of
 from gql.listeners import Context, consumers_of
 from gql.progress import Report
+from gql.recording import recorders_of
 from gql.settings import Settings
-from model.entities import Model, Storage
+from model.entities import Model
 from resolvers.current import Current
 from resolvers.history import History
 from resolvers.last_numbers import LastNumbers
@@ -45,9 +46,9 @@ from streams.lease import LeaseOptions, Leases
 from streams.listener import Listener
 from streams.members import Members
 from streams.mongo import Mongo
-from streams.partitions import partitions_in, partitions_of
+from streams.partitions import partitions_in
 from streams.progress import Progress
-from streams.recorder import Recorder, RecorderOptions
+from streams.recorder import Recorder
 from streams.retention import Retention
 from streams.server import (
     check_collections,
@@ -57,17 +58,12 @@ from streams.server import (
     inspect_server,
     permitted,
 )
-from streams.source import Source, SourceOptions
+from streams.source import Source
 
 __all__ = ["Gateway", "open_gateway"]
 
 log = logging.getLogger(__name__)
 
-# More documents occur more than once in a larger batch, and only the last of each is closed in the
-# archive: measured, a fifth less of mongod's time per version than with 1,000.
-_RECORDER_BATCHES = SourceOptions(batch_events=3000)
-# Last versions that are kept in memory, per collection.
-_RECORDER_CACHE_BYTES = 64 * 1024 * 1024
 # It says where it stands ten times a second, also where nothing happens.
 _SILENT_MOST_S = 3.0
 _STREAM = "stream"
@@ -251,35 +247,12 @@ async def _assemble(
     leases = Leases(mongo, _holder(), lease_options)
     offers = {each.collection: each.partitions for each in model.entities}
     members = Members(mongo, leases.holder, offers, lease_options)
-    recorders = tuple(
-        Recorder(
-            mongo,
-            archives[partition.collection],
-            Source(
-                mongo,
-                [partition.collection],
-                before_images=False,
-                sharded=server.sharded,
-                # Where versions are documents, their ids are not those of what they are of.
-                holds=None if partition.count == 1 or entity.layout else partition.holds,
-                options=_RECORDER_BATCHES,
-                name=partition.name,
-            ),
-            checkpoints,
-            progress,
-            partition=partition,
-            version_field=entity.version,
-            deltas=entity.storage is Storage.DELTA,
-            report=reading,
-            options=RecorderOptions(
-                cache_bytes=_RECORDER_CACHE_BYTES // partition.count,
-                # All wait for the one that is furthest behind, as it is known.
-                idle_save_s=5.0 if partition.count == 1 else 2.0,
-            ),
-        )
-        for entity in model.entities
-        for partition in partitions_of(entity.collection, entity.partitions)
+    live = Source(mongo, collections, before_images=True, sharded=server.sharded)
+    context = Context(model=model, mongo=mongo, archives=archives, progress=progress)
+    recorders = (
+        recorders_of(context, checkpoints, hub, live, sharded=server.sharded, report=reading)
         if settings.record
+        else ()
     )
     listeners = tuple(Listener(each.name, leases, each.run, members=members) for each in recorders)
     retentions = tuple(
@@ -294,7 +267,6 @@ async def _assemble(
         for entity in model.entities
         if settings.record and entity.keep is not None
     )
-    context = Context(model=model, mongo=mongo, archives=archives, progress=progress)
     consumers = consumers_of(
         handlers_of(context, settings, deployment, checkpoints) if settings.record else [],
         context,
@@ -318,7 +290,7 @@ async def _assemble(
         model=model,
         deployment=deployment,
         mongo=mongo,
-        source=Source(mongo, collections, before_images=True, sharded=server.sharded),
+        source=live,
         hub=hub,
         progress=progress,
         current=Current(mongo, archives, own_writes),

@@ -126,7 +126,7 @@ METRICS: tuple[Described, ...] = (
         "revstream_recorder_reconnects_total",
         "counter",
         _PART,
-        "How often the recorder's change stream was interrupted and opened again.",
+        "How often the recorder's own change stream was interrupted and opened again.",
     ),
     Described(
         "revstream_recorder_batches_total",

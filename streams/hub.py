@@ -159,9 +159,7 @@ class Hub:
             for name in self._collections
         }
         self._move(position)
-        for companions in self._companions.values():
-            for _, interrupted in companions:
-                interrupted()
+        self._interrupt()
         for each in self._subscribers(self._collections):
             # One for each: who raises it adds what only concerns that subscriber.
             each.end(
@@ -184,7 +182,7 @@ class Hub:
         self, collection: str, take: Callable[[ChangeEvent], None], interrupted: Callable[[], None]
     ) -> None:
         """For as long as this hub lives: be given each event before its receivers are, and told
-        where events are missing in between."""
+        where events are missing in between, or befall the whole database."""
         self._companions[collection].append((take, interrupted))
 
     def publish(self, batch: Batch) -> None:
@@ -195,6 +193,8 @@ class Hub:
             for name in {event.collection, event.renamed_to}:
                 if name in self._rings:
                     self._hand_out(name, event)
+            if not event.collection:
+                self._interrupt()
         self._move(batch.position)
 
     def _hand_out(self, collection: str, event: ChangeEvent) -> None:
@@ -206,6 +206,11 @@ class Hub:
             if not each.offer(event):
                 self._slow_consumers[collection] += 1
                 self._detach(each)
+
+    def _interrupt(self) -> None:
+        for companions in self._companions.values():
+            for _, interrupted in companions:
+                interrupted()
 
     def _move(self, position: str) -> None:
         self.position = position

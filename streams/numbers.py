@@ -15,12 +15,13 @@ Source: docs/decisions/0010-version-of-a-current-document.md
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from streams import tokens
 from streams.archive import Archive
 from streams.events import ChangeEvent, identity
 from streams.hub import Hub
@@ -119,15 +120,20 @@ class Numbers:
         archived = self._progress.known(self._archive.collection)
         if archived < ring.floor or ring.waiting(archived)[0] > _MOST_BEHIND:
             return
-        asked = list(keys.values())
+        # As of there, too: the recorder may be faster, and an event's own version does not tell the
+        # number of the one before it.
+        at = tokens.cluster_time(archived)
         found = await self._archive.newest(
-            [{"key": each} for each in asked],
+            [{"key": each, "at": at} for each in keys.values()],
             limit=1,
             projection={"doc": 1, "v": 1, "op": 1, "readAt": 1},
         )
         later = self._later(tenure, archived)
         if later is None:
             return
+        behind: defaultdict[Any, list[ChangeEvent]] = defaultdict(list)
+        for event in later:
+            behind[identity(event.key)].append(event)
         for record in found:
             key = identity(record["doc"])
             # One that was read again may already be what its next events say.
@@ -135,8 +141,8 @@ class Numbers:
                 continue
             last = _Last(record["_id"], record["v"], record["op"] == "DELETE")
             self._lasts[key] = last
-            for event in later:
-                if event.token > record["_id"] and identity(event.key) == key:
+            for event in behind[key]:
+                if event.token > record["_id"]:
                     counting = self._lasts.get(key)
                     if counting is None:
                         break

@@ -25,6 +25,7 @@ from streams.draft import Draft
 from streams.drafting import Drafting
 from streams.errors import GatewayError, HistoryLost
 from streams.events import Batch, ChangeEvent
+from streams.joint_source import JointSource
 from streams.layouts.keeping import Keeping
 from streams.mongo import Mongo
 from streams.partitions import Partition
@@ -66,7 +67,7 @@ class Recorder:
         self,
         mongo: Mongo,
         archive: Archive,
-        source: Source,
+        source: Source | JointSource,
         checkpoints: Checkpoints,
         progress: Progress,
         *,

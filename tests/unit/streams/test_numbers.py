@@ -34,6 +34,7 @@ class Recorder:
         self.reached = hub.position
         self.reads = 0
         self.waiting: list[ChangeEvent] = []
+        self.inserted: list[ChangeEvent] = []
         self.records: list[Mapping[str, Any]] = []
         self.lasts: dict[Any, Last] = {}
 
@@ -42,6 +43,13 @@ class Recorder:
         self.waiting.append(made)
 
     def record(self, count: int) -> None:
+        self.insert(max(0, count - len(self.inserted)))
+        for each in self.inserted[:count]:
+            self.reached = each.token
+        del self.inserted[:count]
+
+    def insert(self, count: int) -> None:
+        """Versions of which nobody has been told that they are archived."""
         for each in self.waiting[:count]:
             record, self.lasts[each.key] = make_version(
                 token=each.token,
@@ -55,7 +63,7 @@ class Recorder:
                 event=each,
             )
             self.records.append(record)
-            self.reached = each.token
+        self.inserted += self.waiting[:count]
         del self.waiting[:count]
 
     def tenure(self, _collection: str) -> object | None:
@@ -66,8 +74,9 @@ class Recorder:
 
     async def newest(self, wanted: Sequence[Mapping[str, Any]], **_: Any) -> list[Any]:
         self.reads += 1
+        at = wanted[0]["at"]
         # As an answer that was long on its way.
-        found = {each["doc"]: each for each in self.records}
+        found = {each["doc"]: each for each in self.records if each["at"] <= at}
         await asyncio.sleep(0)
         return [found[each["key"]] for each in wanted if each["key"] in found]
 
@@ -88,11 +97,11 @@ def update(seconds: int, key: int = 1, version: Any = None) -> ChangeEvent:
 STEPS = st.lists(
     st.one_of(
         st.tuples(
-            st.sampled_from(["insert", "update", "replace", "delete", "blind"]),
+            st.sampled_from(["begin", "update", "replace", "delete", "blind"]),
             st.integers(1, 3),
             st.sampled_from([None, 1, 3, 7, "x"]),
         ),
-        st.tuples(st.just("record"), st.integers(1, 5)),
+        st.tuples(st.sampled_from(["insert", "record"]), st.integers(1, 5)),
         st.tuples(st.just("ask"), st.integers(1, 6)),
         st.just(("lose",)),
     ),
@@ -115,6 +124,8 @@ async def counted(steps: list[Any]) -> None:
     for second, step in enumerate(steps, 2):
         if step[0] == "record":
             recorder.record(step[1])
+        elif step[0] == "insert":
+            recorder.insert(step[1])
         elif step[0] == "lose":
             recorder.here = object()
         elif step[0] == "ask":
@@ -122,14 +133,14 @@ async def counted(steps: list[Any]) -> None:
             await asyncio.sleep(0)
         else:
             kind, key, version = step
-            if (kind == "insert") == (key in standing):
+            if (kind == "begin") == (key in standing):
                 continue
-            standing.symmetric_difference_update({key} if kind in ("insert", "delete") else ())
+            standing.symmetric_difference_update({key} if kind in ("begin", "delete") else ())
             after = {"_id": key, "version": version}
             made = event(
                 second,
                 key=key,
-                operation="update" if kind == "blind" else kind,
+                operation={"begin": "insert", "blind": "update"}.get(kind, kind),
                 # Of one that is blind the recorder reads the image elsewhere.
                 after=None if kind in ("delete", "blind") else after,
                 before={"_id": key},
@@ -139,7 +150,7 @@ async def counted(steps: list[Any]) -> None:
     for each in await asyncio.gather(*asked):
         told |= each
     told |= await numbers.of(events)
-    recorder.record(len(recorder.waiting))
+    recorder.record(len(events))
     recorded = {each["_id"]: each for each in recorder.records}
     for token, (number, previous) in told.items():
         assert recorded[token]["v"] == number
@@ -167,6 +178,17 @@ async def test_those_who_ask_at_once_share_the_read() -> None:
     answers = await asyncio.gather(*(numbers.of([made]) for _ in range(5)))
     assert [each[made.token] for each in answers] == [(9, 1)] * 5
     assert recorder.reads == 1
+
+
+async def test_the_version_of_an_event_may_be_there_already() -> None:
+    """Its number follows from the version before it, all the same."""
+    recorder, numbers = counting()
+    recorder.publish(event(2, operation="insert", after={"_id": 1}))
+    recorder.record(1)
+    made = update(3, version=9)
+    recorder.publish(made)
+    recorder.insert(1)
+    assert (await numbers.of([made]))[made.token] == (9, 1)
 
 
 @pytest.mark.parametrize("why", ["recorded elsewhere", "lost in between", "dropped", "restarted"])

@@ -1,0 +1,123 @@
+"""streams.joint_source on a real stream: recorders that share the live one record what they would
+have recorded from their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams import tokens
+from streams.hub import follow
+from streams.joint_source import JointSource
+from streams.mongo import Mongo
+from streams.partitions import partitions_of
+from streams.source import Source
+from tests.support.eventually import eventually
+from tests.support.streams import BRISK, Recording, finished, told, unless_ended
+
+Client = MongoClient[dict[str, Any]]
+pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+
+class Sharing:
+    """Recorders of one collection in one process, which follows the live stream."""
+
+    def __init__(self, mongo: Mongo, count: int) -> None:
+        self.mongo = mongo
+        self.live = Source(mongo, ["things"], before_images=True, options=BRISK)
+        first, *others = (
+            Recording(mongo, partition=each) for each in partitions_of("things", count)
+        )
+        self.hub, self.recordings = first.hub, [first]
+        self.recordings += [
+            Recording(mongo, partition=each.partition, progress=first.progress) for each in others
+        ]
+        self.own = [each.source for each in self.recordings]
+        for each in self.recordings:
+            each.recorder._source = JointSource(each.source, self.live, self.hub, each.partition)
+
+    async def begin(self) -> None:
+        for each in self.recordings:
+            await each.begin()
+        self.hub.restart(tokens.moment(await self.mongo.operation_time()))
+
+    async def shared(self) -> None:
+        """Wait until nobody reads a stream of his own."""
+        await eventually(lambda: not any(each.connected for each in self.own))
+
+
+@pytest.fixture(params=[1, 3])
+async def sharing(mongo: Mongo, request: pytest.FixtureRequest) -> Sharing:
+    made = Sharing(mongo, request.param)
+    await made.begin()
+    return made
+
+
+@pytest.fixture
+async def tasks(sharing: Sharing) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """The live stream, and the recorders at work."""
+    following = asyncio.create_task(follow(sharing.live, sharing.hub))
+    recording = [asyncio.create_task(each.recorder.run(1)) for each in sharing.recordings]
+    yield recording
+    for each in (*recording, following):
+        await finished(each)
+
+
+async def test_what_the_live_stream_tells_is_recorded(
+    sharing: Sharing, tasks: list[asyncio.Task[None]], client: Client
+) -> None:
+    """Also what befalls the collection as a whole."""
+    things = client[sharing.mongo.name].things
+    await caught_up(sharing, tasks)
+    await sharing.shared()
+    things.insert_many([{"_id": n, "n": 0} for n in range(20)])
+    for n in range(20):
+        things.update_one({"_id": n}, {"$inc": {"n": 1}})
+    await caught_up(sharing, tasks)
+    # None had to be opened for that.
+    assert not any(each.connected for each in sharing.own)
+    things.delete_one({"_id": 0})
+    things.rename("elsewhere")
+    things.insert_one({"_id": 1, "again": True})
+    await caught_up(sharing, tasks)
+    records = await sharing.recordings[0].versions()
+    began = [("INSERT", 1, False), ("UPDATE", 2, False)]
+    gone = [*began, ("DELETE", 3, False)]
+    assert told(records, 0) == gone
+    assert told(records, 2) == gone
+    assert told(records, 1) == [*gone, ("INSERT", 4, False)]
+
+
+async def test_the_archive_is_made_again_after_its_database_was_dropped(
+    sharing: Sharing, tasks: list[asyncio.Task[None]], client: Client
+) -> None:
+    """Which the collection's own ring does not show, where there was no such collection."""
+    database = client[sharing.mongo.name]
+    await caught_up(sharing, tasks)
+    await sharing.shared()
+    client.drop_database(sharing.mongo.name)
+    await eventually(lambda: len(database["things.versions"].index_information()) == 7)
+    await sharing.shared()
+    database.things.insert_one({"_id": 1})
+    await eventually(lambda: database["things.versions"].count_documents({}) == 1)
+
+
+async def test_a_live_stream_that_is_cut_off_holds_no_recorder_up(
+    sharing: Sharing, tasks: list[asyncio.Task[None]], client: Client
+) -> None:
+    await caught_up(sharing, tasks)
+    await sharing.shared()
+    sharing.live.connected = False
+    sharing.hub.publish = lambda batch: None  # type: ignore[method-assign]
+    client[sharing.mongo.name].things.insert_many([{"_id": n} for n in range(10)])
+    await caught_up(sharing, tasks)
+    assert len(await sharing.recordings[0].versions()) == 10
+
+
+async def caught_up(sharing: Sharing, tasks: list[asyncio.Task[None]]) -> None:
+    for recording, task in zip(sharing.recordings, tasks, strict=True):
+        await unless_ended(task, recording.caught_up(task))
