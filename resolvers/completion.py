@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -83,6 +83,17 @@ class Change:
             return tuple(name for name in self.document if name not in hidden)
         found = differences(self.before, self.document)
         return tuple(each.dotted for each in found if each.path[0] not in hidden)
+
+    def moved(self, transition: str) -> Change:
+        """With that transition: the same one for all subscribers who are told it."""
+        made = self._moved.get(transition)
+        if made is None:
+            made = self._moved[transition] = replace(self, transition=transition)
+        return made
+
+    @cached_property
+    def _moved(self) -> dict[str, Change]:
+        return {}
 
 
 class Completion:

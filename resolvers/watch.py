@@ -114,8 +114,7 @@ class Watch:
         if transition is None:
             return None
         # Of what a document was before it left, nothing is told either.
-        before = shown.before if told else None
-        return replace(shown, transition=transition, before=before)
+        return (shown if told else replace(shown, before=None)).moved(transition)
 
     def _shown(self, change: Change) -> Change | None:
         """What the caller may know of a change; None where that is nothing."""

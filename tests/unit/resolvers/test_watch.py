@@ -10,6 +10,7 @@ import pytest
 from model.reading import read_model
 from resolvers import watch
 from resolvers.completion import Completion
+from resolvers.conditions import Compare, Comparison
 from resolvers.rows import ALL_ROWS
 from resolvers.starts import ChangeRequest
 from resolvers.watch import Watch
@@ -86,3 +87,20 @@ async def test_who_has_been_told_something_waits_anew(clock: Clock) -> None:
     # There is nothing fresher than that.
     clock.now += QUIET_S
     assert watching.fresher_token() is None
+
+
+async def test_those_whose_filters_differ_are_told_the_same_change() -> None:
+    """What is made of it, as what has changed in it, is made once; where one filter lets the
+    document in that another one knew, there are two."""
+    nothing: Any = None
+    completion = Completion(THING, nothing, nothing, nothing)
+    told = Live([event(1, before={"name": "a"}, after={"name": "c"})])
+    found = []
+    for bound in ("b", "d", "e"):
+        request = ChangeRequest(where=Compare("name", Comparison.LT, bound))
+        watching = Watch(THING, request, ALL_ROWS, completion, quiet_s=QUIET_S)
+        found += await watching.take(told)
+    left, stayed, others = found
+    assert [each.transition for each in found] == ["LEAVE", "STAY", "STAY"]
+    assert stayed is others
+    assert left.document == stayed.document
