@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from streams import tokens
-from streams.events import Batch, ChangeEvent
+from streams.events import Batch
 from streams.hub import Hub
 from streams.partitions import Partition
 from streams.source import Source
@@ -97,7 +97,7 @@ class JointSource:
                 position = last.token if last.is_write else tokens.behind(last.token)
             else:
                 position = max(position, self._hub.position)
-            yield Batch(tuple(each for each in events if self._concerned(each)), position)
+            yield Batch(tuple(filter(self._partition.concerns, events)), position)
             if not self._news.is_set():
                 try:
                     async with asyncio.timeout(_QUIET_S):
@@ -114,9 +114,6 @@ class JointSource:
     def _part(self) -> None:
         self._apart = True
         self._news.set()
-
-    def _concerned(self, event: ChangeEvent) -> bool:
-        return self._partition.count == 1 or self._partition.concerns(event)
 
     def _heard(self) -> bool:
         return self._live.connected and time.monotonic() - self._hub.moved_at < _SILENT_S
