@@ -14,6 +14,7 @@ import itertools
 from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
+from typing import Protocol
 
 from strawberry.extensions import SchemaExtension
 from strawberry.types.graphql import OperationType
@@ -85,13 +86,22 @@ class Admission:
         else:
             del self._of[principal]
 
-    def place(self) -> Place:
+    def place(self, *, taken: bool = False) -> Place:
         """Hold it while executing; wait for it where it is not `free`.
+
+        Args:
+            taken: it was entered before.
 
         Raises:
             TimeLimit: it was held for too long; what was under way is cancelled.
         """
-        return Place(self)
+        return Place(self, taken)
+
+    def late(self) -> TimeLimit:
+        return TimeLimit(
+            f"the operation took longer than {self.limit_s:g} s, which is the most; "
+            "what a mutation has written by then stays written"
+        )
 
     def enter(self) -> bool:
         """Whether there was a place."""
@@ -142,8 +152,9 @@ class Place:
 
     __slots__ = ("_admission", "_cancelling", "_taken", "expired", "expires", "free", "task")
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, taken: bool) -> None:
         self._admission = admission
+        self._taken = taken
         self.expired = False
         self.expires = 0.0
 
@@ -155,7 +166,7 @@ class Place:
         self.task = task
         self._cancelling = task.cancelling()
         self._admission.clock.watch(self, loop)
-        self.free = self._taken = self._admission.enter()
+        self.free = self._taken = self._taken or self._admission.enter()
         return self
 
     async def wait(self) -> None:
@@ -179,14 +190,23 @@ class Place:
         # As `asyncio.timeout` tells its own cancellation from somebody else's.
         mine = self.expired and self.task.uncancel() <= self._cancelling
         if mine and kind is asyncio.CancelledError:
-            raise TimeLimit(
-                f"the operation took longer than {self._admission.limit_s:g} s, which is the most; "
-                "what a mutation has written by then stays written"
-            ) from exc
+            raise self._admission.late() from exc
 
     def expire(self) -> None:
         self.expired = True
         self.task.cancel()
+
+
+class Held(Protocol):
+    """What ends once it was held for too long.
+
+    Attributes:
+        expires: by the clock of the loop; the clock's own.
+    """
+
+    expires: float
+
+    def expire(self) -> None: ...
 
 
 class _Clock:
@@ -196,12 +216,12 @@ class _Clock:
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._step_s = min(1.0, limit_s / 20)
-        self._held: dict[Place, None] = {}
+        self._held: dict[Held, None] = {}
         self._now = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def watch(self, place: Place, loop: asyncio.AbstractEventLoop) -> None:
+    def watch(self, place: Held, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is None or self._loop is not loop:
             self._held, self._timer, self._loop = {}, None, loop
             self._tick()
@@ -209,7 +229,7 @@ class _Clock:
         place.expires = self._now + self._limit_s + self._step_s
         self._held[place] = None
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: Held) -> None:
         self._held.pop(place, None)
 
     def _tick(self) -> None:

@@ -54,12 +54,16 @@ class Callers:
         """Raises:
         Unauthenticated, Unavailable: see `SignIn.principal`.
         """
-        if self._sign_in is None:
-            return self._context(ANONYMOUS, headers)
-        principal = self._sign_in.known(headers)
-        if principal is None:
-            principal = await self.principal(Credentials.of_headers(headers))
+        known = self.known(headers)
+        if known is not None:
+            return known
+        principal = await self.principal(Credentials.of_headers(headers))
         return self._context(principal, headers)
+
+    def known(self, headers: Mapping[str, str]) -> Context | None:
+        """The same, where nobody has to look closer."""
+        principal = ANONYMOUS if self._sign_in is None else self._sign_in.known(headers)
+        return None if principal is None else self._context(principal, headers)
 
     def of_socket(self, headers: Mapping[str, str]) -> Context:
         """Before it has been introduced: nothing is asked with it."""

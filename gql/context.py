@@ -24,6 +24,7 @@ from resolvers.history import History
 from resolvers.live import Changes
 from resolvers.moments import Moments
 from resolvers.outcomes import Author
+from resolvers.own_writes import Seen
 from resolvers.principals import ANONYMOUS, Principal
 from resolvers.scopes import Scope
 from resolvers.status import Status
@@ -110,15 +111,19 @@ class Context:
         self.forget()
         self.problems = []
 
-    def fresh(self, plan: Plan) -> Context:
+    def fresh(self, plan: Plan, seen: Seen | None = None) -> Context:
         """The same services with nothing read yet: for one operation, or one event of a
-        subscription."""
+        subscription.
+
+        Args:
+            seen: of `Current.seen`, from before what was read already.
+        """
         # As `replace` would, at a tenth of its price.
         made = object.__new__(Context)
         made.__dict__.update(
             self.__dict__, plan=plan, trusting=False, begun=None, executor=None, problems=[]
         )
-        made.forget()
+        made.forget(seen)
         return made
 
     def over(self, session: Session) -> Context:
@@ -127,11 +132,11 @@ class Context:
         made.__dict__.update(self.__dict__, session=session)
         return made
 
-    def forget(self) -> None:
+    def forget(self, seen: Seen | None = None) -> None:
         """What was read is not so any more."""
         self.known = {}
         self.ahead = {}
-        self.loads = Loaders(self.current, self.history, self.moments, self.editing)
+        self.loads = Loaders(self.current, self.history, self.moments, self.editing, seen)
 
     def keep_ahead(self, nodes: Nodes, ids: Sequence[Any], found: Sequence[Any]) -> None:
         """What was read for the field at these places, of documents with these `_id`s, or the

@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gql.connections import OUTLET, Connections, Outlet
 from gql.known_heads import NEW_HEAD, KnownHead, KnownHeads
+from gql.responses import Executed
 from gql.stalling import Stall
 
 __all__ = ["RequestConnection", "known_heads"]
@@ -41,6 +42,35 @@ def known_heads() -> KnownHeads:
         return KnownHeads()
     log.warning("heads are read each time", extra={"uvicorn": uvicorn.__version__})
     return KnownHeads(most=0)
+
+
+# Has no waiter ever.
+_NOBODY_WAITS = asyncio.Event()
+
+
+class _Waiting:
+    """See `gql.known_heads.Waiting`."""
+
+    __slots__ = ("body", "connection", "cycle", "known")
+
+    def __init__(
+        self,
+        connection: RequestConnection,
+        cycle: RequestResponseCycle,
+        known: KnownHead,
+        body: bytes,
+    ) -> None:
+        self.connection = connection
+        self.cycle = cycle
+        self.known = known
+        self.body = body
+
+    def answer(self, response: Executed) -> None:
+        if not response.leave(self.cycle, self.connection.outlet):
+            self.hand_over(response)
+
+    def hand_over(self, app: Any) -> None:
+        self.connection.start(self, app)
 
 
 class RequestConnection(HttpToolsProtocol):
@@ -70,29 +100,29 @@ class RequestConnection(HttpToolsProtocol):
         self._stall = Stall(connections.stalled_s, connections.count_stalled_response)
         # Its buffer is full where it does not flow, or it is gone.
         self._departures = connections.departures
-        self._outlet = Outlet(departures=connections.departures)
+        self.outlet = Outlet(departures=connections.departures)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._outlet.transport = transport
-        self._outlet.flows = True
+        self.outlet.transport = transport
+        self.outlet.flows = True
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._outlet.flows = False
+        self.outlet.flows = False
         self._wait_no_more()
         self._look_no_more()
         self._stall.end()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        self._outlet.flows = False
+        self.outlet.flows = False
         super().pause_writing()
         self._stall.watch(self.transport)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._outlet.flows = not self.transport.is_closing()
+        self.outlet.flows = not self.transport.is_closing()
         self._stall.end()
 
     def on_message_begin(self) -> None:
@@ -105,7 +135,7 @@ class RequestConnection(HttpToolsProtocol):
         self._expecting = False
         if self._waiting is not None:
             self._wait_no_more()
-        extensions: Any = {OUTLET: self._outlet}
+        extensions: Any = {OUTLET: self.outlet}
         self.scope["extensions"] = extensions
         super().on_headers_complete()
 
@@ -189,15 +219,8 @@ class RequestConnection(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         if self._waiting is not None:
             self._wait_no_more()
-        scope: Any = {
-            **known.scope,
-            "server": self.server,
-            "client": self.client,
-            "state": self.app_state.copy(),
-            "extensions": {OUTLET: self._outlet},
-        }
-        message_event = asyncio.Event()
-        message_event.set()
+        # Its scope, its body and what wakes up who waits for more are made for who needs them.
+        scope: Any = None
         self.cycle = cycle = RequestResponseCycle(
             scope=scope,
             transport=self.transport,
@@ -206,14 +229,33 @@ class RequestConnection(HttpToolsProtocol):
             access_logger=self.access_logger,
             access_log=self.access_log,
             default_headers=self.server_state.default_headers,
-            message_event=message_event,
+            message_event=_NOBODY_WAITS,
             expect_100_continue=False,
             keep_alive=True,
             on_response=self.on_response_complete,
         )
-        cycle.body += body
         cycle.more_body = False
-        self._start_asgi_task(cycle, known.app)
+        self._starts.start(self._answer, _Waiting(self, cycle, known, body))
+
+    def _answer(self, waiting: _Waiting) -> None:
+        app = waiting.known.app
+        if not app.begin(waiting.body, waiting):
+            waiting.hand_over(app)
+
+    def start(self, waiting: _Waiting, app: Any) -> None:
+        """A task for it."""
+        cycle, scope = waiting.cycle, cast(Any, {**waiting.known.scope})
+        scope |= {
+            "server": self.server,
+            "client": self.client,
+            "state": self.app_state.copy(),
+            "extensions": {OUTLET: self.outlet},
+        }
+        cycle.scope = scope
+        cycle.body += waiting.body
+        cycle.message_event = asyncio.Event()
+        cycle.message_event.set()
+        super()._start_asgi_task(cycle, app)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._starts.start(super()._start_asgi_task, cycle, app)

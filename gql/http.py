@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from functools import lru_cache, partial
 
 import orjson
 from graphql import GraphQLError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -29,16 +28,22 @@ from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL, GRAPHQL_WS_P
 from strawberry.types import ExecutionResult
 from strawberry.types.graphql import OperationType
 
+from gql.answering import Answering, Takes, answered, taken
 from gql.callers import Callers
 from gql.context import Context, Place
-from gql.event_streams import MULTIPART, SSE, Framing, StreamResponse, body_of, streamed
+from gql.event_streams import StreamResponse, streamed
 from gql.execution import Schema
-from gql.failures import answer
-from gql.http_requests import GraphQLRequest, Refused, cycle_of, headers_of, read_request
+from gql.http_requests import (
+    GraphQLRequest,
+    Refused,
+    cycle_of,
+    headers_of,
+    read_request,
+    request_of,
+)
 from gql.known_heads import NEW_HEAD
-from gql.media_types import JSON, Accept, MediaType
+from gql.lookups import Answered
 from gql.pages import graphiql_response
-from gql.responses import Executed
 from gql.seats import StreamSeat
 from gql.sockets import LegacySocket, SocketMessages, TransportSocket
 from gql.told import SEAT
@@ -52,8 +57,6 @@ _ALLOWED = {
     "GET": (OperationType.QUERY,),
     "POST": (OperationType.QUERY, OperationType.MUTATION),
 }
-_HTML = MediaType("text/html")
-_RESPONSE_JSON = MediaType("application/graphql-response+json", {"charset": "utf-8"})
 # Characters of a header that the log shows.
 _SHOWN = 200
 
@@ -103,29 +106,12 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             await super().__call__(scope, receive, send)
             return
         headers = headers_of(scope)
-        answer = partial(self._answer, headers, _takes(headers.get("accept", "")))
+        answering = Answering(self, headers, taken(headers.get("accept", "")), scope["method"])
         new = scope.get("extensions", {}).get(NEW_HEAD)
         if new is not None and cycle_of(receive) is not None and cycle_of(send) is not None:
             # Nobody stands between, and who looked at it before looked at nothing but its head.
-            new.keep(answer)
-        await answer(scope, receive, send)
-
-    async def _answer(
-        self,
-        headers: Mapping[str, str],
-        takes: _Takes,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        response: ASGIApp
-        try:
-            response = await self._response(scope, receive, headers, takes)
-        except ClientDisconnect:
-            return
-        except Exception as exc:
-            response = self.schema.failures.response(exc, takes.json or JSON)
-        await response(scope, receive, send)
+            new.keep(answering)
+        await answering(scope, receive, send)
 
     async def get_context(
         self, request: Request | WebSocket, response: Response | WebSocket
@@ -148,8 +134,20 @@ class GraphQLEndpoint(GraphQL[Context, None]):
     def decode_json(self, data: str | bytes) -> object:
         return orjson.loads(data)
 
-    async def _response(
-        self, scope: Scope, receive: Receive, headers: Mapping[str, str], takes: _Takes
+    def begin(self, body: bytes, headers: Mapping[str, str], answered: Answered) -> bool:
+        """Begin what a request asks for, where that needs no task: see `Lookups.begin`."""
+        context = self.callers.known(headers)
+        if context is None:
+            return False
+        try:
+            asked = request_of(body, headers, most_bytes=self._body_bytes)
+        except Refused:
+            # Who answers it is told the same, and says so.
+            return False
+        return self.schema.lookups.begin(asked, context, answered)
+
+    async def response(
+        self, scope: Scope, receive: Receive, headers: Mapping[str, str], takes: Takes
     ) -> ASGIApp:
         method = scope["method"]
         if method not in _ALLOWED:
@@ -166,7 +164,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         context = await self.callers.of_request(headers)
         result = await self._executed(asked, method, context)
         if result is not None and takes.json is not None:
-            return _answered(result, takes.json)
+            return answered(result, takes.json)
         if takes.stream is None:
             raise Refused(
                 400,
@@ -215,46 +213,8 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             raise _not_allowed("mutations are sent with POST, not GET") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Takes:
-    """What a client takes: a page rather than JSON; which JSON; which stream."""
-
-    page: bool
-    json: MediaType | None
-    stream: Framing | None
-
-
-# A client sends the same with each request, and reading it takes as long as parsing a small query.
-@lru_cache(maxsize=128)
-def _takes(header: str) -> _Takes:
-    accept = Accept(header)
-    plain, modern = accept.rank(JSON), accept.rank(_RESPONSE_JSON)
-    most = max(plain, modern)
-    # Who names the newer type understands it; anybody else understands the older one.
-    newer = modern > plain or (modern == plain and modern[1] == 2)
-    json = (_RESPONSE_JSON if newer else JSON) if most[0] else None
-    events = accept.rank(SSE.media_type)
-    # Without the parameter it is the multipart of incremental delivery, which is another one.
-    parts = accept.rank(MULTIPART.media_type, naming="subscriptionspec")
-    stream = None
-    if parts[0] and (json is not None or parts > events):
-        stream = MULTIPART
-    elif events[0] and json is None:
-        stream = SSE
-    return _Takes(accept.rank(_HTML) > most, json, stream)
-
-
 async def _one(result: ExecutionResult) -> AsyncGenerator[ExecutionResult]:
     yield result
-
-
-def _answered(result: ExecutionResult, media_type: MediaType) -> ASGIApp:
-    body = body_of(result)
-    if "data" in body:
-        return Executed(body, media_type)
-    # In application/json, for which the specification wants 200, what is wrong with a document is
-    # no matter of the status.
-    return answer(body, media_type, otherwise=400 if media_type is _RESPONSE_JSON else 200)
 
 
 def _not_allowed(message: str) -> Refused:

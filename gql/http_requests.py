@@ -23,7 +23,15 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from gql.media_types import parse_media_type
 
-__all__ = ["GraphQLRequest", "Refused", "cycle_of", "headers_of", "read_json", "read_request"]
+__all__ = [
+    "GraphQLRequest",
+    "Refused",
+    "cycle_of",
+    "headers_of",
+    "read_json",
+    "read_request",
+    "request_of",
+]
 
 # How long a body may be on its way.
 _BODY_MOST_S = 60.0
@@ -87,11 +95,22 @@ async def read_request(
     """
     if scope["method"] == "GET":
         return _checked(_of_address(scope["query_string"]))
-    _check_type(headers.get("content-type", ""), headers.get("content-encoding", ""))
     body = _at_hand(receive)
     if body is None:
+        # Before it is waited for.
+        _check_type(headers.get("content-type", ""), headers.get("content-encoding", ""))
         body = await _body(receive, headers.get("content-length", ""), most_bytes)
-    elif len(body) > most_bytes:
+    return request_of(body, headers, most_bytes=most_bytes)
+
+
+def request_of(body: bytes, headers: Mapping[str, str], *, most_bytes: int) -> GraphQLRequest:
+    """Of a body that is there.
+
+    Raises:
+        Refused: 400, 413 or 415.
+    """
+    _check_type(headers.get("content-type", ""), headers.get("content-encoding", ""))
+    if len(body) > most_bytes:
         raise _too_long(most_bytes)
     return _checked(_json(body, "the request"))
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gql.recent import Recent
+from gql.responses import Executed
 
-__all__ = ["NEW_HEAD", "KnownHead", "KnownHeads", "NewHead"]
+__all__ = ["NEW_HEAD", "Answerer", "KnownHead", "KnownHeads", "NewHead", "Waiting"]
 
 NEW_HEAD = "revstream.head"
 """Among the extensions of a scope: the `NewHead` of its request, where it may be kept."""
@@ -31,6 +32,25 @@ _OTHERWISE = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
 _OF_A_CONNECTION = frozenset({"client", "extensions", "server", "state"})
 
 
+class Waiting(Protocol):
+    """A request that waits for its response."""
+
+    def answer(self, response: Executed) -> None:
+        """With a whole response."""
+
+    def hand_over(self, app: ASGIApp) -> None:
+        """To who answers it in a task of its own."""
+
+
+class Answerer(Protocol):
+    """Who answers requests that have one head."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    def begin(self, body: bytes, waiting: Waiting) -> bool:
+        """Begin to answer one without a task; False where that cannot be, and nothing is done."""
+
+
 @dataclass(frozen=True, slots=True)
 class KnownHead:
     """Attributes:
@@ -39,7 +59,7 @@ class KnownHead:
 
     scope: Mapping[str, Any]
     length: int
-    app: Any
+    app: Answerer
 
 
 class NewHead:
@@ -53,7 +73,7 @@ class NewHead:
         self._length = length
         self._scope = scope
 
-    def keep(self, app: ASGIApp) -> None:
+    def keep(self, app: Answerer) -> None:
         """From now on `app` answers what has this head.
 
         Nobody else is asked before: neither may what they say depend on anything but the head.

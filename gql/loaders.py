@@ -22,6 +22,7 @@ from resolvers.current import Current
 from resolvers.drafts import Draft, Drafts
 from resolvers.history import History
 from resolvers.moments import Moment, Moments
+from resolvers.own_writes import Seen
 from resolvers.pools import Pool
 from streams.documents import Document
 from streams.errors import HistoryLost
@@ -50,17 +51,23 @@ T = TypeVar("T")
 class Loaders:
     """Args:
     current, history, moments, proposals: the batched reads, list in, list out, in the same order.
+    seen: of `Current.seen`, where something was read before.
     """
 
     def __init__(
-        self, current: Current, history: History, moments: Moments, proposals: Proposals
+        self,
+        current: Current,
+        history: History,
+        moments: Moments,
+        proposals: Proposals,
+        seen: Seen | None = None,
     ) -> None:
         self._current = current
         self._history = history
         self._moments = moments
         self._proposals = proposals
         # Before anything is read: a number may not be of a version newer than the content.
-        self._seen = current.seen()
+        self._seen = seen or current.seen()
         self._documents: dict[Hashable, asyncio.Future[Sequence[Document | None]]] = {}
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
         self._pools: dict[Hashable, Pool[Any, Any]] = {}

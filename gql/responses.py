@@ -46,12 +46,22 @@ class Executed:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body, name = self._body, self._media_type.name
         cycle = cycle_of(send)
-        if cycle is not None and _is_plain(cycle):
-            _send_whole(cycle, name, body, scope.get("extensions", _NONE).get(OUTLET))
+        if cycle is not None and self.leave(cycle, scope.get("extensions", _NONE).get(OUTLET)):
             return
         headers = [*_headers(name), (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+    def leave(self, cycle: RequestResponseCycle, outlet: Outlet | None) -> bool:
+        """At once, where nothing is unusual about the connection; else False.
+
+        Args:
+            cycle: of which nothing was sent.
+        """
+        plain = _is_plain(cycle)
+        if plain:
+            _send_whole(cycle, self._media_type.name, self._body, outlet)
+        return plain
 
 
 def _is_plain(cycle: RequestResponseCycle) -> bool:

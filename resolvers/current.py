@@ -6,11 +6,13 @@ the number of ids or parents, and reads the fields asked for and no others.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from bson import Timestamp
 
@@ -26,6 +28,7 @@ from resolvers.pools import Pools
 from resolvers.projections import Fields, document_projection
 from resolvers.queries import to_query
 from resolvers.readings import Reading, token_of
+from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
 from streams import tokens
 from streams.archive import Archive
@@ -37,7 +40,7 @@ from streams.layouts.layout import Layout
 from streams.mongo import Mongo
 from streams.versions import carried_number
 
-__all__ = ["Current", "Show"]
+__all__ = ["Asked", "Current", "Show", "Shown"]
 
 T = TypeVar("T")
 
@@ -67,6 +70,30 @@ class Show(Protocol):
         Args:
             numbers: None of those that are not known, and none at all where they are not taken.
         """
+
+
+Shown: TypeAlias = "tuple[Document, Any]"
+"""A document, and what a response has of it: None where that takes a closer look."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """Documents that are being read to be shown.
+
+    Args:
+        reading: of whoever they are there for. rows: of these, those of the caller.
+    """
+
+    reading: asyncio.Future[Sequence[Shown | None]]
+    rows: Rows
+
+    def shown(self) -> list[Shown | None]:
+        """Once they are read: one for each id, None where nothing is there for the caller. Raises
+        what reading has raised."""
+        # Judged here: whoever asks for the same fields shares the read, whatever he may see.
+        allow = self.rows.allow
+        found = self.reading.result()
+        return [each if each is not None and allow(each[0]) else None for each in found]
 
 
 class Current:
@@ -123,13 +150,19 @@ class Current:
 
     async def shown_by_ids(
         self, entity: Entity, ids: Sequence[Any], fields: Fields, show: Show
-    ) -> list[tuple[Document, Any] | None]:
+    ) -> list[Shown | None]:
         """The same to be shown, each with what a response has of it, which is made for all that are
         read together; None instead where whoever asks has to look closer."""
+        asked = self.ask_by_ids(entity, ids, fields, show)
+        await asked.reading
+        return asked.shown()
+
+    def ask_by_ids(self, entity: Entity, ids: Sequence[Any], fields: Fields, show: Show) -> Asked:
+        """The same, for who waits otherwise."""
         rows = self._scope.read_rows(entity)
         wanted = rows.widened(fields) or fields
 
-        async def read(ids: Sequence[Any]) -> Sequence[tuple[Document, Any] | None]:
+        async def read(ids: Sequence[Any]) -> Sequence[Shown | None]:
             # Before the documents are read: see `numbers`.
             seen = self.seen()[entity.collection] if show.version else ""
             found, names = await self._found(entity, ids, wanted, shown=True)
@@ -139,10 +172,7 @@ class Current:
             return list(map(dict(zip(found, shown, strict=True)).get, names))
 
         kind = entity.collection, wanted, show.name
-        asked = await self.lookups.ask(kind, ids, read)
-        if not rows.limits:
-            return list(asked)
-        return [None if each is None or not rows.allow(each[0]) else each for each in asked]
+        return Asked(self.lookups.ask(kind, ids, read), rows)
 
     async def page(
         self,

@@ -19,6 +19,7 @@ from gql.rendering import NOTHING, Related, Rendering, rendering_of
 from gql.schema.proposals import DraftRecord
 from gql.schema.versions import version_asked_for
 from gql.shapes import Shape
+from resolvers.current import Asked, Shown
 from resolvers.errors import BadUserInput
 from resolvers.inputs import ids_from_api
 from resolvers.nodes import parse_node_id
@@ -80,7 +81,9 @@ async def _one_beside(
 def prepared_document(executor: Executor, shape: Shape, details: Any) -> _PreparedDocument | None:
     """The same, compiled for one place of a query."""
     rendering = rendering_of(executor, shape, details)
-    return None if rendering is None else _PreparedDocument(rendering)
+    if rendering is None:
+        return None
+    return (_PreparedLookup if rendering.alone else _PreparedDocument)(rendering)
 
 
 _Found = tuple[list[Document], Related, Any]
@@ -96,19 +99,15 @@ class _PreparedDocument:
 
     async def read(self, info: ResolveInfo, id: str) -> _Found | None:
         context, rendering = info.context, self._rendering
-        entity, ids, fields = rendering.shape.entity, [self._stored_id(id)], rendering.fields
-        if not rendering.alone:
-            reading = context.current.by_ids(entity, ids, fields, shown=True)
-            document = await _one_beside(context, ids[0], reading, rendering.besides)
-            made = None
-        else:
-            [found] = await context.current.shown_by_ids(entity, ids, fields, rendering)
-            document, made = found or (None, None)
-        if document is None:
-            return None
-        documents = [document]
-        related = NOTHING if made is not None else await rendering.related(context, documents)
-        return documents, related, made
+        id_ = self._stored_id(id)
+        reading = context.current.by_ids(
+            rendering.shape.entity, [id_], rendering.fields, shown=True
+        )
+        document = await _one_beside(context, id_, reading, rendering.besides)
+        return None if document is None else await self._related(context, document)
+
+    async def _related(self, context: Context, document: Document) -> _Found:
+        return [document], await self._rendering.related(context, [document]), None
 
     def made(self, found: _Found, context: Context) -> Any:
         documents, related, ready = found
@@ -120,6 +119,29 @@ class _PreparedDocument:
     def record(self, found: _Found, info: ResolveInfo) -> CurrentDocument:
         documents, related, _ = found
         return self._rendering.records(documents, related, info.context)[0]
+
+
+class _PreparedLookup(_PreparedDocument):
+    """See `gql.fields.PreparedLookup`: nothing is shown with the document."""
+
+    def ask(self, context: Context, id: str) -> Asked:
+        entity, fields = self._rendering.shape.entity, self._rendering.fields
+        return context.current.ask_by_ids(entity, [self._stored_id(id)], fields, self._rendering)
+
+    async def read(self, info: ResolveInfo, id: str) -> _Found | None:
+        context, rendering = info.context, self._rendering
+        [shown] = await context.current.shown_by_ids(
+            rendering.shape.entity, [self._stored_id(id)], rendering.fields, rendering
+        )
+        return await self.go_on(context, shown)
+
+    async def go_on(self, context: Context, shown: Shown | None) -> _Found | None:
+        if shown is None:
+            return None
+        document, made = shown
+        return (
+            await self._related(context, document) if made is None else ([document], NOTHING, made)
+        )
 
 
 _Find = Callable[[ResolveInfo, str], Awaitable[Any]]

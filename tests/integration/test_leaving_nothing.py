@@ -3,60 +3,31 @@ clients come to and leave would hold more and more between its looks."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
-import socket
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 import aiohttp
-import uvicorn
 from pymongo import MongoClient
-from starlette.applications import Starlette
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 from gql.app import create_app
 from gql.connections import Outlet, WebSocketConnection
-from gql.heads import RequestConnection, known_heads
+from gql.heads import RequestConnection
 from gql.introduction import Introduction
 from gql.sessions import Session
 from gql.sockets import LegacySocket, TransportSocket
 from tests.support.editing import open_shop
 from tests.support.eventually import eventually
+from tests.support.serving import served
 
 KINDS = (
     *(RequestConnection, WebSocketConnection, Outlet),
     *(TransportSocket, LegacySocket, Introduction, Session),
 )
 STARTS = {"graphql-transport-ws": ("subscribe", "complete"), "graphql-ws": ("start", "stop")}
-
-
-@asynccontextmanager
-async def served(app: Starlette) -> AsyncIterator[str]:
-    """Its address, without the scheme; in this process."""
-    within: Any = partial(partial, connections=app.state.connections)
-    config = uvicorn.Config(
-        app,
-        http=within(RequestConnection, heads=known_heads()),
-        ws=within(WebSocketConnection),
-        # asyncio's own loop keeps timers that were cancelled until their time; uvloop does not.
-        ws_ping_interval=None,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-    )
-    server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        host, port = listening.getsockname()
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        yield f"{host}:{port}"
-        server.should_exit = True
-        await serving
 
 
 async def come_and_leave(address: str, protocol: str, *, rudely: bool) -> None:

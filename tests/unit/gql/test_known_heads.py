@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 import pytest
 import uvicorn
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from gql import heads
 from gql.connections import Connections
 from gql.heads import RequestConnection, known_heads
 from gql.http_requests import headers_of, read_json
-from gql.known_heads import NEW_HEAD, KnownHeads
+from gql.known_heads import NEW_HEAD, KnownHeads, Waiting
 from gql.media_types import JSON
 from gql.responses import Executed
 from tests.support.fuzzing import examples
@@ -43,12 +44,16 @@ class Endpoint:
     """Tells what it was asked, and keeps each head that may be kept.
 
     `read`: how many heads were handed down to it. `late`: it takes the longer the less it is asked.
-    `answering`: cleared, it waits for it.
+    `answering`: cleared, it waits for it. `begins`: what has a known head it answers without a
+    task, or says in the end that it cannot, turn by turn.
     """
 
     keeps: bool
     read: int = 0
     late: bool = False
+    begins: bool = False
+    begun: int = 0
+    beginning: set[asyncio.Task[None]] = field(default_factory=set)
     states: list[Any] = field(default_factory=list)
     answering: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -59,7 +64,7 @@ class Endpoint:
         self.read += 1
         new = scope["extensions"].get(NEW_HEAD)
         if new is not None and self.keeps:
-            new.keep(self.answer)
+            new.keep(OfHead(self, scope))
         await self.answer(scope, receive, send)
 
     async def answer(self, scope: Any, receive: Any, send: Any) -> None:
@@ -71,15 +76,56 @@ class Endpoint:
         for _ in range(5 - asked.get("n", 0) if self.late and asked else 0):
             await asyncio.sleep(0)
         await self.answering.wait()
-        told = {
-            name: scope[name]
-            for name in ("type", "http_version", "method", "path", "scheme", "root_path")
-        }
-        told |= {
-            "raw": [scope["raw_path"].decode(), scope["query_string"].decode()],
-            "places": [scope["server"], scope["client"]],
-        }
-        await Executed({**told, "headers": headers, "asked": asked}, JSON)(scope, receive, send)
+        await told(scope, asked)(scope, receive, send)
+
+
+def told(scope: Any, asked: Any) -> Executed:
+    told = {
+        name: scope[name]
+        for name in ("type", "http_version", "method", "path", "scheme", "root_path")
+    }
+    told |= {
+        "raw": [scope["raw_path"].decode(), scope["query_string"].decode()],
+        "places": [scope["server"], scope["client"]],
+    }
+    return Executed({**told, "headers": headers_of(scope), "asked": asked}, JSON)
+
+
+@dataclass
+class OfHead:
+    """Answers what has the head of a request that came before; all connections here are between the
+    same places."""
+
+    endpoint: Endpoint
+    scope: Any
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.endpoint.answer(scope, receive, send)
+
+    def begin(self, body: bytes, waiting: Waiting) -> bool:
+        endpoint, headers = self.endpoint, headers_of(self.scope)
+        if not endpoint.begins or self.scope["method"] != "POST" or "x-unread" in headers:
+            return False
+        try:
+            asked = orjson.loads(body)
+        except ValueError:
+            return False
+        endpoint.begun += 1
+        even = endpoint.begun % 2 == 0
+
+        async def later() -> None:
+            for _ in range(5 - asked.get("n", 0) if endpoint.late else 1):
+                await asyncio.sleep(0)
+            await endpoint.answering.wait()
+            if even:
+                waiting.answer(told(self.scope, asked))
+            else:
+                waiting.hand_over(self)
+
+        task = asyncio.get_running_loop().create_task(later())
+        endpoint.beginning.add(task)
+        task.add_done_callback(endpoint.beginning.discard)
+        return True
 
 
 class Opened:
@@ -94,6 +140,7 @@ class Opened:
             timeout_keep_alive=keep_alive_s,
         )
         config.load()
+        self._beginning = getattr(endpoint, "beginning", ())
         self.state = ServerState()
         self.state.default_headers = [(b"server", b"uvicorn")]
         self.transport = Recording()
@@ -114,8 +161,8 @@ class Opened:
         for chunk in chunks:
             if not self.transport.closed:
                 self.connection.data_received(chunk)
-        while self.state.tasks:
-            await asyncio.gather(*self.state.tasks)
+        while self.state.tasks or self._beginning:
+            await asyncio.gather(*self.state.tasks, *self._beginning)
             # Each leaves the list one turn after it has ended.
             await asyncio.sleep(0)
         return b"".join(self.transport.writes[before:])
@@ -363,12 +410,16 @@ def _cut(draw: Any, data: bytes) -> list[bytes]:
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(talks(), st.booleans())
-def test_whatever_comes_is_answered_as_without(talk: list[list[list[bytes]]], late: bool) -> None:
-    """Byte for byte, over all connections, whatever is in pieces, at once, or no request at all."""
+@given(talks(), st.booleans(), st.booleans())
+def test_whatever_comes_is_answered_as_without(
+    talk: list[list[list[bytes]]], late: bool, begins: bool
+) -> None:
+    """Byte for byte, over all connections, whatever is in pieces, at once, or no request at all;
+    with a task for each, and without."""
 
     async def told(keeps: bool) -> list[Any]:
-        endpoint, kept, answers = Endpoint(keeps=keeps, late=late), known_heads(), []
+        endpoint, kept = Endpoint(keeps=keeps, late=late, begins=begins), known_heads()
+        answers: list[Any] = []
         for connection in talk:
             opened = Opened(endpoint, kept)
             answers += [await opened.send(*chunks) for chunks in connection]

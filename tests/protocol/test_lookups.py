@@ -1,0 +1,222 @@
+"""Lookups by key over connections that stay open: answered without a task, and as ever."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from gql.app import create_app
+from gql.lookups import Lookups
+from resolvers.current import Current
+from tests.support.editing import Shop, open_shop
+from tests.support.eventually import eventually
+from tests.support.serving import served
+
+Client = MongoClient[dict[str, Any]]
+GAUGE = "query ($id: ID!) { gauge(id: $id) { id sequence value version } }"
+
+
+class Connection:
+    """One that stays open, as plain as can be."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def ask(self, **variables: Any) -> None:
+        body = json.dumps({"query": GAUGE, "variables": variables}).encode()
+        head = (
+            b"POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(body)
+        )
+        self.writer.write(head + body)
+
+    async def answer(self) -> tuple[bytes, Any]:
+        """Its head, in lower case, and its body."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        return head, json.loads(await self.reader.readexactly(length))
+
+
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[Connection]:
+    host, _, port = address.partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        yield Connection(reader, writer)
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+class Counted:
+    """How many lookups were begun, and what they wait for before they read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun = 0
+        self.reading = 0
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        begin, found = Lookups.begin, Current._found
+
+        def counting(*args: Any) -> bool:
+            begun = begin(*args)
+            self.begun += begun
+            return begun
+
+        async def held(*args: Any, **options: Any) -> Any:
+            self.reading += 1
+            await self.go_on.wait()
+            return await found(*args, **options)
+
+        monkeypatch.setattr(Lookups, "begin", counting)
+        monkeypatch.setattr(Current, "_found", held)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    return Counted(monkeypatch)
+
+
+@pytest.fixture
+async def shop(client: Client, mongo_uri: str, database_name: str) -> AsyncIterator[Shop]:
+    async with open_shop(client, mongo_uri, database_name) as opened:
+        opened.database["gauges"].insert_many(
+            [{"_id": f"g{n}", "sequence": 1, "value": 1.5, "version": 1} for n in range(3)]
+        )
+        yield opened
+
+
+async def warm(connection: Connection, counted: Counted) -> None:
+    """Until its lookups need no task."""
+
+    async def begun() -> bool:
+        connection.ask(id="g0")
+        _, told = await connection.answer()
+        assert told.get("data"), told
+        return counted.begun > 0
+
+    while not await begun():
+        pass
+
+
+async def test_each_answer_is_what_is_there(shop: Shop, counted: Counted) -> None:
+    """While others write, delete, and store what does not fit the model."""
+    dice, gauges = random.Random(3), shop.database["gauges"]
+    async with served(create_app(shop.gateway)) as address, connected(address) as connection:
+        await warm(connection, counted)
+        for step in range(200):
+            id_ = f"g{dice.randrange(4)}"
+            match dice.randrange(6):
+                case 0:
+                    gauges.delete_one({"_id": id_})
+                case 1:
+                    gauges.update_one({"_id": id_}, {"$set": {"value": "no number"}})
+                case 2:
+                    row = {"sequence": step, "value": step / 2}
+                    gauges.replace_one({"_id": id_}, row, upsert=True)
+            connection.ask(id=id_)
+            _, told = await connection.answer()
+            stored = gauges.find_one({"_id": id_})
+            if stored is None:
+                assert told == {"data": {"gauge": None}}
+            elif isinstance(stored["value"], str):
+                assert told["data"] == {"gauge": None}
+                assert [each["path"] for each in told["errors"]] == [["gauge", "value"]]
+            else:
+                shown = told["data"]["gauge"]
+                del shown["version"]
+                assert shown == {
+                    "id": id_,
+                    "sequence": stored["sequence"],
+                    "value": stored["value"],
+                }
+        assert counted.begun > 150
+
+
+async def test_two_that_come_one_after_the_other_are_answered_so(
+    shop: Shop, counted: Counted
+) -> None:
+    """Though the second one has come before the first is answered."""
+    async with served(create_app(shop.gateway)) as address, connected(address) as connection:
+        await warm(connection, counted)
+        counted.go_on.clear()
+        connection.ask(id="g1")
+        before = counted.reading
+        await eventually(lambda: counted.reading > before)
+        connection.ask(id="g2")
+        counted.go_on.set()
+        told = [(await connection.answer())[1]["data"]["gauge"]["id"] for _ in range(2)]
+        assert told == ["g1", "g2"]
+
+
+async def test_who_leaves_meanwhile_leaves_nothing(shop: Shop, counted: Counted) -> None:
+    app = create_app(shop.gateway)
+    async with served(app) as address:
+        async with connected(address) as connection:
+            await warm(connection, counted)
+            counted.go_on.clear()
+            before = counted.reading
+            connection.ask(id="g1")
+            await eventually(lambda: counted.reading > before)
+            connection.writer.transport.abort()
+        counted.go_on.set()
+        async with connected(address) as connection:
+            connection.ask(id="g2")
+            assert (await connection.answer())[1]["data"]["gauge"]["id"] == "g2"
+
+
+async def once_refused(address: str, go_on: asyncio.Event) -> None:
+    """Nobody new is let in."""
+    while True:
+        try:
+            async with connected(address):
+                pass
+        except ConnectionError:
+            go_on.set()
+            return
+
+
+async def test_what_is_under_way_is_answered_though_the_server_stops(
+    shop: Shop, counted: Counted
+) -> None:
+    """And says that nothing else will be."""
+    async with served(create_app(shop.gateway)) as address:
+        opened = connected(address)
+        connection = await opened.__aenter__()
+        await warm(connection, counted)
+        counted.go_on.clear()
+        before = counted.reading
+        connection.ask(id="g1")
+        await eventually(lambda: counted.reading > before)
+        stopping = asyncio.create_task(once_refused(address, counted.go_on))
+    await stopping
+    head, told = await connection.answer()
+    assert told["data"]["gauge"]["id"] == "g1"
+    assert b"\r\nconnection: close\r\n" in head
+    assert await connection.reader.read() == b""
+    await opened.__aexit__(None, None, None)
+
+
+async def test_what_cannot_be_written_is_said(
+    shop: Shop, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nobody waits for ever."""
+
+    def unwritable(*_: Any) -> None:
+        raise TypeError("no JSON")
+
+    async with served(create_app(shop.gateway)) as address, connected(address) as connection:
+        await warm(connection, counted)
+        monkeypatch.setattr("gql.answering.Executed", unwritable)
+        connection.ask(id="g1")
+        _, told = await connection.answer()
+        assert [each["extensions"]["code"] for each in told["errors"]] == ["INTERNAL"]

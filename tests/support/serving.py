@@ -1,0 +1,41 @@
+"""An application over real sockets, in the process of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+
+from gql.connections import WebSocketConnection
+from gql.heads import RequestConnection, known_heads
+
+__all__ = ["served"]
+
+
+@asynccontextmanager
+async def served(app: Starlette) -> AsyncIterator[str]:
+    """Its address, without the scheme."""
+    within: Any = partial(partial, connections=app.state.connections)
+    config = uvicorn.Config(
+        app,
+        http=within(RequestConnection, heads=known_heads()),
+        ws=within(WebSocketConnection),
+        # asyncio's own loop keeps timers that were cancelled until their time; uvloop does not.
+        ws_ping_interval=None,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+    )
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        host, port = listening.getsockname()
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        yield f"{host}:{port}"
+        server.should_exit = True
+        await serving
