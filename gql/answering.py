@@ -15,8 +15,10 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 from strawberry.types import ExecutionResult
 
+from gql.context import Context
 from gql.event_streams import MULTIPART, SSE, Framing, body_of
 from gql.failures import answer
+from gql.http_requests import GraphQLRequest
 from gql.known_heads import Waiting
 from gql.lookups import Lookup
 from gql.media_types import JSON, Accept, MediaType
@@ -81,6 +83,9 @@ class Answering:
         json = self._takes.json
         if json is None or self._method != "POST":
             return False
+        at_hand = self._endpoint.at_hand(body, self._headers)
+        if at_hand is None:
+            return False
 
         def looked_up(lookup: Lookup, data: dict[str, Any] | None) -> None:
             if data is None:
@@ -93,7 +98,16 @@ class Answering:
             else:
                 waiting.answer(response)
 
-        return self._endpoint.begin(body, self._headers, looked_up)
+        if not self._endpoint.schema.lookups.begin(*at_hand, looked_up):
+            waiting.hand_over(partial(self._execute, *at_hand))
+        return True
+
+    async def _execute(
+        self, asked: GraphQLRequest, context: Context, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        endpoint = self._endpoint
+        making = endpoint.response_to(asked, context, scope, self._headers, self._takes)
+        await self._answer(making, scope, receive, send)
 
     async def _go_on(self, lookup: Lookup, scope: Scope, receive: Receive, send: Send) -> None:
         await self._answer(self._gone_on(lookup), scope, receive, send)

@@ -333,6 +333,7 @@ class Schema(strawberry.Schema):
         plan = executor.plan
         if not plan.tried and not result.errors:
             plan.tried, plan.direct = True, direct_of(executor)
+            known.looks_up |= plan.direct is not None and plan.direct.looks_up
         finished: CoreResult = result
         return finished
 

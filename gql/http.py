@@ -42,7 +42,6 @@ from gql.http_requests import (
     request_of,
 )
 from gql.known_heads import NEW_HEAD
-from gql.lookups import Answered
 from gql.pages import graphiql_response
 from gql.seats import StreamSeat
 from gql.sockets import LegacySocket, SocketMessages, TransportSocket
@@ -134,17 +133,18 @@ class GraphQLEndpoint(GraphQL[Context, None]):
     def decode_json(self, data: str | bytes) -> object:
         return orjson.loads(data)
 
-    def begin(self, body: bytes, headers: Mapping[str, str], answered: Answered) -> bool:
-        """Begin what a request asks for, where that needs no task: see `Lookups.begin`."""
+    def at_hand(
+        self, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[GraphQLRequest, Context] | None:
+        """What is asked for with POST, and who asks; None where that takes a closer look, or where
+        something is wrong with it, which is said there."""
         context = self.callers.known(headers)
         if context is None:
-            return False
+            return None
         try:
-            asked = request_of(body, headers, most_bytes=self._body_bytes)
+            return request_of(body, headers, most_bytes=self._body_bytes), context
         except Refused:
-            # Who answers it is told the same, and says so.
-            return False
-        return self.schema.lookups.begin(asked, context, answered)
+            return None
 
     async def response(
         self, scope: Scope, receive: Receive, headers: Mapping[str, str], takes: Takes
@@ -162,7 +162,17 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             )
         asked = await read_request(scope, receive, headers, most_bytes=self._body_bytes)
         context = await self.callers.of_request(headers)
-        result = await self._executed(asked, method, context)
+        return await self.response_to(asked, context, scope, headers, takes)
+
+    async def response_to(
+        self,
+        asked: GraphQLRequest,
+        context: Context,
+        scope: Scope,
+        headers: Mapping[str, str],
+        takes: Takes,
+    ) -> ASGIApp:
+        result = await self._executed(asked, scope["method"], context)
         if result is not None and takes.json is not None:
             return answered(result, takes.json)
         if takes.stream is None:

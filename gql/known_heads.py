@@ -48,7 +48,7 @@ class Answerer(Protocol):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
     def begin(self, body: bytes, waiting: Waiting) -> bool:
-        """Begin to answer one without a task; False where that cannot be, and nothing is done."""
+        """Begin to answer one, without a task where that can be; False where nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)

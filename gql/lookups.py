@@ -16,8 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from strawberry.types.graphql import OperationType
-
 from gql.admission import Admission
 from gql.arguments import Given
 from gql.context import Context
@@ -69,7 +67,7 @@ class Lookups:
             # Who executes it is told the same, and says so.
             return False
         known = None if document is None else document.operations.get(asked.operation_name)
-        if known is None or not known.fits or known.kind is not OperationType.QUERY:
+        if known is None or not (known.looks_up and known.fits):
             return False
         given = known.coerce(asked.variables or {})
         plan = None if given is None else known.document.plans.of(known.name, given)
