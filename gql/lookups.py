@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from gql.admission import Admission
-from gql.arguments import Given
 from gql.context import Context
 from gql.documents import Documents, KnownOperation
 from gql.http_requests import GraphQLRequest
@@ -81,8 +80,6 @@ class Lookups:
         except GatewayError:
             admission.leave()
             return False
-        # Before it is read: see `Current.numbers`.
-        seen = context.current.seen()
         try:
             read = plan.direct.ask(context, given)
         except Exception:
@@ -91,9 +88,7 @@ class Lookups:
             admission.end(context.owner)
             return False
         self.operations.begun["known"] += 1
-        lookup = Lookup(
-            self, asked.variables, context, known, plan, given, seen, began, read, answered
-        )
+        lookup = Lookup(self, asked.variables, context, known, plan, began, read, answered)
         admission.clock.watch(lookup, asyncio.get_running_loop())
         read.reading.add_done_callback(lookup.done)
         return True
@@ -111,10 +106,10 @@ class Lookup:
     with it has the place then, and gives it back.
 
     Attributes:
-        variables: as they were sent. given: coerced.
+        variables: as they were sent.
         context: of the caller; no `fresh` one.
         known, plan: the operation, and what is kept of it.
-        seen: of `Current.seen`, from before the read. began: by the performance counter.
+        began: by the performance counter.
         outcome: what was read, or the error. late: it has taken longer than it may.
         expires: see `gql.admission.Held`.
     """
@@ -124,14 +119,17 @@ class Lookup:
     context: Context
     known: KnownOperation
     plan: Plan
-    given: Given
-    seen: Seen
     began: float
     _read: Asked
     _answered: Answered
     outcome: Shown | Exception | None = None
     late: bool = False
     expires: float = 0.0
+
+    @property
+    def seen(self) -> Seen | None:
+        """See `Context.fresh`."""
+        return self.outcome[2] if isinstance(self.outcome, tuple) else None
 
     def expire(self) -> None:
         self._read.reading.cancel()

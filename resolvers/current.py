@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from bson import Timestamp
@@ -72,8 +73,9 @@ class Show(Protocol):
         """
 
 
-Shown: TypeAlias = "tuple[Document, Any]"
-"""A document, and what a response has of it: None where that takes a closer look."""
+Shown: TypeAlias = "tuple[Document, Any, Seen]"
+"""A document; what a response has of it: None where that takes a closer look; and what was `seen`
+before it was read."""
 
 
 @dataclass(slots=True)
@@ -152,7 +154,7 @@ class Current:
         self, entity: Entity, ids: Sequence[Any], fields: Fields, show: Show
     ) -> list[Shown | None]:
         """The same to be shown, each with what a response has of it, which is made for all that are
-        read together; None instead where whoever asks has to look closer."""
+        read together."""
         asked = self.ask_by_ids(entity, ids, fields, show)
         await asked.reading
         return asked.shown()
@@ -164,11 +166,12 @@ class Current:
 
         async def read(ids: Sequence[Any]) -> Sequence[Shown | None]:
             # Before the documents are read: see `numbers`.
-            seen = self.seen()[entity.collection] if show.version else ""
+            seen = self.seen()
             found, names = await self._found(entity, ids, wanted, shown=True)
-            documents = list(found.values())
-            numbers = self.known_numbers(entity, documents, seen) if show.version else ()
-            shown = zip(documents, show.show(documents, numbers), strict=True)
+            documents, place = list(found.values()), seen[entity.collection]
+            numbers = self.known_numbers(entity, documents, place) if show.version else ()
+            made = show.show(documents, numbers)
+            shown = zip(documents, made, repeat(seen, len(documents)), strict=True)
             return list(map(dict(zip(found, shown, strict=True)).get, names))
 
         kind = entity.collection, wanted, show.name

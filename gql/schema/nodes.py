@@ -138,7 +138,7 @@ class _PreparedLookup(_PreparedDocument):
     async def go_on(self, context: Context, shown: Shown | None) -> _Found | None:
         if shown is None:
             return None
-        document, made = shown
+        document, made, _ = shown
         return (
             await self._related(context, document) if made is None else ([document], NOTHING, made)
         )

@@ -165,12 +165,12 @@ class MemoryCurrent:
 
     async def shown_by_ids(
         self, entity: Entity, ids: Sequence[Any], fields: frozenset[str], show: Show
-    ) -> list[tuple[Document, Any] | None]:
+    ) -> list[Any]:
         found = await self.by_ids(entity, ids, fields, shown=True)
         documents = [each for each in found if each is not None]
         numbers = self.known_numbers(entity, documents, "") if show.version else ()
         made = iter(show.show(documents, numbers))
-        return [None if each is None else (each, next(made)) for each in found]
+        return [None if each is None else (each, next(made), self.seen()) for each in found]
 
     def ask_by_ids(
         self, entity: Entity, ids: Sequence[Any], fields: frozenset[str], show: Show

@@ -171,7 +171,7 @@ async def test_where_all_places_are_taken_it_waits_as_all_do(model: Model) -> No
     assert await looked_up(schema, context, P1) is None
     # One that is gone on with has kept its place.
     document = {"_id": "p1", **GOOD}
-    readings[0].set_result([(document, None)])
+    readings[0].set_result([(document, None, context.current.seen())])
     second = asyncio.create_task(schema.execute(ONE, P1, memory.context()))
     assert (await first).data["found"]["name"] == "Lamp"
     assert (await second).data["found"]["name"] == "Lamp"
@@ -183,13 +183,11 @@ async def test_a_number_is_not_of_a_version_after_what_was_read(
 ) -> None:
     """What was seen before the read is what its number is looked for with."""
     schema, memory = warm
-    places = iter(["before", "after", "later"])
     asked: list[str] = []
 
     class Numbered(Unread):
         def seen(self) -> Any:
-            place = next(places)
-            return {"products": place}
+            return {"products": "after"}
 
         def known_numbers(self, entity: Any, documents: Any, seen: str) -> Any:
             asked.append(seen)
@@ -204,7 +202,8 @@ async def test_a_number_is_not_of_a_version_after_what_was_read(
     context.current = current  # type: ignore[assignment]
     lookup = asyncio.create_task(looked_up(schema, context, P1))
     await eventually(lambda: bool(current.readings))
-    current.readings[0].set_result([({"_id": "p1", **GOOD}, None)])
+    read = {"_id": "p1", **GOOD}, None, {"products": "before"}
+    current.readings[0].set_result([read])
     assert (await lookup).data["found"]["version"] == 1
     assert set(asked) == {"before"}
 
