@@ -20,18 +20,22 @@ from tests.support.eventually import eventually
 from tests.support.serving import served
 
 Client = MongoClient[dict[str, Any]]
-GAUGE = "query ($id: ID!) { gauge(id: $id) { id sequence value version } }"
+GAUGE = "query ($id: ID!) { gauge(id: $id) { id sequence value } }"
+NUMBERED = "query ($id: ID!) { gauge(id: $id) { id sequence value version } }"
 
 
 class Connection:
     """One that stays open, as plain as can be."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, query: str
+    ) -> None:
         self.reader = reader
         self.writer = writer
+        self._query = query
 
     def ask(self, **variables: Any) -> None:
-        body = json.dumps({"query": GAUGE, "variables": variables}).encode()
+        body = json.dumps({"query": self._query, "variables": variables}).encode()
         head = (
             b"POST /graphql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: %d\r\n\r\n" % len(body)
@@ -40,17 +44,18 @@ class Connection:
 
     async def answer(self) -> tuple[bytes, Any]:
         """Its head, in lower case, and its body."""
-        head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
-        length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
-        return head, json.loads(await self.reader.readexactly(length))
+        async with asyncio.timeout(60):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).lower()
+            length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            return head, json.loads(await self.reader.readexactly(length))
 
 
 @asynccontextmanager
-async def connected(address: str) -> AsyncIterator[Connection]:
+async def connected(address: str, query: str = GAUGE) -> AsyncIterator[Connection]:
     host, _, port = address.partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
-        yield Connection(reader, writer)
+        yield Connection(reader, writer, query)
     finally:
         writer.close()
         with suppress(ConnectionError):
@@ -108,10 +113,15 @@ async def warm(connection: Connection, counted: Counted) -> None:
         pass
 
 
-async def test_each_answer_is_what_is_there(shop: Shop, counted: Counted) -> None:
-    """While others write, delete, and store what does not fit the model."""
+@pytest.mark.parametrize("query", [GAUGE, NUMBERED])
+async def test_each_answer_is_what_is_there(shop: Shop, counted: Counted, query: str) -> None:
+    """While others write, delete, and store what does not fit the model; whether all is known that
+    is shown, or a number has to be looked for."""
     dice, gauges = random.Random(3), shop.database["gauges"]
-    async with served(create_app(shop.gateway)) as address, connected(address) as connection:
+    async with (
+        served(create_app(shop.gateway)) as address,
+        connected(address, query) as connection,
+    ):
         await warm(connection, counted)
         for step in range(200):
             id_ = f"g{dice.randrange(4)}"
@@ -133,7 +143,7 @@ async def test_each_answer_is_what_is_there(shop: Shop, counted: Counted) -> Non
                 assert [each["path"] for each in told["errors"]] == [["gauge", "value"]]
             else:
                 shown = told["data"]["gauge"]
-                del shown["version"]
+                shown.pop("version", None)
                 assert shown == {
                     "id": id_,
                     "sequence": stored["sequence"],
@@ -158,10 +168,13 @@ async def test_two_that_come_one_after_the_other_are_answered_so(
         assert told == ["g1", "g2"]
 
 
-async def test_who_leaves_meanwhile_leaves_nothing(shop: Shop, counted: Counted) -> None:
+@pytest.mark.parametrize("query", [GAUGE, NUMBERED])
+async def test_who_leaves_meanwhile_leaves_nothing(
+    shop: Shop, counted: Counted, query: str
+) -> None:
     app = create_app(shop.gateway)
     async with served(app) as address:
-        async with connected(address) as connection:
+        async with connected(address, query) as connection:
             await warm(connection, counted)
             counted.go_on.clear()
             before = counted.reading
@@ -185,12 +198,13 @@ async def once_refused(address: str, go_on: asyncio.Event) -> None:
             return
 
 
+@pytest.mark.parametrize("query", [GAUGE, NUMBERED])
 async def test_what_is_under_way_is_answered_though_the_server_stops(
-    shop: Shop, counted: Counted
+    shop: Shop, counted: Counted, query: str
 ) -> None:
     """And says that nothing else will be."""
     async with served(create_app(shop.gateway)) as address:
-        opened = connected(address)
+        opened = connected(address, query)
         connection = await opened.__aenter__()
         await warm(connection, counted)
         counted.go_on.clear()
