@@ -25,6 +25,7 @@ from gql.direct import Coerce, coercion_of
 from gql.executor import unstorable_text
 from gql.limits import COUNTED, Limits, check_text, check_variables, check_weight
 from gql.overlaps import RULES
+from gql.persisted import Persisted
 from gql.plans import Plans
 from gql.recent import Recent
 from gql.weights import Scales, Weighed
@@ -97,23 +98,41 @@ class Documents:
     """Those of one schema that were found valid, and the limits that all are held to.
 
     Args:
+        persisted: those that clients name instead of sending.
         most_characters: of all texts together; a syntax tree takes some fifty times as many bytes.
     """
 
-    def __init__(self, limits: Limits, *, most: int = 500, most_characters: int = 500_000) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        persisted: Persisted,
+        *,
+        most: int = 500,
+        most_characters: int = 500_000,
+    ) -> None:
         self.limits = limits
+        self._persisted = persisted
         self.known = Recent[str, KnownDocument](most=most, most_size=most_characters)
 
-    def document(self, text: str) -> KnownDocument | None:
-        """The one that is known under this text, if it is.
+    def asked(
+        self, query: str | None, extensions: Mapping[str, Any] | None
+    ) -> tuple[str | None, KnownDocument | None]:
+        """The text that a request means, and the document that is known under it, if one is.
+
+        Args:
+            query: what it has sent.
 
         Raises:
-            LimitExceeded: it is not, and would take long to parse.
+            LimitExceeded: it is not known, and would take long to parse.
+            PersistedQueryNotFound, BadUserInput, Forbidden: see `Persisted.text_of`.
         """
+        text = self._persisted.text_of(query, extensions)
+        if text is None:
+            return None, None
         found = self.known.get(text)
         if found is None:
             check_text(text, self.limits)
-        return found
+        return text, found
 
     def weighed(
         self,

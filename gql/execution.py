@@ -35,7 +35,6 @@ from gql.limits import check_weight
 from gql.lookups import Lookup, Lookups
 from gql.openings import opening_of
 from gql.operations import Operations, kind_of
-from gql.persisted import Persisted
 from gql.weights import Scales
 from streams.errors import GatewayError
 
@@ -93,7 +92,6 @@ class Schema(strawberry.Schema):
 
     Args:
         documents: those that are known, and the limits.
-        persisted: those that clients name instead of sending.
     """
 
     def __init__(
@@ -102,7 +100,6 @@ class Schema(strawberry.Schema):
         operations: Operations,
         admission: Admission,
         documents: Documents,
-        persisted: Persisted,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -110,11 +107,8 @@ class Schema(strawberry.Schema):
         self.admission = admission
         self.scales = Scales(self._schema)
         self._documents = documents
-        self._persisted = persisted
         self.failures = Failures(operations)
-        self.lookups = Lookups(
-            operations=operations, admission=admission, documents=documents, persisted=persisted
-        )
+        self.lookups = Lookups(operations, admission, documents)
 
     def get_extensions(self, sync: bool = False) -> list[SchemaExtension]:
         found = super().get_extensions(sync)
@@ -133,8 +127,7 @@ class Schema(strawberry.Schema):
     ) -> ExecutionResult:
         owner = "" if context_value is None else context_value.owner
         try:
-            text = self._persisted.text_of(query, operation_extensions)
-            document = None if text is None else self._documents.document(text)
+            text, document = self._documents.asked(query, operation_extensions)
             self.admission.begin(owner)
         except GatewayError as exc:
             return self._refused(exc)
@@ -171,8 +164,7 @@ class Schema(strawberry.Schema):
         allowed_operation_types: Iterable[OperationType] | None = None,
     ) -> Any:
         try:
-            text = self._persisted.text_of(query, operation_extensions)
-            document = None if text is None else self._documents.document(text)
+            text, document = self._documents.asked(query, operation_extensions)
         except GatewayError as exc:
             return _once(self._refused(exc))
         known = _known(document, operation_name, operation_extensions)

@@ -21,7 +21,6 @@ from gql.context import Context
 from gql.documents import Documents, KnownOperation
 from gql.http_requests import GraphQLRequest
 from gql.operations import Operations
-from gql.persisted import Persisted
 from gql.plans import Plan
 from resolvers.current import Asked, Shown
 from resolvers.own_writes import Seen
@@ -36,18 +35,10 @@ Answered: TypeAlias = "Callable[[Lookup, dict[str, Any] | None], None]"
 class Lookups:
     """Begins them; arguments as of `Schema`."""
 
-    def __init__(
-        self,
-        *,
-        operations: Operations,
-        admission: Admission,
-        documents: Documents,
-        persisted: Persisted,
-    ) -> None:
+    def __init__(self, operations: Operations, admission: Admission, documents: Documents) -> None:
         self.operations = operations
         self.admission = admission
         self._documents = documents
-        self._persisted = persisted
 
     def begin(self, asked: GraphQLRequest, context: Context, answered: Answered) -> bool:
         """False where it is anything else, or where something is wrong with it, or where it would
@@ -60,8 +51,7 @@ class Lookups:
         if asked.extensions:
             return False
         try:
-            text = self._persisted.text_of(asked.query, None)
-            document = None if text is None else self._documents.document(text)
+            _, document = self._documents.asked(asked.query, None)
         except GatewayError:
             # Who executes it is told the same, and says so.
             return False

@@ -75,7 +75,7 @@ def build_schema(
     define_mutation(types, model, shapes)
     define_subscription(types, model, shapes)
     every = types.finish()
-    documents = Documents(limits or Limits())
+    documents = Documents(limits or Limits(), persisted or AutomaticDocuments())
     admission = admission or Admission()
     operations = Operations()
     return Schema(
@@ -95,7 +95,6 @@ def build_schema(
         operations=operations,
         admission=admission,
         documents=documents,
-        persisted=persisted or AutomaticDocuments(),
     )
 
 
