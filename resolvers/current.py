@@ -27,7 +27,7 @@ from resolvers.own_writes import OwnWrites, Seen
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.pools import Pools
 from resolvers.projections import Fields, document_projection
-from resolvers.queries import to_query
+from resolvers.queries import to_query, with_ids
 from resolvers.readings import Reading, token_of
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
@@ -375,7 +375,7 @@ class Current:
         """
         names = identities(ids)
         found = await self._layout(entity).find(
-            {"_id": {"$in": list(dict(zip(names, ids, strict=True)).values())}},
+            with_ids([*dict(zip(names, ids, strict=True)).values()]),
             projection=document_projection(fields),
             naive=shown,
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
+
+from bson import Int64, ObjectId
 
 from resolvers.conditions import (
     NOTHING,
@@ -20,11 +23,23 @@ from resolvers.conditions import (
     Text,
 )
 
-__all__ = ["to_query"]
+__all__ = ["to_query", "with_ids"]
 
 # The planner answers it from the index of `_id` without reading anything; `$alwaysFalse` and
 # `{$nor: [{}]}` scan the collection (measured on 6.0.5). No document meets it, whatever it holds.
 NO_DOCUMENT: Mapping[str, Any] = {"_id": {"$in": []}}
+
+# Of none of them does a filter mean anything but equality.
+_PLAIN_IDS = {str, int, Int64, ObjectId, UUID}
+
+
+def with_ids(ids: Sequence[Any]) -> dict[str, Any]:
+    """A filter for the documents that have one of them."""
+    if len(ids) == 1 and ids[0].__class__ in _PLAIN_IDS:
+        # Looked up without being planned, which neither `$in` nor `$eq` is: 160 -> 127 us of
+        # mongod (measured on 6.0.5).
+        return {"_id": ids[0]}
+    return {"_id": {"$in": list(ids)}}
 
 
 def to_query(condition: Condition, *, prefix: str = "") -> dict[str, Any]:

@@ -79,6 +79,20 @@ class Shown:
         return [f"{self.name} {each['name']}" for each in documents]
 
 
+async def test_one_alone_is_looked_up_without_being_planned(mongo: Mongo, client: Client) -> None:
+    """Also where an id could be taken for a condition."""
+    database = client[mongo.name]
+    ids: list[Any] = ["p1", 7, ObjectId(), {"a": 1}, Decimal128("1.5")]
+    database[PRODUCT.collection].insert_many([{"_id": each, "name": "x"} for each in ids])
+    database.command({"profile": 2})
+    for each in ids:
+        [found] = await current(mongo).by_ids(PRODUCT, [each], NAME)
+        assert found == {"_id": each, "name": "x"}
+    database.command({"profile": 0})
+    plans = [each["planSummary"] for each in database["system.profile"].find({"op": "query"})]
+    assert plans == ["IDHACK"] * 3 + ["IXSCAN { _id: 1 }"] * 2
+
+
 async def test_what_is_shown_is_made_at_once_of_all_that_are_read_together(
     counted: Mongo, commands: Commands, client: Client
 ) -> None:
