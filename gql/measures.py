@@ -315,6 +315,12 @@ METRICS: tuple[Described, ...] = (
     ),
     Described("revstream_joint_page_reads_total", "counter", (), "Commands that these took."),
     Described(
+        "revstream_unchanged_pages_total",
+        "counter",
+        (),
+        "Pages of more than 50 current documents that were told without being read again.",
+    ),
+    Described(
         "revstream_interned_documents_total",
         "counter",
         ("how",),

@@ -80,6 +80,8 @@ class _Process(Collector):
         yield "lookup_reads_total", (), gateway.current.lookups.reads
         yield "joint_pages_total", (), gateway.current.joint_pages.pools.asked
         yield "joint_page_reads_total", (), gateway.current.joint_pages.pools.reads
+        unchanged = gateway.mongo.unchanged
+        yield "unchanged_pages_total", (), 0 if unchanged is None else unchanged.told
         interning = gateway.mongo.interning
         yield "interned_documents_total", ("recognized",), interning.recognized
         yield "interned_documents_total", ("decoded",), interning.decoded

@@ -19,25 +19,30 @@ import pymongo.errors
 from streams.documents import DECODED, RAW, SHOWN, Document
 from streams.interning import Interning
 from streams.refusals import refused
-from streams.wire_pool import SharedWires
+from streams.unchanged import Unchanged
+from streams.wire_pool import WirePool
 
 __all__ = ["Finder"]
 
 
 class Finder:
     """Args:
-    database: the driver's.
-    interning: of what is only shown.
+        database: the driver's.
+        interning: of what is only shown.
+
+    Attributes:
+        unchanged: pages of it that are not read again.
     """
 
-    def __init__(self, wires: SharedWires, database: Any, interning: Interning) -> None:
+    def __init__(self, wires: WirePool, database: Any, interning: Interning) -> None:
         self._interning = interning
-        self._wires = wires
+        self._wires = wires.reads
         self._database = database
         self._extra: Document = {"$db": database.name}
         concern = database.read_concern.document
         if concern:
             self._extra["readConcern"] = concern
+        self.unchanged = Unchanged(wires, interning, self._extra)
 
     async def first_batch(
         self, command: Document, *, naive: bool = False, raw: bool = False
@@ -52,6 +57,13 @@ class Finder:
             ExecutionTimeout: the driver's; it took longer than its `maxTimeMS`.
         """
         message = bson.encode({**command, **self._extra}, codec_options=DECODED)
+        pages = None
+        if naive and self.unchanged.worth(command):
+            known = await self.unchanged.again(command["find"], message)
+            if known is not None:
+                return known
+            # Before it is read: what changes meanwhile may be missing.
+            pages = self.unchanged.pages(command["find"])
         connection = await self._wires.checkout()
         if connection is None:
             return None
@@ -61,6 +73,8 @@ class Finder:
         if naive:
             interned = self._interning.documents(reply)
             if interned is not None:
+                if pages is not None:
+                    self.unchanged.keep(pages, message, interned)
                 return interned
         found: Any
         if raw:

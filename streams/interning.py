@@ -71,10 +71,12 @@ class Interning:
     Attributes:
         size_bytes: taken of it.
         recognized, decoded: documents, of replies that were looked through.
+        left: documents that are not known any more.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
         self.size_bytes = 0
+        self.left = 0
         self.recognized = self.decoded = 0
         self._capacity_bytes = capacity_bytes
         self._known: dict[bytes, Interned] = {}
@@ -82,8 +84,8 @@ class Interning:
         # Of replies that came once: hashes of their first documents.
         self._first: set[int] = set()
         self._first_bytes = 0
-        # Since it was last judged: documents that have left; and what was counted then.
-        self._left = 0
+        # How many had left when it was last judged; and what was counted then.
+        self._judged = 0
         self._then = 0, 0, 0
         self._replies = 0
         # Replies to be left alone.
@@ -162,8 +164,8 @@ class Interning:
     def _forget(self, raw: bytes) -> None:
         del self._known[raw]
         self.size_bytes -= _DOCUMENT_BYTES + _DECODED * len(raw)
-        self._left += 1
-        if self._left > len(self._known):
+        self.left += 1
+        if self.left - self._judged > len(self._known):
             self._judge()
 
     def _judge(self) -> None:
@@ -172,5 +174,5 @@ class Interning:
         recognized, decoded, replies = self._then
         if self.recognized - recognized < self.decoded - decoded:
             self._rest = _REST * (self._replies - replies)
-        self._left = 0
+        self._judged = self.left
         self._then = self.recognized, self.decoded, self._replies

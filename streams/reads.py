@@ -22,6 +22,7 @@ from streams.interning import Interning
 from streams.refusals import translated
 from streams.rounds import rounds
 from streams.sessions import Sessions
+from streams.unchanged import Unchanged
 from streams.unions import PageUnion
 from streams.wire_pool import WirePool
 
@@ -38,6 +39,7 @@ class Reads:
 
     Attributes:
         interning: of documents that are only shown.
+        unchanged: pages of those that need not be read again.
     """
 
     def __init__(
@@ -51,11 +53,13 @@ class Reads:
         self._sessions = Sessions(client)
         self.wires = wires
         self.interning = Interning(options.interned_bytes)
-        self._finder = (
-            None if wires is None else Finder(wires.reads, self._database, self.interning)
-        )
+        self._finder = None if wires is None else Finder(wires, self._database, self.interning)
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[tuple[str, bool], Any] = {}
+
+    @property
+    def unchanged(self) -> Unchanged | None:
+        return None if self._finder is None else self._finder.unchanged
 
     async def find(
         self,

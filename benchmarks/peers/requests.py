@@ -1,4 +1,5 @@
-"""Requests a second of revstream beside Mercurius and a bare route, for four questions.
+"""Requests a second of revstream beside Mercurius and a bare route, for four questions; the last is
+asked once more while products are written.
 
 Each server has the same core to itself by turns, and the same documents and indexes; before
 anything is measured its answers are compared with the documents. All stay up: who is not asked does
@@ -36,7 +37,8 @@ _CALLERS = 100
 # are to have their share of it.
 _TURNS = 3
 _PEER, _FLOOR, _OURS = "Mercurius", "bare route", "revstream"
-_SIGNED, _ANEW = "revstream, signed in", "revstream, each document decoded anew"
+_SIGNED, _ANEW = "revstream, signed in", "revstream, no document remembered"
+_WRITES_PER_S = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,13 @@ def run(stage: Stage) -> list[Part]:
                 _check(name, each, shape, database)
         for shape in SHAPES:
             parts += _measure(stage, shape, contenders)
+        # The last of them once more, where what was read does not stay as it is.
+        busy = replace(shape, name=f"{shape.name}, {_WRITES_PER_S} of them written a second")
+        writing = ("write", stage.uri, database.name, PRODUCTS, _WRITES_PER_S)
+        with stage.program("steady", *writing) as writer:
+            writer.hear("begun")
+            parts += _measure(stage, busy, contenders)
+            writer.finish()
     first = parts[0]
     assert isinstance(first, Table)
     first.note(f"The load asks {_most(stage):,.0f} times a second of a server that does nothing.")
@@ -93,7 +102,7 @@ def _open(stage: Stage, opened: ExitStack, database: Database[Document]) -> dict
         _FLOOR: _Contender(floor, str(floor.hear("serving")["address"]), _routes),
         # It records for both: by the archive's place they know that a number is still the last.
         _OURS: _Contender(*gateway(MODEL), _graphql),
-        # As if no document that is asked for had come before.
+        # As if nothing that is asked for had come before.
         _ANEW: _Contender(*gateway(MODEL, "--no-record", "--interned-bytes", "0"), _graphql),
         _SIGNED: _Contender(
             *gateway(rules, *issuer.options(), "--no-record"),

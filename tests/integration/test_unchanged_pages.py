@@ -1,0 +1,225 @@
+"""Large pages that nothing has changed are told without being read; whatever was acknowledged
+before one was asked for is in it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from pymongo import MongoClient, WriteConcern
+from pymongo.collection import Collection
+
+from streams import tokens, unchanged
+from streams.hub import Hub, follow
+from streams.mongo import Mongo
+from streams.source import Source
+from streams.unchanged import Unchanged
+from tests.integration.conftest import Commands, listen
+from tests.support.eventually import eventually
+from tests.support.streams import BRISK
+
+Client = MongoClient[dict[str, Any]]
+
+NAME, SIZE = "things", 60
+# Reads until a page is told without one: each may come before the stream has.
+MOST = 2000
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unchanged, "_QUIET_S", 0)
+
+
+@pytest.fixture
+def things(client: Client, database_name: str) -> Collection[dict[str, Any]]:
+    """Acknowledged before a majority has them."""
+    stored = client[database_name].get_collection(NAME, write_concern=WriteConcern(w=1))
+    stored.insert_many([{"_id": n, "n": n} for n in range(2 * SIZE)])
+    return stored
+
+
+@asynccontextmanager
+async def followed(mongo: Mongo) -> AsyncIterator[Hub]:
+    hub = Hub([NAME], position=tokens.moment(await mongo.operation_time()))
+    known(mongo).follow(hub, [NAME])
+    following = asyncio.create_task(
+        follow(Source(mongo, [NAME], before_images=False, options=BRISK), hub)
+    )
+    try:
+        yield hub
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+
+
+def known(mongo: Mongo) -> Unchanged:
+    assert mongo.unchanged is not None
+    return mongo.unchanged
+
+
+async def page(mongo: Mongo, below: int = 1000, size: int = SIZE) -> list[dict[str, Any]]:
+    query = {"n": {"$lt": below}}
+    return await mongo.find(NAME, query, sort=[("_id", 1)], limit=size, naive=True)
+
+
+async def until_told(mongo: Mongo) -> None:
+    before = known(mongo).told
+    for _ in range(MOST):
+        await page(mongo)
+        if known(mongo).told > before:
+            return
+    raise AssertionError(f"read {MOST} times")
+
+
+def sent(started: list[str]) -> list[str]:
+    """Without the stream's."""
+    return [each for each in started if each != "getMore"]
+
+
+async def test_the_time_is_asked_for_in_its_place(
+    counted: Mongo, commands: Commands, things: Collection[dict[str, Any]]
+) -> None:
+    """Once for all that ask in one turn; another filter, and a short page, are read."""
+    async with followed(counted):
+        for _ in range(MOST):
+            with commands.counting() as started:
+                found = await asyncio.gather(*(page(counted) for _ in range(9)))
+            assert found == [[{"_id": n, "n": n} for n in range(SIZE)]] * 9
+            if sent(started) == ["ping"]:
+                break
+        assert sent(started) == ["ping"]
+        with commands.counting() as started:
+            assert len(await page(counted, 70)) == SIZE
+            assert len(await page(counted, size=51)) == 51
+            assert len(await page(counted, size=51)) == 51
+        assert sent(started) == ["find"] * 3
+
+
+async def test_whatever_was_acknowledged_is_in_it(
+    mongo: Mongo, client: Client, things: Collection[dict[str, Any]]
+) -> None:
+    dice = random.Random(5)
+    beside = client[mongo.name]["beside"]
+    async with followed(mongo):
+        for step in range(600):
+            match dice.randrange(8):
+                case 0:
+                    things.update_one({"_id": dice.randrange(SIZE)}, {"$set": {"n": step % 99}})
+                case 1:
+                    things.delete_one({"_id": dice.randrange(SIZE)})
+                case 2:
+                    things.replace_one({"_id": dice.randrange(SIZE)}, {"n": step % 99}, upsert=True)
+                case 3:
+                    beside.insert_one({})
+                case 4 if dice.randrange(8) == 0:
+                    await until_told(mongo)
+            below = dice.choice([50, 1000])
+            stored = things.find({"n": {"$lt": below}}).sort("_id", 1).limit(SIZE)
+            assert await page(mongo, below) == [*stored]
+    # Else nothing was tested.
+    assert known(mongo).told > 20
+
+
+async def test_a_collection_that_goes_is_gone(
+    mongo: Mongo, client: Client, things: Collection[dict[str, Any]]
+) -> None:
+    async with followed(mongo):
+        await until_told(mongo)
+        things.rename("others")
+        assert await page(mongo) == []
+        client[mongo.name]["others"].rename(NAME)
+        assert len(await page(mongo)) == SIZE
+        await until_told(mongo)
+        client.drop_database(mongo.name)
+        assert await page(mongo) == []
+
+
+async def test_a_stream_that_stands_still_says_nothing(
+    counted: Mongo,
+    commands: Commands,
+    things: Collection[dict[str, Any]],
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And while MongoDB is known to be ahead of it, its time is not asked for again."""
+    async with followed(counted) as hub:
+        await until_told(counted)
+        monkeypatch.setattr(hub, "publish", lambda batch: None)
+        client[counted.name]["beside"].insert_one({})
+        with commands.counting() as started:
+            for _ in range(5):
+                await page(counted)
+        assert sent(started) == ["ping", *["find"] * 5]
+
+
+async def test_what_begins_anew_knows_nothing(
+    counted: Mongo, commands: Commands, things: Collection[dict[str, Any]]
+) -> None:
+    """A stream that was interrupted, and a connection that was lost: it may have been to a primary
+    whose last writes are undone."""
+    async with followed(counted) as hub:
+        await until_told(counted)
+        hub.restart(hub.position)
+        with commands.counting() as started:
+            await page(counted)
+        assert sent(started) == ["find"]
+        await until_told(counted)
+        wires = counted.wires
+        assert wires is not None
+        lost = [*wires.open]
+        for each in lost:
+            each.close()
+        for each in lost:
+            await each.lost.wait()
+        await eventually(lambda: not wires.open.intersection(lost))
+        with commands.counting() as started:
+            await page(counted)
+        assert "ping" not in started
+        assert "find" in started
+
+
+async def test_documents_that_have_left_take_their_pages_with_them(
+    counted: Mongo, commands: Commands, things: Collection[dict[str, Any]]
+) -> None:
+    async with followed(counted):
+        await until_told(counted)
+        counted.interning.left += 1
+        with commands.counting() as started:
+            await page(counted)
+        assert sent(started) == ["find"]
+
+
+async def test_reads_that_wait_for_a_majority_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+    mongo_uri: str,
+    database_name: str,
+    commands: Commands,
+    things: Collection[dict[str, Any]],
+) -> None:
+    listen(monkeypatch, commands)
+    uri = f"{mongo_uri}{'&' if '?' in mongo_uri else '?'}readConcernLevel=majority"
+    async with Mongo.connect(uri, database_name) as mongo, followed(mongo):
+        with commands.counting() as started:
+            for _ in range(20):
+                assert len(await page(mongo)) == SIZE
+        assert "ping" not in started
+        assert started.count("find") == 20
+
+
+async def test_what_changes_soon_again_is_not_asked_about(
+    counted: Mongo,
+    commands: Commands,
+    things: Collection[dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with followed(counted):
+        await until_told(counted)
+        monkeypatch.setattr(unchanged, "_QUIET_S", 3600)
+        with commands.counting() as started:
+            for _ in range(3):
+                await page(counted)
+        assert sent(started) == ["find"] * 3

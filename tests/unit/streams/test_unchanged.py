@@ -1,0 +1,171 @@
+"""Large pages that are told without being read, whatever comes in between: a model of MongoDB that
+writes, answers and tells its stream whenever the test says so."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import bson
+import pytest
+from bson import Int64, Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streams import tokens, unchanged
+from streams.finder import Finder
+from streams.interning import Interning
+
+COMMAND = {"find": "things", "filter": {}, "limit": 60}
+STEPS = ("write", "beside", "tell", "ask", "ask", "serve", "serve", "deliver", "deliver", "lose")
+
+
+class Model:
+    """Attributes:
+    time: of the last write. written: of the last one that the page shows.
+    position: the stream's.
+    lost: as of `WirePool`, which it stands for, too.
+    """
+
+    def __init__(self) -> None:
+        self.time = self.written = self.told = 1
+        self.position = tokens.moment(Timestamp(1, 1))
+        self.lost = 0
+        self.reads = self
+        self.pings = 0
+        self.finder = Finder(
+            cast("Any", self),
+            SimpleNamespace(name="shop", read_concern=SimpleNamespace(document={})),
+            Interning(2**20),
+        )
+        self.finder.unchanged.follow(self, ["things"])
+        self._unserved: list[tuple[str, asyncio.Future[memoryview | None]]] = []
+        self._served: list[tuple[dict[str, Any], asyncio.Future[memoryview | None]]] = []
+        # What each was told, and what it may not miss.
+        self._asked: list[tuple[int, asyncio.Task[list[Any] | None]]] = []
+
+    def accompany(self, collection: str, take: Any, interrupted: Any) -> None:
+        self._take = take
+
+    async def checkout(self) -> Model:
+        return self
+
+    def ask(self, message: bytes) -> asyncio.Future[memoryview | None]:
+        [name, *_] = bson.decode(message)
+        reply: asyncio.Future[memoryview | None] = asyncio.get_running_loop().create_future()
+        self.pings += name == "ping"
+        self._unserved.append((name, reply))
+        return reply
+
+    async def do(self, step: str) -> None:
+        match step:
+            case "write" | "beside":
+                self.time += 1
+                self.written = self.time if step == "write" else self.written
+            case "tell":
+                if self.written > self.told:
+                    self._take(None)
+                self.told = self.time
+                self.position = tokens.moment(Timestamp(self.told, 1))
+            case "ask":
+                page = asyncio.create_task(self.finder.first_batch(COMMAND, naive=True))
+                self._asked.append((self.written, page))
+            case "serve" if self._unserved:
+                name, reply = self._unserved.pop(0)
+                self._served.append((self._said() if name == "ping" else self._found(), reply))
+            case "deliver" if self._served:
+                said, reply = self._served.pop(0)
+                reply.set_result(memoryview(bson.encode(said)))
+            case "lose":
+                self.lost += 1
+        await settled()
+
+    async def answers(self) -> list[tuple[int, int]]:
+        """Of all that was asked: what it may not miss, and what it was told."""
+        while self._unserved or self._served:
+            await self.do("serve")
+            await self.do("deliver")
+        found = []
+        for least, page in self._asked:
+            answer = await page
+            assert answer is not None
+            found.append((least, answer[1]["written"]))
+        return found
+
+    def _said(self) -> dict[str, Any]:
+        return {"ok": 1.0, "operationTime": Timestamp(self.time, 1)}
+
+    def _found(self) -> dict[str, Any]:
+        batch = [{"_id": 0}, {"_id": 1, "written": self.written}]
+        return {"cursor": {"firstBatch": batch, "id": Int64(0), "ns": "shop.things"}, "ok": 1.0}
+
+
+async def settled() -> None:
+    """Whatever can go on without MongoDB has gone on."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unchanged, "_QUIET_S", -1)
+
+
+def run(*steps: str) -> tuple[Model, list[tuple[int, int]]]:
+    async def go() -> tuple[Model, list[tuple[int, int]]]:
+        model = Model()
+        for step in steps:
+            await model.do(step)
+        return model, await model.answers()
+
+    return asyncio.run(go())
+
+
+READ = ("ask", "serve", "deliver")
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=60))
+def test_nobody_misses_what_was_written_before_he_asked(drawn: list[str]) -> None:
+    # The first time that documents come, they are not known to come again.
+    _, answers = run(*READ, *READ, *drawn)
+    assert all(least <= told for least, told in answers)
+
+
+def test_the_time_takes_the_place_of_a_read() -> None:
+    model, answers = run(*READ, *READ, *READ, "ask", "ask", "ask")
+    assert (model.finder.unchanged.told, model.pings) == (4, 4)
+    assert answers == [(1, 1)] * 6
+
+
+def test_what_changes_while_it_is_read_is_not_kept() -> None:
+    model, answers = run(*READ, "ask", "serve", "write", "tell", "deliver", *READ)
+    assert model.finder.unchanged.told == model.pings == 0
+    assert answers == [(1, 1), (1, 1), (2, 2)]
+
+
+def test_a_time_that_was_asked_for_before_says_nothing() -> None:
+    """Of what was written since."""
+    model, answers = run(*READ, *READ, "ask", "serve", "write", "ask")
+    assert model.pings == 2
+    assert answers[-2:] == [(1, 1), (2, 2)]
+
+
+def test_another_connection_may_be_to_another_primary() -> None:
+    for moment in range(3):
+        steps = list(READ)
+        steps.insert(1 + moment, "lose")
+        model, _ = run(*READ, *READ, *steps)
+        assert model.finder.unchanged.told == (0 if moment < 2 else 1)
+
+
+def test_few_pages_are_known_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page counts as 52 documents at least."""
+    monkeypatch.setattr(unchanged, "_MOST_DOCUMENTS", 100)
+    known = Model().finder.unchanged
+    pages = known.pages("things")
+    assert pages is not None
+    for n in range(3):
+        known.keep(pages, b"%d" % n, [])
+        known.keep(pages, b"%d" % n, [])
+    assert ([*pages.found], pages.documents) == ([b"2"], 52)
