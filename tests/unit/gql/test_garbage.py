@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 
@@ -71,3 +73,76 @@ async def test_other_growth_is_left_alone(rings: int, sockets: int) -> None:
     gc.callbacks.remove(looking)
     collecting.cancel()
     assert looked == (rings > 1)
+
+
+# Portions of 1,000 objects, in a process of its own: how often Python looks is the process's.
+LOOKS = """
+import gc
+import weakref
+from collections import Counter, deque
+from gql.garbage import settle
+
+class Ring:
+    def __init__(self):
+        self.itself = self
+
+settle(most=1_000)
+looks = Counter()
+gc.callbacks.append(lambda phase, info: looks.update([info["generation"]] * (phase == "stop")))
+"""
+
+
+def looks(code: str) -> list[int]:
+    """What that prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOOKS + code], capture_output=True, text=True, check=True
+    )
+    return [*map(int, done.stdout.split())]
+
+
+def test_what_stays_is_hardly_ever_looked_at_twice() -> None:
+    first, second, whole, young = looks(
+        """
+kept = [[] for _ in range(200_000)]
+print(looks[0], looks[1], looks[2], sum(len(gc.get_objects(generation=n)) for n in (0, 1)))
+"""
+    )
+    # One of five looks is a second one otherwise.
+    assert first > 100
+    assert second < first / 15
+    assert whole == 0
+    assert young < 6_000
+
+
+def test_what_goes_soon_is_found_by_the_second_look() -> None:
+    """Also where nothing went before."""
+    first, second, left = looks(
+        """
+kept = [[] for _ in range(50_000)]
+looks.clear()
+recent = deque(maxlen=300)
+for _ in range(100_000):
+    recent.append(Ring())
+print(looks[0], looks[1], sum(isinstance(each, Ring) for each in gc.get_objects()))
+"""
+    )
+    assert second > first / 8
+    # 300 are alive at each second look, and at each first one that has none behind it.
+    assert left < 25_000
+
+
+def test_what_was_taken_for_old_is_found_with_all_the_rest() -> None:
+    before, after = looks(
+        """
+kept = [[] for _ in range(50_000)]
+ring = Ring()
+gone = weakref.ref(ring)
+kept += [[] for _ in range(5_000)]
+del ring
+kept += [[] for _ in range(50_000)]
+print(int(gone() is None))
+gc.collect()
+print(int(gone() is None))
+"""
+    )
+    assert (before, after) == (0, 1)
