@@ -34,6 +34,7 @@ LISTS = {
     "edges": f"{{ things(first: 50) {{ edges {{ cursor node {{ {FIELDS} }} }} }} }}",
     "numbered": f"{{ things(first: 50) {{ nodes {{ {FIELDS} version }} }} }}",
     "owned": f"{{ things(first: 50) {{ nodes {{ {FIELDS} owner {{ id name }} }} }} }}",
+    "large": f"{{ things(first: 100) {{ nodes {{ {FIELDS} }} }} }}",
     "by name": f"{{ things(first: 50, orderBy: [{{name: DESC}}, {{id: ASC}}]) "
     f"{{ nodes {{ {FIELDS} }} pageInfo {{ endCursor }} }} }}",
 }
@@ -114,6 +115,12 @@ def _check(name: str, told: dict[str, Any], things: Collection[dict[str, Any]]) 
     assert nodes == expected
 
 
+def _counted(gateway: RunningGateway, name: str) -> float:
+    metrics = httpx.get(f"{gateway.address}/metrics").text
+    [count] = re.findall(f"^revstream_{re.escape(name)} (.+)$", metrics, re.MULTILINE)
+    return float(count)
+
+
 def test_each_answer_is_what_is_there(
     gateway: RunningGateway, things: Collection[dict[str, Any]]
 ) -> None:
@@ -123,12 +130,22 @@ def test_each_answer_is_what_is_there(
             _write(dice, things)
         name = dice.choice(list(LISTS))
         _check(name, gateway.query(LISTS[name])["things"], things)
-    counted = httpx.get(f"{gateway.address}/metrics").text
-    [recognized] = re.findall(
-        r'^revstream_interned_documents_total\{how="recognized"\} (\S+)$', counted, re.MULTILINE
-    )
     # Else nothing was tested.
-    assert float(recognized) > 10 * STEPS
+    assert _counted(gateway, 'interned_documents_total{how="recognized"}') > 10 * STEPS
+
+
+def test_a_large_one_is_not_read_again_before_something_changes(
+    gateway: RunningGateway, things: Collection[dict[str, Any]]
+) -> None:
+    def told_again(before: float) -> bool:
+        _check("large", gateway.query(LISTS["large"])["things"], things)
+        return _counted(gateway, "unchanged_pages_total") > before
+
+    for n in range(5):
+        before = _counted(gateway, "unchanged_pages_total")
+        wait_until(lambda before=before: told_again(before))  # type: ignore[misc]
+        things.update_one({"_id": f"t{n:02}"}, {"$set": {"name": f"anew {n}"}})
+        _check("large", gateway.query(LISTS["large"])["things"], things)
 
 
 def test_a_number_is_the_last_one_though_nothing_else_has_changed(
