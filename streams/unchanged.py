@@ -82,7 +82,7 @@ class Unchanged:
         self._interning = interning
         # Others than the usual reads wait for more than the time says.
         self._usual = "readConcern" not in extra
-        self._asking_time = bson.encode({"ping": 1, **extra})
+        self._asking_time = bson.encode({"hello": 1, **extra})
         self._stream: Stream | None = None
         self._pages: dict[str, Pages] = {}
         # Connections lost, of which one may have been to a primary whose last writes are undone;
@@ -158,7 +158,9 @@ class Unchanged:
         if reply is None:
             return None
         said = bson.decode(bytes(reply), RAW)
-        return tokens.moment(said["operationTime"]) if said.get("ok") == 1 else None
+        # One that has stepped down may be behind, and would refuse the read.
+        primary = said.get("ok") == 1 and said["isWritablePrimary"]
+        return tokens.moment(said["operationTime"]) if primary else None
 
     def _forget(self, collection: str, change: object = None) -> None:
         # Another one each time: what is being read belongs to the last one.

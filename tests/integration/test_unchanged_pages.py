@@ -89,9 +89,9 @@ async def test_the_time_is_asked_for_in_its_place(
             with commands.counting() as started:
                 found = await asyncio.gather(*(page(counted) for _ in range(9)))
             assert found == [[{"_id": n, "n": n} for n in range(SIZE)]] * 9
-            if sent(started) == ["ping"]:
+            if sent(started) == ["hello"]:
                 break
-        assert sent(started) == ["ping"]
+        assert sent(started) == ["hello"]
         with commands.counting() as started:
             assert len(await page(counted, 70)) == SIZE
             assert len(await page(counted, size=51)) == 51
@@ -153,7 +153,7 @@ async def test_a_stream_that_stands_still_says_nothing(
         with commands.counting() as started:
             for _ in range(5):
                 await page(counted)
-        assert sent(started) == ["ping", *["find"] * 5]
+        assert sent(started) == ["hello", *["find"] * 5]
 
 
 async def test_what_begins_anew_knows_nothing(
@@ -178,7 +178,7 @@ async def test_what_begins_anew_knows_nothing(
         await eventually(lambda: not wires.open.intersection(lost))
         with commands.counting() as started:
             await page(counted)
-        assert "ping" not in started
+        assert "hello" not in started
         assert "find" in started
 
 
@@ -206,7 +206,7 @@ async def test_reads_that_wait_for_a_majority_are_made(
         with commands.counting() as started:
             for _ in range(20):
                 assert len(await page(mongo)) == SIZE
-        assert "ping" not in started
+        assert "hello" not in started
         assert started.count("find") == 20
 
 

@@ -18,13 +18,15 @@ from streams.finder import Finder
 from streams.interning import Interning
 
 COMMAND = {"find": "things", "filter": {}, "limit": 60}
-STEPS = ("write", "beside", "tell", "ask", "ask", "serve", "serve", "deliver", "deliver", "lose")
+STEPS = ("write", "beside", "tell", "ask", "ask", "serve", "serve", "deliver", "deliver")
+RARELY = ("lose", "demote")
 
 
 class Model:
     """Attributes:
     time: of the last write. written: of the last one that the page shows.
     position: the stream's.
+    stopped: when who is asked for the time ceased to be primary; what is read is the next one's.
     lost: as of `WirePool`, which it stands for, too.
     """
 
@@ -32,8 +34,9 @@ class Model:
         self.time = self.written = self.told = 1
         self.position = tokens.moment(Timestamp(1, 1))
         self.lost = 0
+        self.stopped: int | None = None
         self.reads = self
-        self.pings = 0
+        self.hellos = 0
         self.finder = Finder(
             cast("Any", self),
             SimpleNamespace(name="shop", read_concern=SimpleNamespace(document={})),
@@ -54,7 +57,7 @@ class Model:
     def ask(self, message: bytes) -> asyncio.Future[memoryview | None]:
         [name, *_] = bson.decode(message)
         reply: asyncio.Future[memoryview | None] = asyncio.get_running_loop().create_future()
-        self.pings += name == "ping"
+        self.hellos += name == "hello"
         self._unserved.append((name, reply))
         return reply
 
@@ -73,12 +76,14 @@ class Model:
                 self._asked.append((self.written, page))
             case "serve" if self._unserved:
                 name, reply = self._unserved.pop(0)
-                self._served.append((self._said() if name == "ping" else self._found(), reply))
+                self._served.append((self._said() if name == "hello" else self._found(), reply))
             case "deliver" if self._served:
                 said, reply = self._served.pop(0)
                 reply.set_result(memoryview(bson.encode(said)))
             case "lose":
                 self.lost += 1
+            case "demote":
+                self.stopped = self.stopped or self.time
         await settled()
 
     async def answers(self) -> list[tuple[int, int]]:
@@ -94,7 +99,9 @@ class Model:
         return found
 
     def _said(self) -> dict[str, Any]:
-        return {"ok": 1.0, "operationTime": Timestamp(self.time, 1)}
+        primary = self.stopped is None
+        time = Timestamp(self.stopped or self.time, 1)
+        return {"ok": 1.0, "isWritablePrimary": primary, "operationTime": time}
 
     def _found(self) -> dict[str, Any]:
         batch = [{"_id": 0}, {"_id": 1, "written": self.written}]
@@ -125,7 +132,7 @@ def run(*steps: str) -> tuple[Model, list[tuple[int, int]]]:
 READ = ("ask", "serve", "deliver")
 
 
-@given(st.lists(st.sampled_from(STEPS), max_size=60))
+@given(st.lists(st.sampled_from(3 * STEPS + RARELY), max_size=60))
 def test_nobody_misses_what_was_written_before_he_asked(drawn: list[str]) -> None:
     # The first time that documents come, they are not known to come again.
     _, answers = run(*READ, *READ, *drawn)
@@ -134,20 +141,20 @@ def test_nobody_misses_what_was_written_before_he_asked(drawn: list[str]) -> Non
 
 def test_the_time_takes_the_place_of_a_read() -> None:
     model, answers = run(*READ, *READ, *READ, "ask", "ask", "ask")
-    assert (model.finder.unchanged.told, model.pings) == (4, 4)
+    assert (model.finder.unchanged.told, model.hellos) == (4, 4)
     assert answers == [(1, 1)] * 6
 
 
 def test_what_changes_while_it_is_read_is_not_kept() -> None:
     model, answers = run(*READ, "ask", "serve", "write", "tell", "deliver", *READ)
-    assert model.finder.unchanged.told == model.pings == 0
+    assert model.finder.unchanged.told == model.hellos == 0
     assert answers == [(1, 1), (1, 1), (2, 2)]
 
 
 def test_a_time_that_was_asked_for_before_says_nothing() -> None:
     """Of what was written since."""
     model, answers = run(*READ, *READ, "ask", "serve", "write", "ask")
-    assert model.pings == 2
+    assert model.hellos == 2
     assert answers[-2:] == [(1, 1), (2, 2)]
 
 
@@ -157,6 +164,13 @@ def test_another_connection_may_be_to_another_primary() -> None:
         steps.insert(1 + moment, "lose")
         model, _ = run(*READ, *READ, *steps)
         assert model.finder.unchanged.told == (0 if moment < 2 else 1)
+
+
+def test_who_has_stepped_down_says_nothing() -> None:
+    """He may be behind."""
+    model, answers = run(*READ, *READ, "demote", "write", "ask")
+    assert (model.finder.unchanged.told, model.hellos) == (0, 1)
+    assert answers[-1] == (2, 2)
 
 
 def test_few_pages_are_known_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
