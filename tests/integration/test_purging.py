@@ -13,6 +13,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
 from model.entities import Keep
+from resolvers.commits import ATTEMPTS
 from resolvers.errors import BadUserInput
 from resolvers.moments import Moment
 from resolvers.pages import PageRequest, page_request
@@ -215,12 +216,15 @@ async def test_a_document_that_is_written_to_meanwhile_is_purged_all_the_same(
     recording = await written(mongo, client, deleted=False)
     products = client[mongo.name].products
 
-    written_to, enough = asyncio.Event(), asyncio.Event()
+    written_to, purging, enough = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def write() -> None:
         # Not cancelled: the thread would go on, and write after what is looked at below.
-        while not enough.is_set():
+        meanwhile = 0
+        # Each write costs one attempt at most, however slow the machine is.
+        while not enough.is_set() and meanwhile < ATTEMPTS - 1:
             await asyncio.to_thread(products.update_one, {"_id": "p1"}, {"$inc": {"n": 1}})
+            meanwhile += purging.is_set()
             written_to.set()
             await asyncio.sleep(0.05)
 
@@ -229,6 +233,7 @@ async def test_a_document_that_is_written_to_meanwhile_is_purged_all_the_same(
         try:
             await unless_ended(writing, written_to.wait())
             await recording.caught_up(task)
+            purging.set()
             done = await purged(mongo, recording)
             assert done.versions >= 4
         finally:
