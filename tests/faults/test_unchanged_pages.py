@@ -4,6 +4,7 @@ whatever a majority had acknowledged is in them."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -23,8 +24,9 @@ from tests.faults.cluster import Cluster
 from tests.support.streams import BRISK
 
 NAME, SIZE = "things", 60
-# Reads, of which some come behind the stream; and how many of them a write.
-STEPS, EVERY, ROUNDS = 300, 20, 3
+# Reads on either side of a step-down, at least; and behind one write after the other: few, of which
+# the stream is behind, and so many that it comes to the end of the oplog meanwhile.
+STEPS, GAPS, ROUNDS = 250, (5, 20, 100), 3
 
 
 @pytest.mark.timeout(240)
@@ -59,20 +61,26 @@ async def _compare(cluster: Cluster) -> None:
 
 
 async def _rounds(cluster: Cluster, mongo: Mongo, things: Any) -> None:
-    assert mongo.unchanged is not None
     written = 0
     for _ in range(ROUNDS):
-        told = mongo.unchanged.told
-        for step in range(STEPS):
-            if step == STEPS // 2:
-                await _step_down(cluster)
-            if step % EVERY == 0:
-                written += 1
-                await _write(things, written)
-            assert (await _page(mongo))[0]["n"] == written
-        # Else nothing was tested.
-        assert mongo.unchanged.told > told
+        written = await _steps(mongo, things, written)
+        await _step_down(cluster)
+        written = await _steps(mongo, things, written)
         await cluster.healthy()
+
+
+async def _steps(mongo: Mongo, things: Any, written: int) -> int:
+    """Until some were told without being read, however long the stream takes to come back: else
+    nothing was tested."""
+    assert mongo.unchanged is not None
+    told, steps, gaps = mongo.unchanged.told, 0, itertools.cycle(GAPS)
+    while steps < STEPS or mongo.unchanged.told == told:
+        written += 1
+        await _write(things, written)
+        for _ in range(next(gaps)):
+            assert (await _page(mongo))[0]["n"] == written
+            steps += 1
+    return written
 
 
 async def _step_down(cluster: Cluster) -> None:
