@@ -9,6 +9,7 @@ what is left is the document as it is stored.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import bson
@@ -29,12 +30,20 @@ def settled(
     if any("." in name for name in changed):
         decoded: Document = bson.decode(after.raw, DECODED)
         again = bson.encode(decoded, codec_options=DECODED)
+    elif _stand_once(bytes(after.raw), changed):
+        return after
     else:
         # What lies deeper was not touched. Of a copy: a raw document keeps the fields that were
         # looked at, and the ring holds thousands of which nobody looks at any.
         fields = dict(RawBSONDocument(after.raw, RAW).items())
         again = bson.encode(fields, codec_options=RAW)
     return after if len(again) == len(after.raw) else _each_once(after)
+
+
+def _stand_once(raw: bytes, names: Iterable[str]) -> bool:
+    """Whether these can be seen to be there once, which nearly all are, without decoding any. Not
+    where there is such a name, or the end of one, elsewhere in the document, too."""
+    return all(raw.count(name.encode() + b"\0") == 1 for name in names)
 
 
 def _each_once(document: RawBSONDocument) -> RawBSONDocument:

@@ -62,6 +62,35 @@ def test_others_are_left_alone(document: dict[str, Any], nested: bool) -> None:
     assert settled(after, described(**{"d__a" if nested else "d": 1})) is after
 
 
+@given(
+    fields=st.lists(
+        # Of which one ends as another does, also where it is only text.
+        st.tuples(
+            st.sampled_from(["a", "ba", "b", ""]),
+            st.sampled_from([1, "a", "b", {"a": 1}, {"a": 1, "b": "ba"}, ["a"]]),
+        ),
+        max_size=6,
+    ),
+    told=st.sets(st.sampled_from(["a", "ba", "b", ""])),
+)
+def test_each_field_stands_where_it_stood_last(
+    fields: list[tuple[str, Any]], told: set[str]
+) -> None:
+    """Whatever else is called so; the server tells of each field that it has appended."""
+    appended = {
+        name for n, (name, _) in enumerate(fields) if name in {each for each, _ in fields[:n]}
+    }
+    update = raw(("updatedFields", dict.fromkeys(sorted(told | appended), 1)))
+    last = [
+        each
+        for n, each in enumerate(fields)
+        if each[0] not in {name for name, _ in fields[n + 1 :]}
+    ]
+    found = settled(raw(*fields), update)
+    assert found is not None
+    assert found.raw == raw(*last).raw
+
+
 def test_text_that_is_no_text_is_not_rewritten() -> None:
     after = RawBSONDocument(bson.encode({"a": "xx"}).replace(b"xx", b"\xff\xfe"), RAW)
     assert settled(after, described(a=1)) is after
