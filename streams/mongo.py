@@ -245,6 +245,7 @@ class Mongo(Reads):
                 opened = self._rounds(where, command, RAW, **more)
             else:
                 ask = partial(connection.run, self.name)
-                opened = rounds(ask, self._database.command, where, command, **more)
+                kill = self._database.command
+                opened = rounds(ask, kill, where, command, ahead=True, **more)
             async with aclosing(opened):
                 yield opened

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from streams.documents import Document
 from streams.errors import GatewayError
 from streams.refusals import translated
+from streams.tasks import ended
 
 __all__ = ["rounds"]
 
@@ -28,6 +29,7 @@ async def rounds(
     *,
     size: int,
     wait_ms: int | None = None,
+    ahead: bool = False,
 ) -> AsyncGenerator[Document]:
     """Run a command that opens a cursor, until the server closes it: `batch`, and `token`, the
     postBatchResumeToken of a change stream.
@@ -36,6 +38,8 @@ async def rounds(
         ask, kill: give a command's reply, or raise as the driver does; the second may be asked
             while the first still waits.
         wait_ms: how long the server waits for the first document of a batch.
+        ahead: whether the next batch is asked for before this one is handed over, so that the
+            server makes it meanwhile; `ask` may then be cancelled, and one batch more be in memory.
     """
     with translated():
         reply = await ask(command)
@@ -43,15 +47,19 @@ async def rounds(
     more = {"getMore": cursor["id"], "collection": collection, "batchSize": size}
     if wait_ms is not None:
         more["maxTimeMS"] = wait_ms
+    upcoming: asyncio.Task[Any] | None = None
     try:
         while True:
+            if ahead and cursor["id"]:
+                upcoming = asyncio.ensure_future(ask(more))
             yield {"batch": cursor[part], "token": cursor.get("postBatchResumeToken")}
             if not cursor["id"]:
                 return
             with translated():
-                reply = await ask(more)
+                reply = await (ask(more) if upcoming is None else upcoming)
             cursor, part = reply["cursor"], "nextBatch"
     finally:
+        await ended(upcoming)
         if cursor["id"]:
             # A server that is gone has freed it already.
             with suppress(GatewayError, TimeoutError), translated():
