@@ -23,8 +23,8 @@ from benchmarks.stage import Document, Stage, archive_of
 from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.intervals import closing
 from streams.mongo import Mongo
+from streams.versions import closing
 
 __all__ = ["Past", "write_past"]
 
@@ -63,7 +63,7 @@ class Past:
                 record = self._record(first[number], round_, at, before[number])
                 if following:
                     until = self.at(round_ + 1, place_then[number])
-                    record |= closing(at, until, _wall(until))
+                    record |= closing(until, _wall(until))
                 before[number] = record["_id"]
                 yield record
             order = following
@@ -89,7 +89,6 @@ class Past:
             "wall": _wall(at),
             "until": None,
             "untilWall": None,
-            "span": None,
             "prev": before,
             "by": None,
             "why": None,

@@ -2,9 +2,9 @@
 
 Two ways to the same page. A *walk* goes through the documents in id order and looks each one's
 version up: it costs what the page costs, however many documents and versions there are, as long as
-few of those it passes drop out. A *sweep* reads every version that stood at the moment, found by
-the index of intervals: it costs as many as there were documents, however many versions. Pages in id
-order walk first, and sweep when too much drops out; any other order sweeps.
+few of those it passes drop out. A *sweep* reads every version that stood at the moment, from one
+document to the next in an index: it costs as many as there were documents, however many versions.
+Pages in id order walk first, and sweep when too much drops out; any other order sweeps.
 
 Where contents lie elsewhere than in their records (`streams.storage`), and the filter or the order
 looks at them, they are judged apart: a walk then goes on to the end of the page, and a sweep reads
@@ -17,7 +17,7 @@ Source, with measurements: docs/decisions/0008-as-of.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -34,18 +34,16 @@ from resolvers.projections import EVERY_FACT, Fields, record_projection
 from resolvers.queries import to_query
 from resolvers.successors import Successors
 from resolvers.walking import Place, Walk
-from streams.archive import INTERVALS, Archive
+from streams.archive import ALL, MOMENTS, Archive, last_of_each
 from streams.documents import Document
-from streams.events import identity
 from streams.horizons import Horizons, check_horizon
-from streams.intervals import SPANS
 from streams.mongo import Mongo
 from streams.versions import Version
 
-__all__ = ["CollectionAsOf", "on_records", "standing"]
+__all__ = ["CollectionAsOf", "on_records"]
 
 _WALK_MOST = 2000
-"""Documents that a walk passes before it gives up: 20 ms, as much as a sweep of 10,000."""
+"""Documents that a walk passes before it gives up: 20 ms, as much as a sweep of 4,000."""
 
 _PORTION = 500
 """Records that are judged apart at once."""
@@ -81,8 +79,10 @@ class CollectionAsOf:
         self._make = None if shown else Version.from_record
         condition = EVERYTHING if where is None else on_records(where, entity)
         self._where = to_query(condition)
-        where_id = to_query(_of_id(condition))
-        self._walk = Walk(mongo, archive, at, where_id=where_id, successors=successors, naive=shown)
+        self._where_id = to_query(_of_id(condition))
+        self._walk = Walk(
+            mongo, archive, at, where_id=self._where_id, successors=successors, naive=shown
+        )
         keys = order_keys(entity, order, id_path="doc", version_path="v", prefix="full.")
         self._keyset = Keyset(f"as of {entity.name}", keys)
         looked_at = {path for path, _ in keys} | paths(condition)
@@ -151,33 +151,20 @@ class CollectionAsOf:
         self, window: Window, place: Mapping[str, Any], projection: Mapping[str, Any], limit: int
     ) -> list[Document]:
         """At most `limit` records behind a place, in the window's order."""
-        rows: list[Document] = []
-        while True:
-            missing = limit - len(rows)
-            stages: list[Document] = [
-                {"$match": {"$and": [standing(self._at), self._where_here, place]}},
-                {"$sort": window.sort},
-                {"$limit": missing},
-                {"$project": {**projection, **window.placing}},
-                {"$lookup": self._newer()},
-            ]
-            found = await self._mongo.aggregate(self._name, stages, hint=INTERVALS)
-            rows += (each for each in found if not each.pop("newer"))
-            if len(rows) >= limit or len(found) < missing:
-                return rows
-            place = window.behind(found[-1])
+        of_ids = len(self._keyset.keys) == 1
+        stages = [
+            *self._stood(*([place] if of_ids else [])),
+            {"$match": {"$and": [self._where_here, place]}},
+            {"$sort": window.sort},
+            {"$limit": limit},
+            {"$project": {**projection, **window.placing}},
+        ]
+        return await self._mongo.aggregate(self._name, stages, hint=MOMENTS)
 
     async def _read_apart(self, window: Window) -> list[Document]:
+        if len(self._keyset.keys) > 1:
+            return await self._first_apart(window)
         rows: list[Document] = []
-        place = window.query
-        while len(self._keyset.keys) > 1:
-            missing = window.limit - len(rows)
-            found = await self._first_apart(window, place, missing)
-            newer = await self._replaced([each["doc"] for each in found])
-            rows += (each for each in found if each["v"] >= newer[identity(each["doc"])])
-            if len(rows) >= window.limit or len(found) < missing:
-                return rows
-            place = window.behind(found[-1])
         step, walking = window.limit, Place.first(window)
         while True:
             passed = await self._walk.step(window, walking, step, {}, None)
@@ -187,14 +174,14 @@ class CollectionAsOf:
             walking = walking.behind(window, passed, step)
             step = min(2 * step, _WALK_MOST)
 
-    async def _first_apart(
-        self, window: Window, place: Mapping[str, Any], limit: int
-    ) -> list[Document]:
+    async def _first_apart(self, window: Window) -> list[Document]:
         """The first of all that stood, read portion by portion."""
         first: list[Document] = []
         async with aclosing(self._standing()) as pages:
             async for page in pages:
-                first = await self._judging.first([*first, *page], place, window.keys, limit)
+                first = await self._judging.first(
+                    [*first, *page], window.query, window.keys, window.limit
+                )
         return first
 
     async def _count_apart(self) -> int:
@@ -205,59 +192,25 @@ class CollectionAsOf:
         return count
 
     def _standing(self) -> AsyncGenerator[list[Document]]:
-        query = standing(self._at)
-        return self._mongo.pages(self._name, query, sort=(), size=_PORTION, hint=INTERVALS)
-
-    async def _replaced(self, ids: Sequence[Any]) -> Mapping[Any, int]:
-        """By identity the number of the version that stood last: a crash can leave two open."""
-        newest = await self._archive.newest(
-            [{"key": key, "at": self._at} for key in ids], limit=1, projection={"doc": 1, "v": 1}
-        )
-        return {identity(each["doc"]): each["v"] for each in newest}
-
-    def _newer(self) -> Document:
-        """Versions that had replaced this one by then: a crash can leave it open.
-
-        For the few records of a page, by index; the recorder that goes on mends it.
-        """
-        return {
-            "from": self._name,
-            "localField": "doc",
-            "foreignField": "doc",
-            "let": {"v": "$v"},
-            "pipeline": [
-                {"$match": {"at": {"$lte": self._at}, "$expr": {"$gt": ["$v", "$$v"]}}},
-                {"$limit": 1},
-                {"$project": {"_id": 1}},
-            ],
-            "as": "newer",
-        }
+        return self._mongo.aggregate_pages(self._name, self._stood(), size=_PORTION, hint=MOMENTS)
 
     async def _count(self) -> int:
-        stages: list[Document] = [
-            {"$match": {"$and": [standing(self._at), self._where_here]}},
-            {"$count": "n"},
-        ]
-        found = await self._mongo.aggregate(self._name, stages, hint=INTERVALS)
+        stages = [*self._stood(), {"$match": self._where_here}, {"$count": "n"}]
+        found = await self._mongo.aggregate(self._name, stages, hint=MOMENTS)
         return int(found[0]["n"]) if found else 0
 
+    def _stood(self, *of_ids: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """Stages that leave the versions that stood at the moment, deletions left out.
 
-def standing(at: Timestamp) -> Document:
-    """A query over records: the versions that stood at a cluster time, deletions left out.
-
-    For the index of intervals: a version that stood less than 2 ** n seconds and was there at a
-    moment began less than 2 ** n seconds before it; so 33 short ranges hold all that ended since.
-    """
-    ranges: list[Document] = [
-        {
-            "span": span,
-            "at": {"$gte": Timestamp(max(0, at.time - 2**span + 1), 0), "$lte": at},
-            "until": {"$gt": at},
-        }
-        for span in SPANS
-    ]
-    open_ended = {"span": None, "at": {"$lte": at}, "until": {"$not": {"$lte": at}}}
-    return {"$or": [*ranges, open_ended], "op": {"$ne": "DELETE"}}
+        Args:
+            of_ids: conditions on ids: other documents are not passed.
+        """
+        conditions = [each for each in (self._where_id, *of_ids) if each]
+        return [
+            {"$match": {"$and": [ALL, *conditions]}},
+            *last_of_each(self._at),
+            {"$match": {"op": {"$ne": "DELETE"}}},
+        ]
 
 
 def on_records(condition: Condition, entity: Entity) -> Condition:

@@ -15,12 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bson.min_key import MinKey
 from bson.timestamp import Timestamp
 
 from resolvers.pages import Window
 from resolvers.successors import ORDERED, Direction, Reach, Start, Successors
-from streams.archive import DOCUMENTS, MOMENTS, Archive, last_of_each
+from streams.archive import ALL, DOCUMENTS, MOMENTS, Archive, last_of_each
 from streams.documents import Document
 from streams.events import identity
 from streams.horizons import Horizons, horizon_stage
@@ -30,8 +29,6 @@ __all__ = ["Passed", "Place", "Walk"]
 
 # As the index of documents has it in its partialFilterExpression.
 _FIRST: Document = {"first": True}
-# Without a word on the documents, 6.0.5 reads all of their versions.
-_ALL: Document = {"doc": {"$gte": MinKey()}}
 # Steps whose ids are read at once where one page after the other is.
 _AHEAD = 5
 _MOST_AHEAD = 500
@@ -202,7 +199,7 @@ def _between(start: Start, reach: Reach, *, descending: bool) -> Document:
     behind, upto = ("$lt", "$gte") if descending else ("$gt", "$lte")
     # A bound alone holds for its own type; those of others are found, too, before and behind.
     if reach.whole:
-        return {"doc": {"$not": {upto: start[0]}}} if start else _ALL
+        return {"doc": {"$not": {upto: start[0]}}} if start else ALL
     if start:
         return {"doc": {behind: start[0], upto: reach.last}}
     return {"doc": {"$not": {behind: reach.last}}}

@@ -1,6 +1,6 @@
 """Where history is kept: one document per version, in `<collection>.versions`.
 
-`{_id: token, doc, v, op, at, wall, until, untilWall, span, prev, by, why, restoredFrom, draft,
+`{_id: token, doc, v, op, at, wall, until, untilWall, prev, by, why, restoredFrom, draft,
 changed, full, first, cut, gap, readAt, change, copies}`, or what `streams.storage` keeps instead
 of `full`. Where the collection keeps its versions itself, the contents come from there
 (`streams.layouts`).
@@ -18,23 +18,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bson import Timestamp
+from bson.min_key import MinKey
 
 from streams.contents import Contents
 from streams.documents import Document
 from streams.errors import DuplicateKey
 from streams.events import identity
-from streams.intervals import Until, closing
 from streams.layouts.archived import Archived
 from streams.layouts.layout import Layout
 from streams.mongo import Mongo
 from streams.storage import in_parts
-from streams.tokens import cluster_time
-from streams.versions import Last
+from streams.versions import Last, Until, closing
 
 __all__ = [
+    "ALL",
     "DOCUMENTS",
     "INDEXES",
-    "INTERVALS",
     "MOMENTS",
     "NUMBERS",
     "Archive",
@@ -48,18 +47,21 @@ _SHORT = 100
 _TAIL = 5000
 
 # Names that readers hint with.
-INTERVALS = "intervals"
 DOCUMENTS = "documents"
 # As MongoDB names {doc: 1, v: -1} and {doc: 1, at: -1, v: -1}.
 NUMBERS = "doc_1_v_-1"
 MOMENTS = "doc_1_at_-1_v_-1"
+# Of archives that were made when closing a version changed an index.
+_FORMER = "intervals"
+
+# Without a word on the documents, 6.0.5 reads all of their versions.
+ALL: Document = {"doc": {"$gte": MinKey()}}
+"""For `last_of_each`: every document."""
 
 INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     ([("doc", 1), ("v", -1)], {"unique": True}),
     # a document as of a moment; several versions of one transaction have the same `at`
     ([("doc", 1), ("at", -1), ("v", -1)], {}),
-    # a whole collection as of a moment, in any order: see `streams.intervals`
-    ([("span", 1), ("at", 1), ("until", 1)], {"name": INTERVALS}),
     # a whole collection as of a moment, in id order: each document once
     ([("doc", 1)], {"name": DOCUMENTS, "partialFilterExpression": {"first": True}}),
     # whether there are contents that the server cannot see into
@@ -91,6 +93,7 @@ class Archive:
         """Create the indexes; an archive that has them is left alone."""
         for keys, options in INDEXES:
             await self._mongo.create_index(self.name, keys, **options)
+        await self._mongo.drop_index(self.name, _FORMER)
 
     async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
         """The last version of each document that has one, by `events.identity` of its `_id`. One
@@ -156,10 +159,19 @@ class Archive:
         return await self.contents.filled(found, raw=raw) if fill else found
 
     async def documents(
-        self, first: tuple[Any] | None, end: tuple[Any] | None, *, limit: int
+        self,
+        first: tuple[Any] | None,
+        end: tuple[Any] | None,
+        *,
+        limit: int,
+        hint: str | None = DOCUMENTS,
     ) -> list[Any]:
         """The `_id`s of documents that have versions, in the order of an index: from one on, before
-        another; each a tuple of an `_id`, or None for no bound."""
+        another; each a tuple of an `_id`, or None for no bound.
+
+        Args:
+            hint: None where there may be no index any more.
+        """
         bounds = [
             {operator: ["$doc", {"$literal": bound[0]}]}
             for operator, bound in (("$gte", first), ("$lt", end))
@@ -172,7 +184,7 @@ class Archive:
             {"$limit": limit},
             {"$project": {"_id": 0, "doc": 1}},
         ]
-        found = await self._mongo.aggregate(self.name, pipeline, hint=DOCUMENTS)
+        found = await self._mongo.aggregate(self.name, pipeline, hint=hint)
         return [each["doc"] for each in found]
 
     async def newest(
@@ -368,10 +380,7 @@ class Archive:
         he is late."""
         await self._mongo.update_each(
             self.name,
-            [
-                ({"_id": token}, {"$set": closing(cluster_time(token), at, wall)})
-                for token, at, wall in untils
-            ],
+            [({"_id": token}, {"$set": closing(at, wall)}) for token, at, wall in untils],
             idempotent=True,
         )
 

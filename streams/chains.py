@@ -10,7 +10,6 @@ from typing import Any
 from bson import Timestamp
 
 from streams.documents import Document
-from streams.intervals import span
 from streams.storage import KEYFRAME_EVERY
 from streams.versions import changed_paths, next_number
 
@@ -78,8 +77,8 @@ def _of_keyframes(versions: Sequence[Document]) -> Iterator[Flaw]:
 def _of_pair(
     older: Document, newer: Document, done: str, version_field: str | None
 ) -> Iterator[Flaw]:
-    expected = (newer["at"], newer["wall"], span(older["at"], newer["at"]))
-    found = (older.get("until"), older.get("untilWall"), older.get("span"))
+    expected = (newer["at"], newer["wall"])
+    found = (older.get("until"), older.get("untilWall"))
     # Behind its checkpoint a recorder that was killed may have left it open: it mends that when it
     # starts.
     left_open = newer["_id"] > done and older.get("until") is None

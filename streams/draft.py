@@ -5,8 +5,7 @@ from __future__ import annotations
 from bson.raw_bson import RawBSONDocument
 
 from streams.documents import Document
-from streams.intervals import Until, closing
-from streams.versions import Last
+from streams.versions import Last, Until, closing
 
 __all__ = ["Draft"]
 
@@ -52,4 +51,4 @@ class Draft:
         if earlier is None:
             self.untils.append(until)
         else:
-            earlier |= closing(earlier["at"], at, wall)
+            earlier |= closing(at, wall)

@@ -232,39 +232,34 @@ class Drafting:
         # A crash in the middle: those already deleted are passed over, and numbering goes on behind
         # them.
         number = await self._last_number(place)
-        after = ""
+        first: tuple[Any] | None = None
         while True:
-            live = await self._mongo.find(
-                self._archive.name,
-                {
-                    "_id": {"$gt": after, "$lt": place},
-                    "span": None,
-                    "until": None,
-                    "op": {"$ne": "DELETE"},
-                },
-                sort=[("_id", 1)],
-                limit=page,
-                projection={"doc": 1},
+            # Where the database goes, the archive has gone with its indexes.
+            keys = await self._archive.documents(first, None, limit=page, hint=None)
+            # Each once: while its history is cut, a document may be listed twice.
+            mine = {identity(each): each for each in keys if self._partition.holds(each)}
+            lasts = await self._archive.newest(
+                [{"key": key} for key in mine.values()], limit=1, projection={"doc": 1, "op": 1}
             )
-            if not live:
-                return
+            live = [each["doc"] for each in lasts if each["op"] != "DELETE" and each["_id"] < place]
+            await self._load(live)
             draft = Draft()
-            mine = [each for each in live if self._partition.holds(each["doc"])]
-            await self._load(each["doc"] for each in mine)
-            for each in mine:
+            for key in live:
                 number += 1
                 self._add(
                     draft,
-                    self._lasts.get(each["doc"]),
+                    self._lasts.get(key),
                     token=self._numbered(place, number),
                     at=event.at,
                     wall=event.wall,
-                    key=each["doc"],
+                    key=key,
                     operation="DELETE",
                     after=None,
                 )
-            after = live[-1]["_id"]
             yield draft
+            if len(keys) < page:
+                return
+            first = (keys[-1],)
 
     def _numbered(self, place: str, number: int) -> str:
         """Other partitions have records at the same place."""

@@ -30,8 +30,8 @@ COLLECTION = "revstream.horizons"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far retention by count has looked: every document written up to `token` has no more than
-    `keep` says."""
+    """How far retention has looked: what was replaced up to `token` has no more than `keep`
+    says."""
 
     keep: str
     token: str

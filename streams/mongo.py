@@ -33,6 +33,7 @@ __all__ = ["COLLATION", "Mongo"]
 
 # What is only courtesy to the server is not waited for any longer.
 _PARTING_S = 1.0
+_NOTHING_TO_DROP = {26, 27}  # NamespaceNotFound, IndexNotFound
 
 
 class Mongo(Reads):
@@ -193,6 +194,15 @@ class Mongo(Reads):
     ) -> None:
         with translated():
             await self._database[collection].create_index(list(keys), **options)
+
+    async def drop_index(self, collection: str, name: str) -> None:
+        """One that is not there is left alone."""
+        with translated():
+            try:
+                await self._database[collection].drop_index(name)
+            except pymongo.errors.OperationFailure as exc:
+                if exc.code not in _NOTHING_TO_DROP:
+                    raise
 
     async def command(self, command: Mapping[str, Any], *, database: str | None = None) -> Document:
         """Its reply. Not for writes: that one was refused, or not confirmed, a reply only says."""

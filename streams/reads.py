@@ -251,12 +251,21 @@ class Reads:
         return self._batches(collection, command, size)
 
     def aggregate_pages(
-        self, collection: str, pipeline: Sequence[Mapping[str, Any]], *, size: int, at: Timestamp
+        self,
+        collection: str,
+        pipeline: Sequence[Mapping[str, Any]],
+        *,
+        size: int,
+        at: Timestamp | None = None,
+        hint: str | None = None,
     ) -> AsyncGenerator[list[Document]]:
         """The same of what a pipeline makes of a collection, in its order."""
         command: Document = {"aggregate": collection, "pipeline": list(pipeline)}
         command |= {"cursor": {"batchSize": size}, "collation": COLLATION}
-        command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
+        if at is not None:
+            command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
+        if hint is not None:
+            command["hint"] = hint
         return self._batches(collection, command, size)
 
     async def oldest(

@@ -1,8 +1,8 @@
 """Drop what the model says need not be kept (`@collection(keep:)`): pass after pass over one
 archive, in small steps.
 
-Costs what is dropped, what was written since the last pass (by count), and one key of an index per
-document (by age); not what is kept.
+Costs what is dropped and what was written since the last pass: what has come to be old enough
+since, where age counts; not what is kept.
 Source: docs/decisions/0016-retention.md.
 """
 
@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from bson import Timestamp
 
 from model.entities import Keep
-from streams.archive import INTERVALS, Archive
+from streams import tokens
+from streams.archive import Archive
 from streams.cutting import Cutting
+from streams.documents import Document
 from streams.errors import GatewayError, LeaseLost, Unavailable
 from streams.events import identity
 from streams.horizons import Horizons, Place
-from streams.intervals import SPANS
 from streams.mongo import Mongo
 from streams.progress import Progress
 
@@ -31,6 +32,11 @@ log = logging.getLogger(__name__)
 
 _PORTION = 500
 """Records looked at together."""
+
+_NUMBER = {"doc": 1, "v": 1}
+
+_Oldest = Callable[[Sequence[Any]], Awaitable[list[Document]]]
+"""Of these documents the oldest versions that stay; of those that have nothing to lose, none."""
 
 
 class Retention:
@@ -108,62 +114,47 @@ class Retention:
 
     async def _drop_older(self, horizon: Timestamp) -> None:
         """What was replaced at a moment or before."""
-        # Of each length in turn, so that those that stood at the horizon and stay, which lie behind
-        # the others in the index, are passed over once.
-        for span in SPANS:
-            while due := await self._due(span, horizon):
-                standing = await self._archive.newest(
-                    [{"key": key, "at": horizon} for key in due],
-                    limit=1,
-                    projection={"doc": 1, "v": 1},
-                )
-                if not await self._cut(standing):
-                    break
 
-    async def _due(self, span: int, horizon: Timestamp) -> list[Any]:
-        """Documents that have versions to lose, each once."""
-        found = await self._mongo.aggregate(
-            self._archive.name,
-            [
-                {
-                    "$match": {
-                        "span": span,
-                        "at": {"$lt": horizon},
-                        "until": {"$lte": horizon},
-                    }
-                },
-                {"$sort": {"at": 1}},
-                {"$limit": _PORTION},
-                {"$project": {"_id": 0, "doc": 1}},
-            ],
-            hint=INTERVALS,
-        )
-        return _each_once(found)
+        async def stood(keys: Sequence[Any]) -> list[Document]:
+            wanted = [{"key": key, "at": horizon} for key in keys]
+            return await self._archive.newest(wanted, limit=1, projection=_NUMBER)
+
+        await self._look_through(tokens.moment(horizon), stood)
 
     async def _drop_more_than(self, count: int) -> None:
-        """Looks at what was written since the last pass, up to where the recorder has come."""
+        async def last_to_stay(keys: Sequence[Any]) -> list[Document]:
+            wanted, skipped = [{"key": key} for key in keys], [{"$skip": count - 1}]
+            return await self._archive.newest(wanted, match=skipped, limit=1, projection=_NUMBER)
+
+        await self._look_through(None, last_to_stay)
+
+    async def _look_through(self, end: str | None, oldest: _Oldest) -> None:
+        """Of the documents written since the last pass, up to where the recorder has come, drop
+        what is older than the versions that stay.
+
+        Args:
+            end: not beyond this token.
+        """
         place = await self._horizons.place(self.collection)
         position = place.token if place is not None and place.keep == self._keep.text else ""
         upto = await self._progress.position(self.collection)
+        if end is not None:
+            upto = min(upto, end)
         while position < upto:
             written = await self._mongo.find(
                 self._archive.name,
                 {"_id": {"$gt": position, "$lte": upto}},
-                projection={"doc": 1},
+                projection={"doc": 1, "prev": 1},
                 sort=[("_id", 1)],
                 limit=_PORTION,
             )
-            oldest = await self._archive.newest(
-                [{"key": key} for key in _each_once(written)],
-                match=[{"$skip": count - 1}],
-                limit=1,
-                projection={"doc": 1, "v": 1},
-            )
-            await self._cut(oldest)
+            # A first version has replaced nothing.
+            replaced = {identity(each["doc"]): each["doc"] for each in written if each["prev"]}
+            await self._cut(await oldest(list(replaced.values())))
             position = written[-1]["_id"] if len(written) == _PORTION else upto
             await self._horizons.save_place(self.collection, Place(self._keep.text, position))
 
-    async def _cut(self, oldest: Sequence[Mapping[str, Any]]) -> int:
+    async def _cut(self, oldest: Sequence[Document]) -> None:
         """Drop what is older than these records."""
 
         async def announce(token: str) -> None:
@@ -173,8 +164,3 @@ class Retention:
             [(each["doc"], each["v"]) for each in oldest], announce=announce
         )
         self._versions += dropped
-        return dropped
-
-
-def _each_once(records: Sequence[Mapping[str, Any]]) -> list[Any]:
-    return list({identity(each["doc"]): each["doc"] for each in records}.values())

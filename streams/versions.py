@@ -27,10 +27,12 @@ __all__ = [
     "COPIES_FIELD",
     "RESERVED",
     "Last",
+    "Until",
     "Version",
     "archived_operation",
     "attribution",
     "carried_number",
+    "closing",
     "make_version",
     "next_number",
     "without_reserved",
@@ -49,6 +51,9 @@ _OPERATIONS = {
     "delete": "DELETE",
 }
 _CHANGED = frozenset({"update", "replace"})
+
+Until = tuple[str, Timestamp, Any]
+"""Of a version that is stored: its token, the `at` and the `wall` that end it."""
 
 
 # Not frozen, as it might be: one is made of every record that is read, and that would take it twice
@@ -206,7 +211,6 @@ def make_version(
         "wall": wall,
         "until": None,
         "untilWall": None,
-        "span": None,
         "prev": None if last is None else last.token,
         "by": change.get("by"),
         "why": change.get("why"),
@@ -230,6 +234,12 @@ def make_version(
         token=token, number=number, full=full, change=carried, copies=copies, read_at=read_at
     )
     return record, made
+
+
+def closing(until: Timestamp, until_wall: Any) -> Document:
+    """What a version is given when the next one replaces it. No index has any of it: closing a
+    version that is stored costs MongoDB a third of what it does otherwise."""
+    return {"until": until, "untilWall": until_wall}
 
 
 def archived_operation(event: ChangeEvent) -> str:

@@ -15,12 +15,12 @@ from pymongo import MongoClient
 
 from model.entities import Entity, Storage
 from resolvers import as_of
-from resolvers.as_of import CollectionAsOf, standing
+from resolvers.as_of import CollectionAsOf
 from resolvers.filters import parse_where
 from resolvers.matching import compile_predicate
 from resolvers.pages import Page, PageRequest
 from resolvers.successors import Successors
-from streams.archive import INTERVALS, Archive
+from streams.archive import Archive
 from streams.events import identity
 from streams.mongo import Mongo
 from streams.versions import Version
@@ -117,7 +117,7 @@ async def test_pages_are_those_of_a_plain_replay(
     order: tuple[tuple[str, str], ...],
     size: int,
 ) -> None:
-    """Walked both ways; by documents, by intervals, and by the one until the other goes on; also
+    """Walked both ways; walking, sweeping, and by the one until the other goes on; also
     where all of them were passed before."""
     monkeypatch.setattr(as_of, "_WALK_MOST", walk_most)
     monkeypatch.setattr(as_of, "_PORTION", 2)
@@ -475,7 +475,7 @@ async def test_a_version_that_a_crash_left_open_is_not_shown(
             scribe.write(key, {"stock": 10 * second + KEYS.index(key)}, at(second))
     await scribe.save()
     client[mongo.name]["products.versions"].update_many(
-        {"at": {"$gte": at(1)}}, {"$set": {"until": None, "span": None}}
+        {"at": {"$gte": at(1)}}, {"$set": {"until": None}}
     )
     reading = plain(mongo, scribe.archive, 2, order)
     seen: list[str] = []
@@ -489,42 +489,47 @@ async def test_a_version_that_a_crash_left_open_is_not_shown(
     assert seen == [f"{key}@3" for key in KEYS]
 
 
-async def test_versions_without_a_span_are_found_too(mongo: Mongo, client: Client) -> None:
-    """It only tells where to look; what says when a version stood are its two ends."""
-    scribe = Scribe(mongo, PRODUCT)
-    for second in (0, 10):
-        scribe.write("a", {"stock": second}, at(second))
-    scribe.write("b", {"stock": 1}, at(5))
-    await scribe.save()
-    client[mongo.name]["products.versions"].update_many({}, {"$unset": {"span": 1}})
-    page = await plain(mongo, scribe.archive, 7, (("stock", "DESC"),)).page(
-        PageRequest(first=5), None
-    )
-    assert told(page) == ["b@1", "a@1"]
-
-
+@pytest.mark.parametrize(
+    ("where", "order", "documents"),
+    [
+        ({}, (("stock", "ASC"),), 50),
+        ({"stock": {"gte": 0}}, (("stock", "ASC"),), 50),
+        ({"id": {"in": ["03", "07"]}}, (("stock", "ASC"),), 2),
+        ({"id": {"in": ["03", "07"]}, "stock": {"lt": 0}}, (), 2),
+    ],
+)
 async def test_the_versions_that_stood_are_found_without_reading_the_others(
-    mongo: Mongo, client: Client
+    mongo: Mongo, client: Client, where: dict[str, Any], order: Any, documents: int
 ) -> None:
-    """However many versions came before and after: as many keys as documents, and some."""
+    """However many versions came before and after: a few keys for each document that the filter's
+    ids leave."""
     scribe = Scribe(mongo, PRODUCT)
     for second in range(40):
         for key in range(50):
             scribe.write(f"{key:02}", {"stock": second}, at(100 * second, key + 1))
     await scribe.save()
+    profile = client[mongo.name]["system.profile"]
     for second in (50, 2050, 3950):
-        explained = client[mongo.name].command(
-            {
-                "explain": {
-                    "find": "products.versions",
-                    "filter": standing(at(second)),
-                    "hint": INTERVALS,
-                },
-                "verbosity": "executionStats",
-            }
-        )["executionStats"]
-        assert explained["nReturned"] == 50
-        assert explained["totalKeysExamined"] <= 250
+        client[mongo.name].command({"profile": 2})
+        reading = CollectionAsOf(
+            mongo,
+            scribe.archive,
+            PRODUCT,
+            at(second),
+            where=parse_where(SHOP, PRODUCT, where),
+            order=order,
+            successors=Successors(),
+        )
+        page = await reading.page(PageRequest(first=20), None, total=True)
+        client[mongo.name].command({"profile": 0})
+        read = list(profile.find({"command.aggregate": "products.versions"}))
+        client[mongo.name].drop_collection("system.profile")
+        matching = 0 if "stock" in where and "lt" in where["stock"] else documents
+        assert page.total == matching
+        assert len(page.items) == min(20, matching)
+        assert read
+        for each in read:
+            assert each["keysExamined"] <= 4 * documents + 4, each
 
 
 async def test_a_page_in_id_order_passes_over_what_is_not_there(

@@ -27,7 +27,7 @@ SMALL = RecorderOptions(chunk_documents=2, cache_bytes=2000)
 
 
 # What a record says of its end before it has one.
-OPEN = {"until": None, "untilWall": None, "span": None}
+OPEN = {"until": None, "untilWall": None}
 
 
 class Killed(Exception):

@@ -456,6 +456,7 @@ async def test_a_pass_that_fails_is_told_and_made_again(
     for second in range(3):
         scribe.write("a", {"stock": second}, at(second))
     await scribe.save()
+    await recorded_up_to(mongo, PRODUCT.collection, 2)
     slow = Slow(mongo, 2)
     archive = Archive(slow, PRODUCT.collection)  # type: ignore[arg-type]
     keep = Keep(text="1 hour", seconds=3600)

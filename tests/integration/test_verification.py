@@ -176,7 +176,7 @@ async def test_a_recorder_that_stands_within_a_transaction_is_no_damage(
     for record in list(records.find({"_id": {"$gt": first["_id"]}})):
         records.delete_one({"_id": record["_id"]})
         # As it was before that version.
-        gone = {"$set": {"until": None, "untilWall": None, "span": None}}
+        gone = {"$set": {"until": None, "untilWall": None}}
         records.update_one({"_id": record["prev"]}, gone)
     within = Checkpoint(first["_id"], first["_id"], Baseline(done=True))
     assert told(await verified(mongo, checkpoint=within)) == []

@@ -18,10 +18,9 @@ from streams.archive import Archive
 from streams.documents import DECODED, RAW, Document
 from streams.events import identity
 from streams.hub import Hub
-from streams.intervals import Until
 from streams.mongo import Mongo
 from streams.storage import as_patch
-from streams.versions import Last, make_version
+from streams.versions import Last, Until, make_version
 
 __all__ = ["Scribe", "at"]
 

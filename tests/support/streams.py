@@ -21,7 +21,6 @@ from streams.documents import DECODED, RAW
 from streams.errors import HistoryLost
 from streams.events import Batch, ChangeEvent, identity
 from streams.hub import Hub, HubOptions
-from streams.intervals import span
 from streams.mongo import Mongo
 from streams.partitions import Partition, partitions_of
 from streams.progress import Progress
@@ -296,9 +295,8 @@ def check_chains(records: Sequence[Mapping[str, Any]]) -> None:
             assert other["prev"] == one["_id"], (one, other)
             assert one["until"] == other["at"], (one, other)
             assert one["untilWall"] == other["wall"], (one, other)
-            assert one["span"] == span(one["at"], other["at"]), (one, other)
             assert "first" not in other, other
-        assert (last["until"], last["untilWall"], last["span"]) == (None, None, None), last
+        assert (last["until"], last["untilWall"]) == (None, None), last
 
 
 def by_document(records: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

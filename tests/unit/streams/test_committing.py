@@ -14,8 +14,7 @@ from streams.committing import Committing
 from streams.documents import Document
 from streams.draft import Draft
 from streams.errors import LeaseLost, Unavailable
-from streams.intervals import Until
-from streams.versions import Last
+from streams.versions import Last, Until
 from tests.support.streams import FIRST_DAY, turn
 
 

@@ -219,7 +219,6 @@ def test_the_first_version_stands_alone() -> None:
         "wall": event(5).wall,
         "until": None,
         "untilWall": None,
-        "span": None,
         "prev": None,
         "by": None,
         "why": None,
