@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pymongo import MongoClient
 
 from streams import tokens
 from streams.archive import INDEXES
+from streams.errors import Unavailable
 from streams.hub import follow
 from streams.joint_source import JointSource
 from streams.mongo import Mongo
@@ -62,10 +64,17 @@ async def sharing(mongo: Mongo, request: pytest.FixtureRequest) -> Sharing:
 async def tasks(sharing: Sharing) -> AsyncIterator[list[asyncio.Task[None]]]:
     """The live stream, and the recorders at work."""
     following = asyncio.create_task(follow(sharing.live, sharing.hub))
-    recording = [asyncio.create_task(each.recorder.run(1)) for each in sharing.recordings]
+    recording = [asyncio.create_task(_run(each)) for each in sharing.recordings]
     yield recording
     for each in (*recording, following):
         await finished(each)
+
+
+async def _run(recording: Recording) -> None:
+    """As a listener does: what is written while a database is being dropped is refused."""
+    while True:
+        with suppress(Unavailable):
+            await recording.recorder.run(1)
 
 
 async def test_what_the_live_stream_tells_is_recorded(
