@@ -15,6 +15,7 @@ Source: docs/decisions/0007-archive.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from bson import Timestamp
@@ -22,7 +23,7 @@ from bson.min_key import MinKey
 
 from streams.contents import Contents
 from streams.documents import Document
-from streams.errors import DuplicateKey
+from streams.errors import DuplicateKey, Unsuitable
 from streams.events import identity
 from streams.layouts.archived import Archived
 from streams.layouts.layout import Layout
@@ -93,7 +94,9 @@ class Archive:
         """Create the indexes; an archive that has them is left alone."""
         for keys, options in INDEXES:
             await self._mongo.create_index(self.name, keys, **options)
-        await self._mongo.drop_index(self.name, _FORMER)
+        # It costs, and does no harm: who may not drop it keeps it.
+        with suppress(Unsuitable):
+            await self._mongo.drop_index(self.name, _FORMER)
 
     async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
         """The last version of each document that has one, by `events.identity` of its `_id`. One
