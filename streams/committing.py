@@ -2,9 +2,9 @@
 
 Each of the three writes of a batch waits for a majority: its versions are inserted, those that they
 replace are closed, the checkpoint is saved. Of batches that follow each other, one of each is on
-its way at once. What comes while versions are being inserted waits and goes together: the further
-MongoDB is behind, the larger the batches, and the fewer versions that have to be closed in a write
-of their own.
+its way at once. What comes while versions are being inserted waits and goes together, and a full
+batch waits for those behind it: the further the recorder is behind, the larger what is written at
+once, and the fewer versions that have to be closed in a write of their own.
 
 Guarantees: versions are inserted in stream order; none is closed before what replaces it is stored,
 and no checkpoint is saved before all up to it is both. So a crash leaves a prefix, of which the
@@ -34,6 +34,8 @@ _PARTING_S = 1.0
 # Of what waits while versions are being inserted; one batch more may come.
 _MOST_RECORDS = 5000
 _MOST_BYTES = 16 * 1024 * 1024
+# What follows a full batch is there sooner; or the stream was interrupted.
+_GATHERING_S = 0.5
 
 Save = Callable[[Checkpoint], Awaitable[None]]
 
@@ -94,13 +96,18 @@ class Committing:
         self._saving: asyncio.Future[None] | None = None
         self._room = asyncio.Event()
         self._room.set()
+        # Set where what waits need not wait for more.
+        self._gathered = asyncio.Event()
 
-    async def put(self, draft: Draft, checkpoint: Checkpoint, *, worth_saving: bool) -> None:
+    async def put(
+        self, draft: Draft, checkpoint: Checkpoint, *, worth_saving: bool, more: bool = False
+    ) -> None:
         """Take it on; waits while too much of what came before waits.
 
         Args:
             checkpoint: up to which that is all.
             worth_saving: whether something has happened up to there.
+            more: whether what is to go together with it is about to come.
         Raises:
             LeaseLost: another process has written in between; and what else became of those before.
         """
@@ -116,6 +123,10 @@ class Committing:
             self._waiting.worth_saving |= worth_saving
         if self._waiting.full:
             self._room.clear()
+        if more and not self._waiting.full:
+            self._gathered.clear()
+        else:
+            self._gathered.set()
         if self._inserting is None or self._inserting.done():
             self._inserting = asyncio.ensure_future(self._insert())
 
@@ -134,6 +145,7 @@ class Committing:
 
     async def settled(self) -> None:
         """Return once all that was put is archived and saved; raises what became of it."""
+        self._gathered.set()
         # Each begins the next; shielded: who is cancelled while waiting finishes it in `end`.
         if self._inserting is not None:
             await asyncio.shield(self._inserting)
@@ -164,8 +176,11 @@ class Committing:
         """Insert what waits, until nothing does; closing what that replaces goes beside the next
         insert."""
         try:
-            while (portion := self._waiting) is not None:
-                self._waiting = None
+            while self._waiting is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_GATHERING_S):
+                        await self._gathered.wait()
+                portion, self._waiting = self._waiting, None
                 self._room.set()
                 await self._append(portion.draft)
                 self._tell_inserted(portion.checkpoint.token)

@@ -229,7 +229,9 @@ class Recorder:
         # Never back: what stands at the chunk's moment stands behind the moment itself.
         position = max(self._checkpoint.token, batch.position)
         self._checkpoint = replace(self._checkpoint, token=position)
-        await self._committing.put(draft, self._checkpoint, worth_saving=bool(batch.events))
+        await self._committing.put(
+            draft, self._checkpoint, worth_saving=bool(batch.events), more=batch.full
+        )
         baseline = self._checkpoint.baseline
         if not baseline.done and self._chunk is None and batch.position >= self._caught_up_at:
             if not baseline.started:

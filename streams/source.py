@@ -225,7 +225,8 @@ class Source:
                     opening = start if not last_event else _NEVER
                     reached = max(reached, self._mark(data, more, opening))
                 position = reached
-                yield Batch(tuple(events), position)
+                full = len(reply["batch"]) >= self._options.batch_events
+                yield Batch(tuple(events), position, full)
 
     def _wanted(self, raw: RawBSONDocument) -> bool:
         if self._holds is None or raw["operationType"] not in WRITES:

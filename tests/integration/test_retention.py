@@ -440,6 +440,31 @@ async def test_a_document_is_shown_once_while_it_is_cut(
 
 
 @one_driver
+@pytest.mark.parametrize(
+    "keep", [Keep(text="1 version", versions=1), Keep(text="10 s", seconds=10)], ids=str
+)
+async def test_a_pass_goes_on_where_the_last_one_came_to(
+    mongo: Mongo, client: Client, keep: Keep
+) -> None:
+    """What stays is not looked at again, however much that is."""
+    scribe = Scribe(mongo, PRODUCT)
+    for second in range(4):
+        for key in range(30):
+            scribe.write(f"{key:02}", {"stock": second}, at(second, key + 1))
+    await scribe.save()
+    await recorded_up_to(mongo, PRODUCT.collection, 60)
+    retained = retaining(mongo, scribe.archive, keep)
+    assert await retained.go_through(at(30, 1)) == 90
+    client[mongo.name].command({"profile": 2})
+    assert await retained.go_through(at(60, 1)) == 0
+    client[mongo.name].command({"profile": 0})
+    read = list(
+        client[mongo.name]["system.profile"].find({"ns": f"{mongo.name}.products.versions"})
+    )
+    assert sum(each.get("docsExamined", 0) + each.get("keysExamined", 0) for each in read) == 0
+
+
+@one_driver
 @pytest.mark.parametrize("failure", [TimeLimit("it took too long"), DamagedArchive("damaged")])
 async def test_a_pass_that_fails_is_told_and_made_again(
     mongo: Mongo, caplog: pytest.LogCaptureFixture, failure: GatewayError

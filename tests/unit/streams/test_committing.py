@@ -15,6 +15,7 @@ from streams.documents import Document
 from streams.draft import Draft
 from streams.errors import LeaseLost, Unavailable
 from streams.versions import Last, Until
+from tests.support.eventually import eventually
 from tests.support.streams import FIRST_DAY, turn
 
 
@@ -87,13 +88,13 @@ class World:
             idle_save_s=60,
         )
 
-    async def put(self, token: str, replaces: str | None = None) -> None:
+    async def put(self, token: str, replaces: str | None = None, *, more: bool = False) -> None:
         """A batch of one version."""
         draft = Draft()
         last = None if replaces is None else Last(token=replaces, number=1, full=None)
         record = {"_id": token, "at": Timestamp(5, 1), "wall": FIRST_DAY, "full": None}
         draft.add(record, last)
-        await self.committing.put(draft, Checkpoint(token, ""), worth_saving=True)
+        await self.committing.put(draft, Checkpoint(token, ""), worth_saving=True, more=more)
         await _turns()
 
 
@@ -138,6 +139,44 @@ async def test_what_comes_while_versions_are_inserted_goes_together() -> None:
     assert "close B" in world.slow.on_their_way
     await world.slow.done("close B")
     assert world.archived == ["B", "D"]
+
+
+@pytest.mark.parametrize("ending", ["the last one", "enough", "settled", "time"])
+async def test_where_more_is_about_to_come_it_goes_together(
+    monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Until that has come, or does not; so fewer are closed in a write of their own."""
+    if ending == "enough":
+        monkeypatch.setattr("streams.committing._MOST_RECORDS", 3)
+    if ending == "time":
+        monkeypatch.setattr("streams.committing._GATHERING_S", 0.05)
+    world = World()
+    await world.put("B", replaces="A", more=True)
+    await world.put("C", replaces="B", more=True)
+    if ending != "time":
+        assert world.slow.begun == []
+    settling = None
+    match ending:
+        case "the last one":
+            await world.put("D", replaces="C")
+        case "enough":
+            await world.put("D", replaces="C", more=True)
+        case "settled":
+            settling = asyncio.create_task(world.committing.settled())
+    last = "B C D" if ending in ("the last one", "enough") else "B C"
+    await eventually(lambda: world.slow.on_their_way == {f"insert {last}"})
+    await world.slow.done(f"insert {last}")
+    assert world.slow.on_their_way == {"close A"}
+    world.slow.let_go()
+    await (settling or world.committing.settled())
+    assert world.archived == [last[-1]]
+
+
+async def test_what_waits_for_more_is_forgotten_in_the_end() -> None:
+    world = World()
+    await world.put("B", more=True)
+    await world.committing.end()
+    assert world.slow.begun == []
 
 
 async def test_who_puts_more_than_may_wait_waits(monkeypatch: pytest.MonkeyPatch) -> None:
