@@ -79,10 +79,8 @@ class CollectionAsOf:
         self._make = None if shown else Version.from_record
         condition = EVERYTHING if where is None else on_records(where, entity)
         self._where = to_query(condition)
-        self._where_id = to_query(_of_id(condition))
-        self._walk = Walk(
-            mongo, archive, at, where_id=self._where_id, successors=successors, naive=shown
-        )
+        where_id = to_query(_of_id(condition))
+        self._walk = Walk(mongo, archive, at, where_id=where_id, successors=successors, naive=shown)
         keys = order_keys(entity, order, id_path="doc", version_path="v", prefix="full.")
         self._keyset = Keyset(f"as of {entity.name}", keys)
         looked_at = {path for path, _ in keys} | paths(condition)
@@ -151,9 +149,8 @@ class CollectionAsOf:
         self, window: Window, place: Mapping[str, Any], projection: Mapping[str, Any], limit: int
     ) -> list[Document]:
         """At most `limit` records behind a place, in the window's order."""
-        of_ids = len(self._keyset.keys) == 1
         stages = [
-            *self._stood(*([place] if of_ids else [])),
+            *self._stood(),
             {"$match": {"$and": [self._where_here, place]}},
             {"$sort": window.sort},
             {"$limit": limit},
@@ -199,18 +196,12 @@ class CollectionAsOf:
         found = await self._mongo.aggregate(self._name, stages, hint=MOMENTS)
         return int(found[0]["n"]) if found else 0
 
-    def _stood(self, *of_ids: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def _stood(self) -> list[Mapping[str, Any]]:
         """Stages that leave the versions that stood at the moment, deletions left out.
 
-        Args:
-            of_ids: conditions on ids: other documents are not passed.
+        Of all documents: with most conditions on ids 6.0.5 reads all of their versions.
         """
-        conditions = [each for each in (self._where_id, *of_ids) if each]
-        return [
-            {"$match": {"$and": [ALL, *conditions]}},
-            *last_of_each(self._at),
-            {"$match": {"op": {"$ne": "DELETE"}}},
-        ]
+        return [{"$match": ALL}, *last_of_each(self._at), {"$match": {"op": {"$ne": "DELETE"}}}]
 
 
 def on_records(condition: Condition, entity: Entity) -> Condition:
