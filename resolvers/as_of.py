@@ -34,7 +34,8 @@ from resolvers.projections import EVERY_FACT, Fields, record_projection
 from resolvers.queries import to_query
 from resolvers.successors import Successors
 from resolvers.walking import Place, Walk
-from streams.archive import ALL, MOMENTS, Archive, last_of_each
+from streams.archive import Archive
+from streams.archive_indexes import ALL, MOMENTS, last_of_each
 from streams.documents import Document
 from streams.horizons import Horizons, check_horizon
 from streams.mongo import Mongo

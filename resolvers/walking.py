@@ -19,7 +19,8 @@ from bson.timestamp import Timestamp
 
 from resolvers.pages import Window
 from resolvers.successors import ORDERED, Direction, Reach, Start, Successors
-from streams.archive import ALL, DOCUMENTS, MOMENTS, Archive, last_of_each
+from streams.archive import Archive
+from streams.archive_indexes import ALL, DOCUMENTS, MOMENTS, last_of_each
 from streams.documents import Document
 from streams.events import identity
 from streams.horizons import Horizons, horizon_stage

@@ -19,8 +19,8 @@ from contextlib import suppress
 from typing import Any
 
 from bson import Timestamp
-from bson.min_key import MinKey
 
+from streams.archive_indexes import DOCUMENTS, FORMER, INDEXES, last_of_each
 from streams.contents import Contents
 from streams.documents import Document
 from streams.errors import DuplicateKey, Unsuitable
@@ -31,45 +31,13 @@ from streams.mongo import Mongo
 from streams.storage import in_parts
 from streams.versions import Last, Until, closing
 
-__all__ = [
-    "ALL",
-    "DOCUMENTS",
-    "INDEXES",
-    "MOMENTS",
-    "NUMBERS",
-    "Archive",
-    "last_of_each",
-]
+__all__ = ["Archive"]
 
 _FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
 # Records that are expected to come in one batch.
 _SHORT = 100
 # Records looked at in one go where a tail is mended.
 _TAIL = 5000
-
-# Names that readers hint with.
-DOCUMENTS = "documents"
-# As MongoDB names {doc: 1, v: -1} and {doc: 1, at: -1, v: -1}.
-NUMBERS = "doc_1_v_-1"
-MOMENTS = "doc_1_at_-1_v_-1"
-# Of archives that were made when closing a version changed an index.
-_FORMER = "intervals"
-
-# Without a word on the documents, 6.0.5 reads all of their versions.
-ALL: Document = {"doc": {"$gte": MinKey()}}
-"""For `last_of_each`: every document."""
-
-INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
-    ([("doc", 1), ("v", -1)], {"unique": True}),
-    # a document as of a moment; several versions of one transaction have the same `at`
-    ([("doc", 1), ("at", -1), ("v", -1)], {}),
-    # a whole collection as of a moment, in id order: each document once
-    ([("doc", 1)], {"name": DOCUMENTS, "partialFilterExpression": {"first": True}}),
-    # whether there are contents that the server cannot see into
-    ([("packed", 1)], {"name": "packed", "partialFilterExpression": {"packed": True}}),
-    # how many stand behind a gap, of which there are few
-    ([("gap", 1)], {"name": "gaps", "partialFilterExpression": {"gap": True}}),
-)
 
 
 class Archive:
@@ -96,7 +64,7 @@ class Archive:
             await self._mongo.create_index(self.name, keys, **options)
         # It costs, and does no harm: who may not drop it keeps it.
         with suppress(Unsuitable):
-            await self._mongo.drop_index(self.name, _FORMER)
+            await self._mongo.drop_index(self.name, FORMER)
 
     async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
         """The last version of each document that has one, by `events.identity` of its `_id`. One
@@ -386,21 +354,6 @@ class Archive:
             [({"_id": token}, {"$set": closing(at, wall)}) for token, at, wall in untils],
             idempotent=True,
         )
-
-
-def last_of_each(at: Timestamp | None = None) -> list[Mapping[str, Any]]:
-    """Stages that leave of each document its last version, at a cluster time or now.
-
-    MongoDB makes a DISTINCT_SCAN of them together with a match of `doc` before them: from one
-    document to the next in the index, whatever the number of versions, 5 µs each.
-    """
-    standing: list[Mapping[str, Any]] = [] if at is None else [{"$match": {"at": {"$lte": at}}}]
-    return [
-        *standing,
-        {"$sort": {"doc": 1, "at": -1, "v": -1}},
-        {"$group": {"_id": "$doc", "last": {"$first": "$$ROOT"}}},
-        {"$replaceWith": "$last"},
-    ]
 
 
 def _shows_content(projection: Mapping[str, Any] | None) -> bool:

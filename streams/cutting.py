@@ -18,7 +18,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streams.archive import NUMBERS, Archive
+from streams.archive import Archive
+from streams.archive_indexes import NUMBERS
 from streams.cuts import Purge, after
 from streams.documents import Document
 from streams.events import identity

@@ -15,7 +15,8 @@ from bson import Timestamp
 
 from model.entities import Model
 from streams import tokens
-from streams.archive import INDEXES, Archive
+from streams.archive import Archive
+from streams.archive_indexes import INDEXES
 from streams.checkpoints import Checkpoint
 from streams.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
 from streams.indexes import wanted_indexes

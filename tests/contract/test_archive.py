@@ -11,7 +11,8 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
 from streams import tokens
-from streams.archive import INDEXES, Archive, last_of_each
+from streams.archive import Archive
+from streams.archive_indexes import INDEXES, last_of_each
 from streams.documents import Document
 from streams.events import identity
 from streams.mongo import Mongo

@@ -12,7 +12,7 @@ import pytest
 from pymongo import MongoClient
 
 from streams import tokens
-from streams.archive import INDEXES
+from streams.archive_indexes import INDEXES
 from streams.errors import Unavailable
 from streams.hub import follow
 from streams.joint_source import JointSource

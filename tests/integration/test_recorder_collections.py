@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.archive import INDEXES
+from streams.archive_indexes import INDEXES
 from streams.bootstrap import Chunk, read_chunk
 from streams.checkpoints import Baseline, Checkpoint
 from streams.lease import LeaseOptions, Leases
