@@ -66,9 +66,10 @@ def stock(client: Client, mongo: Mongo, count: int = 9) -> None:
 
 
 async def test_those_of_one_turn_are_one_command(
-    counted: Mongo, commands: Commands, client: Client
+    counted: Mongo, commands: Commands, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many as eight; each its own, the empty ones too, in whatever order they were asked for."""
+    monkeypatch.setattr(joint_pages, "_MOST_S", 30.0)
     stock(client, counted)
     reads = current(counted)
     bounds = [4, 0, 1, 9, 0, 2, 2]
@@ -254,6 +255,7 @@ async def test_one_that_takes_its_time_does_not_hold_the_others(
         monkeypatch.setattr(joint_pages, "_REST_S", 0.0)
         pages = JointPages()
         await rows(pages, counted, {}, SLOW)
+        monkeypatch.setattr(joint_pages, "_MOST_S", 30.0)
         assert await rows(pages, counted, {}, {}) == [["p0", "p1"]] * 2
         assert list(started)[5:] == ["aggregate", "find", "find", "aggregate"]
 
