@@ -26,7 +26,6 @@ from streams.documents import Document
 from streams.horizons import Horizons
 from streams.hub import Hub
 from streams.mongo import Mongo
-from streams.numbers import Numbers
 from streams.progress import Progress
 from streams.replay import Live, Quiet, Replay
 
@@ -253,7 +252,7 @@ class Changes:
             archive = self._archives[entity.collection]
             numbers = None
             if not archive.layout.keeps:
-                numbers = Numbers(archive, self._hub, self._progress, version_field=entity.version)
+                numbers = self._progress.numbers(entity.collection)
             found = self._completions[entity.collection] = Completion(
                 entity, archive, self._progress, self._horizons, numbers
             )

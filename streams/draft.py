@@ -5,6 +5,7 @@ from __future__ import annotations
 from bson.raw_bson import RawBSONDocument
 
 from streams.documents import Document
+from streams.numbers import Numbered
 from streams.versions import Last, Until, closing
 
 __all__ = ["Draft"]
@@ -18,12 +19,14 @@ class Draft:
 
     Attributes:
         size_bytes: about as many as the records have.
+        numbered: by token, the versions of which a number is all that their events lack.
     """
 
     def __init__(self) -> None:
         self.records: list[Document] = []
         self.untils: list[Until] = []
         self.size_bytes = 0
+        self.numbered: dict[str, Numbered] = {}
         # By token, those that nothing has replaced yet.
         self._open: dict[str, Document] = {}
 
@@ -31,6 +34,9 @@ class Draft:
         if last is not None:
             self._close((last.token, record["at"], record["wall"]))
         self._open[record["_id"]] = record
+        if "gap" not in record:
+            previous = None if last is None else last.number
+            self.numbered[record["_id"]] = Numbered(record["v"], previous)
         self.records.append(record)
         full = record.get("full")
         content = len(full.raw) if isinstance(full, RawBSONDocument) else 0

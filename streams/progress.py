@@ -19,6 +19,7 @@ from streams.checkpoints import Checkpoint, Checkpoints, complete, furthest
 from streams.errors import ArchiveBehind
 from streams.events import ChangeEvent
 from streams.hub import Hub
+from streams.numbers import Numbered, Numbers
 from streams.partitions import Partition
 
 __all__ = ["Progress"]
@@ -46,7 +47,8 @@ class Progress:
         # Up to here, each partition is; those whose recorders run here say so themselves.
         self._reached: dict[str, dict[Partition, str]] = {}
         self._here: dict[str, dict[Partition, str]] = {}
-        self._tenures: dict[str, object] = {}
+        # Of those that somebody has asked for.
+        self._numbers: dict[str, Numbers] = {}
         # Of those, up to here every version is there, and what it replaced may not be closed yet.
         self._inserted: dict[str, dict[Partition, str]] = {}
         self._moved: dict[str, asyncio.Event] = {}
@@ -57,7 +59,6 @@ class Progress:
         here = self._here.setdefault(partition.collection, {})
         here[partition] = max(token, here.get(partition, ""))
         if self._all_here(partition.collection):
-            self._tenures.setdefault(partition.collection, object())
             self._learn(partition.collection, min(here.values()))
         self.inserted(partition, token)
 
@@ -78,12 +79,17 @@ class Progress:
 
     def interrupt(self, partition: Partition) -> None:
         """The recorder in this process has not seen all that happened."""
-        self._tenures.pop(partition.collection, None)
+        if (numbers := self._numbers.get(partition.collection)) is not None:
+            numbers.forget(partition)
 
-    def tenure(self, collection: str) -> object | None:
-        """The same one for as long as the recorders in this process have recorded all of a
-        collection, and missed nothing. None: they do not."""
-        return self._tenures.get(collection)
+    def drafted(self, partition: Partition, token: str, numbered: Mapping[str, Numbered]) -> None:
+        """The recorder in this process has drafted everything up to a token: see `Numbers`."""
+        if (numbers := self._numbers.get(partition.collection)) is not None:
+            numbers.drafted(partition, token, numbered)
+
+    def numbers(self, collection: str) -> Numbers:
+        """Those that recorders in this process tell, from now on."""
+        return self._numbers.setdefault(collection, Numbers())
 
     def known(self, collection: str) -> str:
         """Everything of this collection up to here is known to be archived; asks nobody."""

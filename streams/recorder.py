@@ -228,6 +228,7 @@ class Recorder:
         self._batches += 1
         # Never back: what stands at the chunk's moment stands behind the moment itself.
         position = max(self._checkpoint.token, batch.position)
+        self._progress.drafted(self.partition, position, draft.numbered)
         self._checkpoint = replace(self._checkpoint, token=position)
         await self._committing.put(
             draft, self._checkpoint, worth_saving=bool(batch.events), more=batch.full

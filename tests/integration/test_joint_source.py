@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
+from streams import numbers as numbers_module
 from streams import tokens
+from streams.archive import Archive
 from streams.archive_indexes import INDEXES
 from streams.errors import Unavailable
 from streams.hub import follow
@@ -127,6 +129,48 @@ async def test_a_live_stream_that_says_nothing_holds_no_recorder_up(
     client[sharing.mongo.name].things.insert_many([{"_id": n} for n in range(10)])
     await caught_up(sharing, tasks)
     assert len(await sharing.recordings[0].versions()) == 10
+
+
+async def test_events_are_numbered_before_their_versions_are_written(
+    sharing: Sharing,
+    tasks: list[asyncio.Task[None]],
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As they will be, whether their writers count or not; no read of the archive is waited for."""
+    things = client[sharing.mongo.name].things
+    numbers = sharing.recordings[0].progress.numbers("things")
+    things.insert_many([{"_id": n, "version": n} for n in range(9)])
+    await caught_up(sharing, tasks)
+    await sharing.shared()
+    before = sharing.hub.position
+    may_be_written = asyncio.Event()
+    insert = Archive.insert
+
+    async def held(archive: Archive, records: Any) -> bool:
+        await may_be_written.wait()
+        return await insert(archive, records)
+
+    monkeypatch.setattr(Archive, "insert", held)
+    monkeypatch.setattr(numbers_module, "_PATIENCE_S", 60.0)
+    for n in range(9):
+        things.update_one({"_id": n}, {"$set": {"x": n}})
+        things.update_one({"_id": n}, {"$inc": {"version": 4}})
+    things.delete_one({"_id": 0})
+    things.insert_one({"_id": 0, "version": 2})
+    things.insert_one({"_id": "new"})
+    ring = sharing.hub.ring("things")
+    await eventually(lambda: len(ring.after(before) or ()) == 21)
+    found = await numbers.of(ring.after(before) or ())
+    may_be_written.set()
+    await caught_up(sharing, tasks)
+    records = {each["_id"]: each for each in await sharing.recordings[0].versions()}
+    assert found == {
+        token: (each["v"], records[each["prev"]]["v"] if each["prev"] else None)
+        for token, each in records.items()
+        if token > before
+    }
+    assert len(found) == 21
 
 
 async def caught_up(sharing: Sharing, tasks: list[asyncio.Task[None]]) -> None:

@@ -92,7 +92,7 @@ class World:
         """A batch of one version."""
         draft = Draft()
         last = None if replaces is None else Last(token=replaces, number=1, full=None)
-        record = {"_id": token, "at": Timestamp(5, 1), "wall": FIRST_DAY, "full": None}
+        record = {"_id": token, "v": 2, "at": Timestamp(5, 1), "wall": FIRST_DAY, "full": None}
         draft.add(record, last)
         await self.committing.put(draft, Checkpoint(token, ""), worth_saving=True, more=more)
         await _turns()

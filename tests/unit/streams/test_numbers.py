@@ -3,54 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
-from bson import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams import tokens
-from streams.archive import Archive
+from streams import numbers as module
+from streams.draft import Draft
 from streams.events import ChangeEvent
-from streams.hub import Hub
-from streams.numbers import Numbers
-from streams.progress import Progress
+from streams.numbers import Numbered, Numbers
+from streams.partitions import Partition, partitions_of
 from streams.versions import Last, make_version
-from tests.support.streams import batch, event
+from tests.support.streams import event, finished, token_at, turn
 
-BEGINNING = tokens.moment(Timestamp(1, 0))
+NAME = "things"
+WHOLE = Partition(NAME)
 
 
 class Recorder:
-    """An archive and how far it has come, of a recorder that is as far behind as it is told to."""
+    """Of events, drafted and written when it is told to."""
 
-    collection = "things"
-
-    def __init__(self, hub: Hub) -> None:
-        self.hub = hub
-        self.here: object | None = object()
-        self.reached = hub.position
-        self.reads = 0
-        self.waiting: list[ChangeEvent] = []
-        self.inserted: list[ChangeEvent] = []
+    def __init__(self, numbers: Numbers) -> None:
+        self.numbers = numbers
+        self.events: list[ChangeEvent] = []
+        self.drafted = self.written = 0
         self.records: list[Mapping[str, Any]] = []
         self.lasts: dict[Any, Last] = {}
 
-    def publish(self, made: ChangeEvent) -> None:
-        self.hub.publish(batch(made))
-        self.waiting.append(made)
-
-    def record(self, count: int) -> None:
-        self.insert(max(0, count - len(self.inserted)))
-        for each in self.inserted[:count]:
-            self.reached = each.token
-        del self.inserted[:count]
-
-    def insert(self, count: int) -> None:
-        """Versions of which nobody has been told that they are archived."""
-        for each in self.waiting[:count]:
+    def draft(self, count: int) -> None:
+        draft = Draft()
+        meant = self.events[self.drafted : self.drafted + count]
+        for each in meant:
+            last = self.lasts.get(each.key)
+            standing = last is not None and last.full is not None
             record, self.lasts[each.key] = make_version(
                 token=each.token,
                 at=each.at,
@@ -58,51 +45,35 @@ class Recorder:
                 key=each.key,
                 operation=each.operation.upper(),
                 after=each.after,
-                last=self.lasts.get(each.key),
+                last=last,
                 version_field="version",
                 event=each,
+                gap=(each.operation == "insert") == standing,
             )
-            self.records.append(record)
-        self.inserted += self.waiting[:count]
-        del self.waiting[:count]
+            draft.add(record, last)
+        self.drafted += len(meant)
+        self.records += draft.records
+        if meant:
+            self.numbers.drafted(WHOLE, meant[-1].token, draft.numbered)
 
-    def tenure(self, _collection: str) -> object | None:
-        return self.here
+    def write(self, count: int) -> None:
+        self.written = min(self.written + count, self.drafted)
 
-    def known(self, _collection: str) -> str:
-        return self.reached
-
-    async def newest(self, wanted: Sequence[Mapping[str, Any]], **_: Any) -> list[Any]:
-        self.reads += 1
-        at = wanted[0]["at"]
-        # As an answer that was long on its way.
-        found = {each["doc"]: each for each in self.records if each["at"] <= at}
-        await asyncio.sleep(0)
-        return [found[each["key"]] for each in wanted if each["key"] in found]
-
-
-def counting() -> tuple[Recorder, Numbers]:
-    hub = Hub(["things"], position=BEGINNING)
-    recorder = Recorder(hub)
-    numbers = Numbers(
-        cast(Archive, recorder), hub, cast(Progress, recorder), version_field="version"
-    )
-    return recorder, numbers
-
-
-def update(seconds: int, key: int = 1, version: Any = None) -> ChangeEvent:
-    return event(seconds, key=key, before={"_id": key}, after={"_id": key, "version": version})
+    def begin_anew(self) -> None:
+        """From what is written, as another process does."""
+        self.numbers.forget(WHOLE)
+        self.lasts, self.records, self.drafted = {}, [], 0
+        self.draft(self.written)
 
 
 STEPS = st.lists(
     st.one_of(
         st.tuples(
-            st.sampled_from(["begin", "update", "replace", "delete", "blind"]),
+            st.sampled_from(["insert", "update", "replace", "delete"]),
             st.integers(1, 3),
             st.sampled_from([None, 1, 3, 7, "x"]),
         ),
-        st.tuples(st.sampled_from(["insert", "record"]), st.integers(1, 5)),
-        st.tuples(st.just("ask"), st.integers(1, 6)),
+        st.tuples(st.sampled_from(["draft", "write", "ask"]), st.integers(1, 6)),
         st.just(("lose",)),
     ),
     max_size=40,
@@ -111,101 +82,113 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 def test_a_number_that_is_known_is_the_one_that_is_recorded(steps: list[Any]) -> None:
-    """Whatever is written, however far the archive is behind, whoever asks when."""
-    asyncio.run(counted(steps))
+    """Whatever is written, however far the recorder is behind, whoever asks when: also of those
+    who asked before it was drafted."""
+    asyncio.run(drafted_and_asked(steps))
 
 
-async def counted(steps: list[Any]) -> None:
-    recorder, numbers = counting()
-    told: dict[str, tuple[int, int]] = {}
-    events: list[ChangeEvent] = []
-    standing: set[int] = set()
-    asked: list[asyncio.Task[Any]] = []
+async def drafted_and_asked(steps: list[Any]) -> None:
+    numbers = Numbers()
+    recorder = Recorder(numbers)
+    asked: list[asyncio.Task[Mapping[str, Numbered]]] = []
     for second, step in enumerate(steps, 2):
-        if step[0] == "record":
-            recorder.record(step[1])
-        elif step[0] == "insert":
-            recorder.insert(step[1])
-        elif step[0] == "lose":
-            recorder.here = object()
-        elif step[0] == "ask":
-            asked.append(asyncio.create_task(numbers.of(events[-step[1] :])))
-            await asyncio.sleep(0)
-        else:
-            kind, key, version = step
-            if (kind == "begin") == (key in standing):
-                continue
-            standing.symmetric_difference_update({key} if kind in ("begin", "delete") else ())
-            after = {"_id": key, "version": version}
-            made = event(
-                second,
-                key=key,
-                operation={"begin": "insert", "blind": "update"}.get(kind, kind),
-                # Of one that is blind the recorder reads the image elsewhere.
-                after=None if kind in ("delete", "blind") else after,
-                before={"_id": key},
-            )
-            recorder.publish(made)
-            events.append(made)
+        match step:
+            case "draft", count:
+                recorder.draft(count)
+            case "write", count:
+                recorder.write(count)
+            case "lose", *_:
+                recorder.begin_anew()
+            case "ask", count if recorder.events:
+                asked.append(asyncio.create_task(numbers.of(recorder.events[-count:])))
+                await turn()
+            case str(kind), key, version:
+                after = None if kind == "delete" else {"_id": key, "version": version}
+                made = event(second, key=key, operation=kind, after=after, before={"_id": key})
+                recorder.events.append(made)
+    recorder.draft(len(recorder.events))
+    told: dict[str, Numbered] = {}
     for each in await asyncio.gather(*asked):
         told |= each
-    told |= await numbers.of(events)
-    recorder.record(len(events))
+    if recorder.events:
+        told |= await numbers.of(recorder.events)
     recorded = {each["_id"]: each for each in recorder.records}
     for token, (number, previous) in told.items():
-        assert recorded[token]["v"] == number
-        assert recorded[recorded[token]["prev"]]["v"] == previous
+        record = recorded[token]
+        assert record["v"] == number
+        assert previous == (None if record["prev"] is None else recorded[record["prev"]]["v"])
+    # Of one that is not told, there is more to tell.
+    assert all("gap" in recorded[each] for each in recorded.keys() - told.keys())
 
 
-async def test_one_read_per_document_is_enough() -> None:
-    """From there on its events are counted as they come, the archive far behind."""
-    recorder, numbers = counting()
-    recorder.publish(event(2, operation="insert", after={"_id": 1}))
-    recorder.record(1)
-    for second in range(3, 50):
-        made = update(second)
-        recorder.publish(made)
-        assert (await numbers.of([made]))[made.token] == (second - 1, second - 2)
-    assert recorder.reads == 1
+def numbered(*seconds: int) -> dict[str, Numbered]:
+    return {token_at(second): Numbered(second, second - 1) for second in seconds}
 
 
-async def test_those_who_ask_at_once_share_the_read() -> None:
-    recorder, numbers = counting()
-    recorder.publish(event(2, operation="insert", after={"_id": 1}))
-    recorder.record(1)
-    made = update(3, version=9)
-    recorder.publish(made)
-    answers = await asyncio.gather(*(numbers.of([made]) for _ in range(5)))
-    assert [each[made.token] for each in answers] == [(9, 1)] * 5
-    assert recorder.reads == 1
+async def test_who_asks_before_it_is_drafted_waits() -> None:
+    """Until all of it is, and with others."""
+    numbers = Numbers()
+    numbers.drafted(WHOLE, token_at(1), {})
+    both = [event(2), event(3)]
+    first, second, given_up = (asyncio.create_task(numbers.of(both)) for _ in range(3))
+    await turn()
+    numbers.drafted(WHOLE, token_at(2), numbered(2))
+    await turn()
+    assert not first.done()
+    # Whoever is cancelled takes nothing from the others.
+    await finished(given_up)
+    numbers.drafted(WHOLE, token_at(3), numbered(3))
+    assert await first == await second == numbered(2, 3)
 
 
-async def test_the_version_of_an_event_may_be_there_already() -> None:
-    """Its number follows from the version before it, all the same."""
-    recorder, numbers = counting()
-    recorder.publish(event(2, operation="insert", after={"_id": 1}))
-    recorder.record(1)
-    made = update(3, version=9)
-    recorder.publish(made)
-    recorder.insert(1)
-    assert (await numbers.of([made]))[made.token] == (9, 1)
+async def test_what_has_more_to_tell_is_not_waited_for() -> None:
+    """As of a version with a gap, of which the archive has to be asked."""
+    numbers = Numbers()
+    numbers.drafted(WHOLE, token_at(5), numbered(2))
+    assert await numbers.of([event(2), event(3)]) == numbered(2)
 
 
-@pytest.mark.parametrize("why", ["recorded elsewhere", "lost in between", "dropped", "restarted"])
-async def test_what_a_break_leaves_in_doubt_is_not_known(why: str) -> None:
-    recorder, numbers = counting()
-    recorder.publish(event(2, operation="insert", after={"_id": 1}))
-    recorder.record(1)
-    made = update(3)
-    recorder.publish(made)
-    assert await numbers.of([made])
-    if why == "recorded elsewhere":
-        recorder.here = None
-    elif why == "lost in between":
-        recorder.here = object()
-        recorder.hub.restart(tokens.moment(Timestamp(9, 0)))
-    elif why == "dropped":
-        recorder.hub.publish(batch(event(4, key=None, operation="drop")))
-    else:
-        recorder.hub.restart(tokens.moment(Timestamp(9, 0)))
-    assert await numbers.of([made]) == {}
+async def test_a_recorder_that_is_far_behind_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
+    numbers = Numbers()
+    numbers.drafted(WHOLE, token_at(1), {})
+    assert await numbers.of([event(2)]) == {}
+
+
+async def test_a_recorder_elsewhere_is_not_waited_for() -> None:
+    """Nor is one of several; what those here have drafted is known."""
+    numbers = Numbers()
+    assert await numbers.of([event(2)]) == {}
+    here, elsewhere = partitions_of(NAME, 2)
+    numbers.drafted(here, token_at(2), numbered(2))
+    assert await numbers.of([event(2), event(3)]) == numbered(2)
+    numbers.drafted(elsewhere, token_at(2), {})
+    waiting = asyncio.create_task(numbers.of([event(2), event(3)]))
+    await turn()
+    numbers.drafted(here, token_at(3), {})
+    await turn()
+    assert not waiting.done()
+    numbers.drafted(elsewhere, token_at(4), numbered(3))
+    assert await waiting == numbered(2, 3)
+
+
+async def test_of_a_recorder_that_stops_nothing_stays() -> None:
+    """What it drafted may never have been written. Who waits for it is let go."""
+    numbers = Numbers()
+    numbers.drafted(WHOLE, token_at(2), numbered(2))
+    waiting = asyncio.create_task(numbers.of([event(2), event(3)]))
+    await turn()
+    numbers.forget(WHOLE)
+    assert await waiting == {}
+    assert await numbers.of([event(2)]) == {}
+
+
+async def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the last events."""
+    monkeypatch.setattr(module, "_EVENTS", 2)
+    numbers = Numbers()
+    numbers.drafted(WHOLE, token_at(3), numbered(2, 3))
+    numbers.drafted(WHOLE, token_at(4), numbered(4))
+    assert await numbers.of([event(2), event(3), event(4)]) == numbered(3, 4)
