@@ -321,6 +321,12 @@ METRICS: tuple[Described, ...] = (
         "Pages of more than 50 current documents that were told without being read again.",
     ),
     Described(
+        "revstream_unchanged_documents_total",
+        "counter",
+        (),
+        "Documents that others refer to, told so.",
+    ),
+    Described(
         "revstream_interned_documents_total",
         "counter",
         ("how",),

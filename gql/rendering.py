@@ -100,6 +100,8 @@ class Rendering:
         self.besides: list[Beside] = []
         # Of each of these, what the response has.
         self.ready: list[Make] = []
+        # Whether what the last documents refer to was known without reading it.
+        self._at_hand = False
         self._make = make
         self._rows: _Rows
         # The text of these, the same object for all that do the same.
@@ -109,6 +111,12 @@ class Rendering:
     def alone(self) -> bool:
         """Nothing but a document and its version's number decides what the response has of it."""
         return not (self.links or self.besides)
+
+    @property
+    def joint(self) -> bool:
+        """Whether pages of it may be read with others', which then come all at once: not where more
+        is read behind them, since MongoDB and the gateway would wait for each other."""
+        return not self.besides and (not self.links or self._at_hand)
 
     async def related(self, context: Context, documents: Sequence[Document]) -> Related:
         """Read what is shown with them: one read for each reference, one for the numbers. What
@@ -142,9 +150,11 @@ class Rendering:
         found: dict[Any, Document | None] = {}
         if wanted:
             with suppress(GatewayError):
-                read = await context.current.by_ids(
-                    target.shape.entity, list(wanted.values()), target.fields, shown=True
-                )
+                entity, ids, fields = target.shape.entity, list(wanted.values()), target.fields
+                read = context.current.unchanged(entity, ids, fields, begun=context.loads.begun)
+                self._at_hand = read is not None
+                if read is None:
+                    read = await context.current.referred_to(entity, ids, fields)
                 found = dict(zip(wanted, read, strict=True))
         there = {name: each for name, each in found.items() if each is not None}
         related = await target.related(context, list(there.values()))

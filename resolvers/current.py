@@ -146,9 +146,44 @@ class Current:
         found = await self.lookups.ask((entity.collection, wanted, shown), ids, read)
         # Judged here: whoever asks for the same fields shares the read, whatever he may see. To a
         # predicate, dates are in UTC, whether they say so or not.
-        if not rows.limits:
-            return list(found)
-        return [each if rows.allow(each) else None for each in found]
+        return rows.allowed(found)
+
+    def unchanged(
+        self, entity: Entity, ids: Sequence[Any], fields: Fields, *, begun: float
+    ) -> list[Document | None] | None:
+        """What `referred_to` would find, where nothing in their collection has changed since it
+        found them; None where it has to be asked.
+
+        Args:
+            begun: when what refers to them was asked for, at the latest, on `time.monotonic`.
+        """
+        known = self._mongo.unchanged
+        if known is None:
+            return None
+        rows = self._scope.read_rows(entity)
+        wanted = rows.widened(fields) or fields
+        found = known.by_name(entity.collection, wanted, identities(ids), begun)
+        return None if found is None else rows.allowed(found)
+
+    async def referred_to(
+        self, entity: Entity, ids: Sequence[Any], fields: Fields
+    ) -> list[Document | None]:
+        """What `by_ids` finds, to be shown: of documents that others refer to, which are remembered
+        for `unchanged`."""
+        rows = self._scope.read_rows(entity)
+        collection, wanted = entity.collection, rows.widened(fields) or fields
+        known = self._mongo.unchanged
+
+        async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
+            # Before they are read: what changes meanwhile may be missing.
+            pages = None if known is None else known.pages(collection)
+            found, names = await self._found(entity, ids, wanted, shown=True)
+            if known is not None and pages is not None:
+                known.keep_by_name(pages, wanted, names, found)
+            return list(map(found.get, names))
+
+        kind = collection, wanted, "referred to"
+        return rows.allowed(await self.lookups.ask(kind, ids, read))
 
     async def shown_by_ids(
         self, entity: Entity, ids: Sequence[Any], fields: Fields, show: Show
@@ -239,8 +274,7 @@ class Current:
         """See `page`.
 
         Args:
-            joint: it may be read with pages of others, which then come all at once: not where more
-                is read behind it, since MongoDB and the gateway would wait for each other.
+            joint: it may be read with pages of others, which then come all at once.
         """
         layout = self._layout(reading.entity)
         if shown and joint and reading.kind is not None:

@@ -9,7 +9,7 @@ Source: docs/decisions/0026-access.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphql.language import (
@@ -67,6 +67,12 @@ class Rows:
     def allow(self, document: Mapping[str, Any] | None) -> bool:
         """A state of a document, with its `_id`; none of it is nothing to be seen."""
         return not self.limits or (document is not None and self._allows(document))
+
+    def allowed(self, documents: Sequence[Document | None]) -> list[Document | None]:
+        """None in place of those that are not there for the caller."""
+        if not self.limits:
+            return list(documents)
+        return [each if self.allow(each) else None for each in documents]
 
     def allow_version(self, record: Mapping[str, Any]) -> bool:
         """A record of the archive that was read with `fields`, by its own content. A deletion has

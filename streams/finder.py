@@ -10,6 +10,7 @@ Source: docs/decisions/0031-wire.md
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -67,12 +68,14 @@ class Finder:
         connection = await self._wires.checkout()
         if connection is None:
             return None
+        begun = time.monotonic()
         reply = await connection.ask(message)
         if reply is None:
             return None
         if naive:
             interned = self._interning.documents(reply)
             if interned is not None:
+                self.unchanged.heard(begun, reply)
                 if pages is not None:
                     self.unchanged.keep(pages, message, interned)
                 return interned
@@ -89,6 +92,7 @@ class Finder:
                 # It would be said of whatever is asked on it.
                 connection.close()
             return None
+        self.unchanged.heard(begun, reply)
         cursor = found["cursor"]
         if cursor["id"]:
             # It is longer than a message.

@@ -1,6 +1,9 @@
 """All that callers do, at an even pace until told to stop: reads, updates, reads of the past, and
 subscribers who come and go.
 
+Before that each document is updated once: what a gateway keeps of each is bounded by how many there
+are, and not what is looked for.
+
 `python -m benchmarks.programs.mixed ADDRESS DOCUMENTS`; says `begun`, and in the end `result`: for
 each kind how often it was `done` and `failed`, and its `p99_ms`.
 """
@@ -11,7 +14,7 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -99,6 +102,12 @@ async def main(address: str, documents: int) -> None:
                     print(f"{kind}: {error}", file=sys.stderr, flush=True)
                 due = max(due + every_s, time.monotonic())
 
+        async def update_all(numbers: Iterator[int]) -> None:
+            for n in numbers:
+                await ask(_UPDATE, id=str(n), stock=n % 1000)
+
+        each_once = iter(range(documents))
+        await asyncio.gather(*(update_all(each_once) for _ in range(_WORKERS)))
         # What is done, how often a second, and by how many.
         kinds: list[tuple[str, Act, float, int]] = [
             ("product(id)", read, 60, _WORKERS),

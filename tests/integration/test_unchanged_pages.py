@@ -1,10 +1,11 @@
-"""Large pages that nothing has changed are told without being read; whatever was acknowledged
-before one was asked for is in it."""
+"""Large pages, and documents that others refer to, that nothing has changed are told without being
+read; whatever was acknowledged before they were asked for is in them."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,13 +14,16 @@ import pytest
 from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
+from resolvers.current import Current
 from streams import tokens, unchanged
 from streams.hub import Hub, follow
 from streams.mongo import Mongo
 from streams.source import Source
 from streams.unchanged import Unchanged
 from tests.integration.conftest import Commands, listen
+from tests.support.archives import nothing_written
 from tests.support.eventually import eventually
+from tests.support.shop import SUPPLIER
 from tests.support.streams import BRISK
 
 Client = MongoClient[dict[str, Any]]
@@ -43,11 +47,12 @@ def things(client: Client, database_name: str) -> Collection[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def followed(mongo: Mongo) -> AsyncIterator[Hub]:
-    hub = Hub([NAME], position=tokens.moment(await mongo.operation_time()))
-    known(mongo).follow(hub, [NAME])
+async def followed(mongo: Mongo, *names: str) -> AsyncIterator[Hub]:
+    collections = names or (NAME,)
+    hub = Hub(collections, position=tokens.moment(await mongo.operation_time()))
+    known(mongo).follow(hub, collections)
     following = asyncio.create_task(
-        follow(Source(mongo, [NAME], before_images=False, options=BRISK), hub)
+        follow(Source(mongo, collections, before_images=False, options=BRISK), hub)
     )
     try:
         yield hub
@@ -122,6 +127,75 @@ async def test_whatever_was_acknowledged_is_in_it(
             assert await page(mongo, below) == [*stored]
     # Else nothing was tested.
     assert known(mongo).told > 20
+
+
+@pytest.fixture
+def suppliers(client: Client, database_name: str) -> Collection[dict[str, Any]]:
+    """Acknowledged before a majority has them."""
+    concern = WriteConcern(w=1)
+    stored = client[database_name].get_collection(SUPPLIER.collection, write_concern=concern)
+    stored.insert_many([{"_id": n, "name": f"Supplier {n}"} for n in range(20)])
+    return stored
+
+
+async def referred_to(mongo: Mongo, ids: list[int]) -> list[dict[str, Any] | None]:
+    """As behind a page of things."""
+    begun = time.monotonic()
+    await page(mongo, size=5)
+    current = Current(mongo, {}, nothing_written())
+    fields = frozenset({"name"})
+    told = current.unchanged(SUPPLIER, ids, fields, begun=begun)
+    return [*await current.referred_to(SUPPLIER, ids, fields)] if told is None else [*told]
+
+
+async def test_what_is_referred_to_takes_no_command_of_its_own(
+    counted: Mongo,
+    commands: Commands,
+    things: Collection[dict[str, Any]],
+    suppliers: Collection[dict[str, Any]],
+) -> None:
+    """Those that are not there included; others are read."""
+    async with followed(counted, NAME, SUPPLIER.collection):
+        wanted = [{"_id": 3, "name": "Supplier 3"}, None, {"_id": 1, "name": "Supplier 1"}]
+        for _ in range(MOST):
+            with commands.counting() as started:
+                assert await referred_to(counted, [3, 99, 1]) == wanted
+            if sent(started) == ["find"]:
+                break
+        assert sent(started) == ["find"]
+        assert known(counted).told_by_name == 3
+        with commands.counting() as started:
+            assert await referred_to(counted, [3, 2]) == [
+                wanted[0],
+                {"_id": 2, "name": "Supplier 2"},
+            ]
+        assert sent(started) == ["find"] * 2
+
+
+async def test_whatever_was_acknowledged_is_in_what_is_referred_to(
+    mongo: Mongo,
+    client: Client,
+    things: Collection[dict[str, Any]],
+    suppliers: Collection[dict[str, Any]],
+) -> None:
+    dice = random.Random(7)
+    beside = client[mongo.name]["beside"]
+    async with followed(mongo, NAME, SUPPLIER.collection):
+        for step in range(1500):
+            match dice.randrange(12):
+                case 0:
+                    suppliers.update_one({"_id": dice.randrange(20)}, {"$set": {"name": str(step)}})
+                case 1:
+                    suppliers.delete_one({"_id": dice.randrange(20)})
+                case 2:
+                    one = {"_id": dice.randrange(20)}
+                    suppliers.replace_one(one, {"name": str(step)}, upsert=True)
+                case 3:
+                    beside.insert_one({})
+            ids = dice.sample(range(20), 3)
+            assert await referred_to(mongo, ids) == [suppliers.find_one({"_id": n}) for n in ids]
+    # Else nothing was tested.
+    assert known(mongo).told_by_name > 20
 
 
 async def test_a_collection_that_goes_is_gone(

@@ -148,6 +148,21 @@ def test_a_large_one_is_not_read_again_before_something_changes(
         _check("large", gateway.query(LISTS["large"])["things"], things)
 
 
+def test_what_one_refers_to_is_not_read_again_before_something_changes(
+    gateway: RunningGateway, things: Collection[dict[str, Any]]
+) -> None:
+    def told_again(before: float) -> bool:
+        _check("owned", gateway.query(LISTS["owned"])["things"], things)
+        return _counted(gateway, "unchanged_documents_total") > before
+
+    for n in range(5):
+        before = _counted(gateway, "unchanged_documents_total")
+        wait_until(lambda before=before: told_again(before))  # type: ignore[misc]
+        owner = {"_id": f"o{n % 3}"}
+        things.database["owners"].update_one(owner, {"$set": {"name": f"anew {n}"}})
+        _check("owned", gateway.query(LISTS["owned"])["things"], things)
+
+
 def test_a_number_is_the_last_one_though_nothing_else_has_changed(
     gateway: RunningGateway, things: Collection[dict[str, Any]]
 ) -> None:

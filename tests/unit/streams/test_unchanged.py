@@ -1,9 +1,11 @@
-"""Large pages that are told without being read, whatever comes in between: a model of MongoDB that
-writes, answers and tells its stream whenever the test says so."""
+"""Large pages, and documents that others refer to, that are told without being read, whatever comes
+in between: a model of MongoDB that writes, answers and tells its stream whenever the test says
+so."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,10 +17,14 @@ from hypothesis import strategies as st
 
 from streams import tokens, unchanged
 from streams.finder import Finder
-from streams.interning import Interning
+from streams.interning import Interned, Interning
 
 COMMAND = {"find": "things", "filter": {}, "limit": 60}
-STEPS = ("write", "beside", "tell", "ask", "ask", "serve", "serve", "deliver", "deliver")
+REFERRING = {"find": "orders", "filter": {}}
+REFERRED_TO = {"find": "things", "filter": {"_id": {"$in": [0, 1, 2]}}}
+KIND, NAMES = frozenset({"written"}), (0, 1, 2)
+STEPS = ("write", "beside", "tell", "ask", "ask", "refer", "refer")
+STEPS += ("serve", "serve", "serve", "deliver", "deliver", "deliver")
 RARELY = ("lose", "demote")
 
 
@@ -45,8 +51,9 @@ class Model:
         self.finder.unchanged.follow(self, ["things"])
         self._unserved: list[tuple[str, asyncio.Future[memoryview | None]]] = []
         self._served: list[tuple[dict[str, Any], asyncio.Future[memoryview | None]]] = []
+        self.finds = 0
         # What each was told, and what it may not miss.
-        self._asked: list[tuple[int, asyncio.Task[list[Any] | None]]] = []
+        self._asked: list[tuple[int, asyncio.Task[int]]] = []
 
     def accompany(self, collection: str, take: Any, interrupted: Any) -> None:
         self._take = take
@@ -58,6 +65,7 @@ class Model:
         [name, *_] = bson.decode(message)
         reply: asyncio.Future[memoryview | None] = asyncio.get_running_loop().create_future()
         self.hellos += name == "hello"
+        self.finds += name == "find"
         self._unserved.append((name, reply))
         return reply
 
@@ -72,8 +80,9 @@ class Model:
                 self.told = self.time
                 self.position = tokens.moment(Timestamp(self.told, 1))
             case "ask":
-                page = asyncio.create_task(self.finder.first_batch(COMMAND, naive=True))
-                self._asked.append((self.written, page))
+                self._asked.append((self.written, asyncio.create_task(self._page())))
+            case "refer":
+                self._asked.append((self.written, asyncio.create_task(self._referred_to())))
             case "serve" if self._unserved:
                 name, reply = self._unserved.pop(0)
                 self._served.append((self._said() if name == "hello" else self._found(), reply))
@@ -91,12 +100,29 @@ class Model:
         while self._unserved or self._served:
             await self.do("serve")
             await self.do("deliver")
-        found = []
-        for least, page in self._asked:
-            answer = await page
-            assert answer is not None
-            found.append((least, answer[1]["written"]))
-        return found
+        return [(least, await told) for least, told in self._asked]
+
+    async def _page(self) -> int:
+        found = await self.finder.first_batch(COMMAND, naive=True)
+        assert found is not None
+        return int(found[1]["written"])
+
+    async def _referred_to(self) -> int:
+        """As `resolvers.current` reads them, behind what refers to them."""
+        begun, known = time.monotonic(), self.finder.unchanged
+        assert await self.finder.first_batch(REFERRING, naive=True)
+        told = known.by_name("things", KIND, NAMES, begun)
+        if told is None:
+            pages = known.pages("things")
+            found = await self.finder.first_batch(REFERRED_TO, naive=True)
+            assert found is not None
+            by_name = {each["_id"]: each for each in found}
+            if pages is not None:
+                known.keep_by_name(pages, KIND, NAMES, by_name)
+            told = [by_name.get(each) for each in NAMES]
+        assert told[2] is None
+        assert told[1] is not None
+        return int(told[1]["written"])
 
     def _said(self) -> dict[str, Any]:
         primary = self.stopped is None
@@ -105,7 +131,8 @@ class Model:
 
     def _found(self) -> dict[str, Any]:
         batch = [{"_id": 0}, {"_id": 1, "written": self.written}]
-        return {"cursor": {"firstBatch": batch, "id": Int64(0), "ns": "shop.things"}, "ok": 1.0}
+        cursor = {"firstBatch": batch, "id": Int64(0), "ns": "shop.things"}
+        return {"cursor": cursor, "ok": 1.0, "operationTime": Timestamp(self.time, 1)}
 
 
 async def settled() -> None:
@@ -130,12 +157,13 @@ def run(*steps: str) -> tuple[Model, list[tuple[int, int]]]:
 
 
 READ = ("ask", "serve", "deliver")
+REFER = ("refer", "serve", "deliver", "serve", "deliver")
 
 
 @given(st.lists(st.sampled_from(3 * STEPS + RARELY), max_size=60))
 def test_nobody_misses_what_was_written_before_he_asked(drawn: list[str]) -> None:
     # The first time that documents come, they are not known to come again.
-    _, answers = run(*READ, *READ, *drawn)
+    _, answers = run(*READ, *READ, *REFER, *drawn)
     assert all(least <= told for least, told in answers)
 
 
@@ -171,6 +199,46 @@ def test_who_has_stepped_down_says_nothing() -> None:
     model, answers = run(*READ, *READ, "demote", "write", "ask")
     assert (model.finder.unchanged.told, model.hellos) == (0, 1)
     assert answers[-1] == (2, 2)
+
+
+def test_what_is_referred_to_is_known_behind_what_refers_to_it() -> None:
+    """Of which MongoDB has said when that was, so that it is asked for nothing more."""
+    model, answers = run(*REFER, *REFER, *REFER)
+    assert (model.finds, model.hellos, model.finder.unchanged.told_by_name) == (4, 0, 6)
+    assert answers == [(1, 1)] * 3
+
+
+@pytest.mark.parametrize("told", ["a change", "nothing yet", "of another connection"])
+def test_what_is_referred_to_is_read_where_it_may_have_changed(told: str) -> None:
+    then = {"a change": ("write", "tell"), "nothing yet": ("beside",)}.get(told, ("lose",))
+    model, answers = run(*REFER, *REFER, *then, *REFER)
+    assert (model.finds, model.finder.unchanged.told_by_name) == (5, 3)
+    assert answers[-1][1] == (2 if told == "a change" else 1)
+
+
+def test_what_was_said_of_an_earlier_read_is_not_enough() -> None:
+    """Only of one that was begun behind the asking."""
+    model, _ = run(*REFER)
+    known, now = model.finder.unchanged, time.monotonic()
+    assert known.by_name("things", KIND, NAMES, now) is None
+    assert known.by_name("things", KIND, NAMES, 0.0) is not None
+    assert known.by_name("things", KIND, (0, 3), 0.0) is None
+    assert known.by_name("things", frozenset({"other"}), NAMES, 0.0) is None
+    assert known.by_name("orders", KIND, NAMES, 0.0) is None
+
+
+def test_few_documents_are_known_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And none that nobody keeps in mind."""
+    monkeypatch.setattr(unchanged, "_MOST_DOCUMENTS", 3)
+    known = Model().finder.unchanged
+    pages = known.pages("things")
+    assert pages is not None
+    for n in range(7):
+        known.keep_by_name(pages, KIND, [n], {n: Interned({"_id": n})})
+        known.keep_by_name(pages, KIND, [n], {})
+    assert ([*pages.by_name[KIND]], pages.documents) == ([6], 1)
+    known.keep_by_name(pages, "other", [1], {1: {"_id": 1}})
+    assert "other" not in pages.by_name
 
 
 def test_few_pages_are_known_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
