@@ -5,8 +5,8 @@
 
 Says `subscribed`, `live` once every socket has been told something, `quiet` once nothing more
 comes, and in the end `result`:
-`counts` of `[bin, texts]`, `kept` of `[socket, stock, ns]` of the first KEPT sockets, and `busy_s`
-of the processor.
+`counts` of `[bin, texts]`, `kept` of `[socket, stock, ns]` of KEPT sockets, and `busy_s` of the
+processor.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ def main(address: str, count: int, kept: int) -> None:
     # Nothing here goes in circles, and a pause would count as latency.
     gc.disable()
     links = Links(address, _lost)
+    # Spread over all: a server tells one after the other, and may begin with those that came first.
+    every = count // kept
     members = [
         Link(
             n,
             {"query": asked["query"], "variables": asked["variables"][n % len(asked["variables"])]},
-            [] if n < kept else None,
+            [] if n % every == 0 else None,
         )
         for n in range(count)
     ]
