@@ -29,7 +29,7 @@ from gql.context import Context
 from gql.executor import Executor
 from gql.fields import Prepared, PreparedLookup, Resolve, field_of
 from gql.generated import GIVEN_UP, Make, made_of
-from resolvers.current import Asked, Shown
+from resolvers.shown import Asked, Shown
 
 __all__ = ["Coerce", "Direct", "coercion_of", "direct_of"]
 

@@ -15,7 +15,7 @@ from strawberry.types.info import Info
 from strawberry.types.unset import UNSET
 
 from model.entities import Field
-from resolvers.current import Asked
+from resolvers.shown import Asked
 
 __all__ = [
     "Argument",

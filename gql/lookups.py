@@ -22,8 +22,8 @@ from gql.documents import Documents, KnownOperation
 from gql.http_requests import GraphQLRequest
 from gql.operations import Operations
 from gql.plans import Plan
-from resolvers.current import Asked, Shown
 from resolvers.own_writes import Seen
+from resolvers.shown import Asked, Shown
 from streams.errors import GatewayError
 
 __all__ = ["Answered", "Lookup", "Lookups"]

@@ -186,7 +186,7 @@ class Rendering:
         return self._made(documents, related, unusual)
 
     def show(self, documents: Sequence[Document], numbers: Sequence[int | None]) -> Sequence[Any]:
-        """See `resolvers.current.Show`; of those without references."""
+        """See `resolvers.shown.Show`; of those without references."""
         return self._made(documents, Related(numbers), _left) if documents else []
 
     def _made(self, documents: Sequence[Any], related: Related, unusual: _Unusual) -> Any:

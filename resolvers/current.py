@@ -6,14 +6,12 @@ the number of ids or parents, and reads the fields asked for and no others.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from bson import Timestamp
 
@@ -29,8 +27,8 @@ from resolvers.pools import Pools
 from resolvers.projections import Fields, document_projection
 from resolvers.queries import to_query, with_ids
 from resolvers.readings import Reading, token_of
-from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
+from resolvers.shown import Asked, Show, Shown
 from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
@@ -41,7 +39,7 @@ from streams.layouts.layout import Layout
 from streams.mongo import Mongo
 from streams.versions import carried_number
 
-__all__ = ["Asked", "Current", "Show", "Shown"]
+__all__ = ["Current"]
 
 T = TypeVar("T")
 
@@ -49,53 +47,6 @@ T = TypeVar("T")
 _CATALOG_CHANGED = 246
 _ATTEMPTS = 5
 _MOST_WINDOWS = 500
-
-
-class Show(Protocol):
-    """What responses have of documents that are shown, and nothing else.
-
-    Attributes:
-        name: the same of all that make the same.
-        version: it takes the numbers of their versions.
-    """
-
-    @property
-    def name(self) -> Hashable: ...
-
-    @property
-    def version(self) -> bool: ...
-
-    def show(self, documents: Sequence[Document], numbers: Sequence[int | None]) -> Sequence[Any]:
-        """One for each, in their order; None of who takes a closer look.
-
-        Args:
-            numbers: None of those that are not known, and none at all where they are not taken.
-        """
-
-
-Shown: TypeAlias = "tuple[Document, Any, Seen]"
-"""A document; what a response has of it: None where that takes a closer look; and what was `seen`
-before it was read."""
-
-
-@dataclass(slots=True)
-class Asked:
-    """Documents that are being read to be shown.
-
-    Args:
-        reading: of whoever they are there for. rows: of these, those of the caller.
-    """
-
-    reading: asyncio.Future[Sequence[Shown | None]]
-    rows: Rows
-
-    def shown(self) -> list[Shown | None]:
-        """Once they are read: one for each id, None where nothing is there for the caller. Raises
-        what reading has raised."""
-        # Judged here: whoever asks for the same fields shares the read, whatever he may see.
-        allow = self.rows.allow
-        found = self.reading.result()
-        return [each if each is not None and allow(each[0]) else None for each in found]
 
 
 class Current:

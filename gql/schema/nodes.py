@@ -19,10 +19,10 @@ from gql.rendering import NOTHING, Related, Rendering, rendering_of
 from gql.schema.proposals import DraftRecord
 from gql.schema.versions import version_asked_for
 from gql.shapes import Shape
-from resolvers.current import Asked, Shown
 from resolvers.errors import BadUserInput
 from resolvers.inputs import ids_from_api
 from resolvers.nodes import parse_node_id
+from resolvers.shown import Asked, Shown
 from streams.documents import Document
 
 __all__ = ["current_document", "node_field", "prepared_document", "stored_id"]

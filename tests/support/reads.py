@@ -19,13 +19,13 @@ from bson import Timestamp
 from gql.context import Context
 from model.entities import Entity
 from resolvers.completion import Change
-from resolvers.current import Asked, Show
 from resolvers.filters import Condition
 from resolvers.matching import compile_predicate
 from resolvers.moments import Moment
 from resolvers.pages import Page, PageRequest
 from resolvers.rows import ALL_ROWS
 from resolvers.scopes import OPEN
+from resolvers.shown import Asked, Show
 from resolvers.starts import ChangeRequest
 from resolvers.status import StreamStatus
 from streams import tokens

@@ -16,8 +16,8 @@ from gql.http_requests import GraphQLRequest
 from gql.lookups import Lookup
 from gql.schema import build_schema
 from model.entities import Model
-from resolvers.current import Asked
 from resolvers.rows import ALL_ROWS
+from resolvers.shown import Asked
 from streams.errors import DatabaseError
 from tests.support.eventually import eventually
 from tests.support.fuzzing import examples
