@@ -22,7 +22,7 @@ __all__ = ["Pace", "paced"]
 # What takes less is no trouble, however often it comes.
 _LEAST_S = 0.005
 _MOST_SHARE = 0.75
-# Of the time that it took last: so much longer the next event is waited for.
+# So many times as long as telling took, the next event is waited for at most.
 _PATIENCE = 2.0
 
 

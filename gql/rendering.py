@@ -100,7 +100,7 @@ class Rendering:
         self.besides: list[Beside] = []
         # Of each of these, what the response has.
         self.ready: list[Make] = []
-        # Whether what the last documents refer to was known without reading it.
+        # Whether all that the last documents refer to was known without reading it.
         self._at_hand = False
         self._make = make
         self._rows: _Rows
@@ -126,6 +126,7 @@ class Rendering:
         related = Related()
         if self.version:
             related.numbers = context.loads.known_numbers(self.shape.entity, documents)
+        self._at_hand = True
         reads: list[Any] = [self._follow(context, documents, *each) for each in self.links]
         if None in related.numbers:
             reads.append(self._number(context, documents, related))
@@ -152,8 +153,8 @@ class Rendering:
             with suppress(GatewayError):
                 entity, ids, fields = target.shape.entity, list(wanted.values()), target.fields
                 read = context.current.unchanged(entity, ids, fields, begun=context.loads.begun)
-                self._at_hand = read is not None
                 if read is None:
+                    self._at_hand = False
                     read = await context.current.referred_to(entity, ids, fields)
                 found = dict(zip(wanted, read, strict=True))
         there = {name: each for name, each in found.items() if each is not None}

@@ -5,8 +5,8 @@
 
 Says `subscribed`, `live` once every socket has been told something, `quiet` once nothing more
 comes, and in the end `result`:
-`counts` of `[bin, texts]`, `kept` of `[socket, stock, ns]` of KEPT sockets, and `busy_s` of the
-processor.
+`counts` of `[bin, texts]`, `kept` of `[socket, stock, ns]` of KEPT sockets or more, and `busy_s` of
+the processor.
 """
 
 from __future__ import annotations
