@@ -21,7 +21,7 @@ from contextlib import aclosing, contextmanager
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from gql.pacing import Pace, paced
+from gql.pacing import paced
 from gql.told import Seat, Told, portions, write_several, write_to_each
 from gql.turns import Breath
 from streams.errors import GatewayError, SlowConsumer, Unavailable
@@ -69,7 +69,6 @@ class Audience:
         self._reaching_back = asyncio.Lock()
         # How many have; nobody need be looked up while it stays the same.
         self._left = 0
-        self._pace = Pace()
 
     async def join(self, seat: Seat, position: str, lead: Lead, *, caught_up: bool) -> str | None:
         """Be told everything behind a position, for as long as this is not cancelled. Returns the
@@ -170,7 +169,7 @@ class Audience:
         try:
             async with (
                 aclosing(lead.behind(position)) as parts,
-                aclosing(paced(parts, self._patience_s)) as told,
+                aclosing(paced(parts, self._caught_up)) as told,
             ):
                 async for events in told:
                     for each in events:
@@ -218,7 +217,6 @@ class Audience:
         fewer times."""
         members, left, count = self._members, self._left, 0
         seats = list(members)
-        self._pace.begin()
         for first in range(0, len(seats), _TURN):
             turn = seats[first : first + _TURN]
             if first:
@@ -229,13 +227,11 @@ class Audience:
             for each in refusing:
                 self._leave(each)
             count += told
-        self._pace.end()
         if events[-1].counts:
             self._told(count)
 
-    def _patience_s(self) -> float:
-        # What stood in the stream before is not told by this one.
-        return 0.0 if self._awaiting is not None else self._pace.patience_s
+    def _caught_up(self) -> bool:
+        return self._awaiting is None
 
     def _leave(self, seat: Seat) -> None:
         """It goes on alone."""

@@ -131,6 +131,7 @@ class Watch:
                 at=change.at,
                 replayed=change.replayed,
                 before=before,
+                heard_at=change.heard_at,
             )
         if before is not None:
             return change

@@ -6,9 +6,10 @@ nobody filters is never decoded.
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cached_property, lru_cache
@@ -60,6 +61,7 @@ class ChangeEvent:
         kept: of a collection that keeps its versions itself, the number that this one has there;
             the event is then that of a document, whatever was written (`streams.layouts`).
         deletion: where a version says that the document was deleted, the `_change` that it carries.
+        heard_at: when this process heard of it, on `time.monotonic`.
     """
 
     token: str
@@ -75,6 +77,7 @@ class ChangeEvent:
     session: Binary | None = None
     kept: int | None = None
     deletion: Any = None
+    heard_at: float = field(default_factory=time.monotonic, compare=False, repr=False)
 
     @property
     def in_transaction(self) -> bool:

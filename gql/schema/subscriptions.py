@@ -307,8 +307,13 @@ class _Lead:
         if told is None:
             assert self._executor is not None
             response = await self._executor.response_to(ChangeRecord(self._shape, change))
-            shown = context.token_out(change.token)
-            told = Told(change.token, response, shown=shown, counts=change.kind != "CHECKPOINT")
+            told = Told(
+                change.token,
+                response,
+                shown=context.token_out(change.token),
+                counts=change.kind != "CHECKPOINT",
+                heard_at=change.heard_at,
+            )
             context.audiences.responses[key] = told
         return told
 

@@ -13,10 +13,11 @@ from graphql import parse
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gql import sharing
 from gql.connections import Outlet
 from gql.executor import Executor
 from gql.likeness import shared_key
-from gql.pacing import Pace
+from gql.pacing import paced
 from gql.plans import Plans
 from gql.sharing import Audience, Audiences
 from gql.told import Told
@@ -151,9 +152,9 @@ async def test_events_that_wait_for_the_next_are_one_write(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who joins meanwhile is told each of them once, and those behind his token alone."""
+    monkeypatch.setattr(sharing, "paced", lambda *given: paced(*given, lambda *_: 60.0))
     chairs = [Chair() for _ in range(3)]
     sitting = [await stage.sit(each, "b") for each in chairs]
-    monkeypatch.setattr(Pace, "patience_s", 60.0)
     stage.say("c")
     await settled()
     assert [each.heard for each in chairs] == [[]] * 3
