@@ -7,6 +7,7 @@ included) as one value.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,9 @@ from typing import Any
 
 from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
+
+from streams.documents import RAW
+from streams.elements import document_of, unlike
 
 __all__ = ["OBJECTS", "PLAIN", "Difference", "Kind", "differences", "differing_paths", "same"]
 
@@ -52,8 +56,34 @@ def differences(
 
 def differing_paths(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Path]:
     """Those of the differences, and nothing made of them: the recorder asks with each version."""
-    for path, _, _, _ in _between(before, after, ()):
-        yield path
+    fields = None
+    if isinstance(before, RawBSONDocument) and isinstance(after, RawBSONDocument):
+        # An update leaves most fields as they are, and where they are: none of those is decoded.
+        fields = unlike(bytes(before.raw), bytes(after.raw))
+    if fields is None:
+        for path, _, _, _ in _between(before, after, ()):
+            yield path
+        return
+    for (name, was), (_, is_) in fields:
+        kind = is_[0]
+        if was[0] != kind or kind not in _COMPARED:
+            for path, _, _, _ in _between(_only(was), _only(is_), ()):
+                yield path
+        elif kind in _BYTEWISE or not _same_plain(_read(name, was), _read(name, is_)):
+            yield (name.decode(errors="replace"),)
+
+
+def _read(name: bytes, element: bytes) -> float | str:
+    """The value of a double or a string."""
+    value = element[len(name) + 2 :]
+    if element[0] == _DOUBLE:
+        number: float = _NUMBER.unpack(value)[0]
+        return number
+    return value[4:-1].decode(errors="replace")
+
+
+def _only(element: bytes) -> RawBSONDocument:
+    return RawBSONDocument(document_of([element]), RAW)
 
 
 def _between(
@@ -109,6 +139,12 @@ def _same_plain(one: Any, other: Any) -> bool:
 
 # Concrete types, since asking whether something is a Mapping costs more than comparing it.
 OBJECTS = (dict, RawBSONDocument)
+# Types of BSON of which equal values are the same bytes: ObjectId, boolean, date, integers,
+# timestamp.
+_BYTEWISE = frozenset({0x07, 0x08, 0x09, 0x10, 0x11, 0x12})
+_DOUBLE, _STRING = 0x01, 0x02
+_COMPARED = _BYTEWISE | {_DOUBLE, _STRING}
+_NUMBER = struct.Struct("<d")
 PLAIN = frozenset({str, int, float, bool, datetime, ObjectId, type(None)})
 """Neither object nor list, without asking: that takes longer than comparing them."""
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import isnan
 from typing import Any
 
@@ -21,7 +21,8 @@ from bson import Binary, DBRef, Decimal128, ObjectId, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
-from streams.documents import DECODED, Document
+from streams.documents import DECODED, RAW, Document
+from streams.elements import objects_of
 from streams.images import settled
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 WRITES = frozenset({"insert", "update", "replace", "delete"})
+_KEPT_RAW = frozenset({b"fullDocument", b"fullDocumentBeforeChange", b"updateDescription"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,21 +128,23 @@ class Batch:
 def decode_event(raw: RawBSONDocument) -> ChangeEvent:
     """From the server's change event; `documentKey` of a sharded collection keeps only its
     `_id`."""
-    # A plain dict: each look into a raw document costs several Python calls.
-    fields = dict(raw.items())
+    # What stays raw is cut out, and all else decoded at once: as a raw document each object that
+    # is looked into is several Python calls.
+    objects, rest = objects_of(bytes(raw.raw), _KEPT_RAW)
+    fields = _plain(rest)
     at = fields["clusterTime"]
     # Older servers send no wallTime; the cluster time's seconds come from the same clock.
     wall = fields.get("wallTime") or datetime.fromtimestamp(at.time, UTC)
-    namespace, to, update = fields.get("ns"), fields.get("to"), fields.get("updateDescription")
+    update, to = _raw(objects.get(b"updateDescription")), fields.get("to")
     return ChangeEvent(
-        token=tokens.from_stream(_plain(fields["_id"].raw)["_data"]),
+        token=tokens.from_stream(fields["_id"]["_data"]),
         at=at,
         wall=wall,
         operation=fields["operationType"],
-        collection="" if namespace is None else _collection(bytes(namespace.raw)),
-        key=_key(fields.get("documentKey")),
-        after=settled(fields.get("fullDocument"), update),
-        before=fields.get("fullDocumentBeforeChange"),
+        collection=str(fields.get("ns", {}).get("coll") or ""),
+        key=fields["documentKey"]["_id"] if "documentKey" in fields else None,
+        after=settled(_raw(objects.get(b"fullDocument")), update),
+        before=_raw(objects.get(b"fullDocumentBeforeChange")),
         update=update,
         renamed_to=None if to is None else to.get("coll"),
         session=fields["lsid"]["id"] if "txnNumber" in fields else None,
@@ -149,17 +153,12 @@ def decode_event(raw: RawBSONDocument) -> ChangeEvent:
 
 def key_of(raw: RawBSONDocument) -> Any:
     """The `_id` of the document that the server's change event is of; None where it is of none."""
-    return _key(raw.get("documentKey"))
-
-
-def _key(document_key: RawBSONDocument | None) -> Any:
+    document_key = raw.get("documentKey")
     return None if document_key is None else _plain(document_key.raw)["_id"]
 
 
-@lru_cache(maxsize=256)
-def _collection(namespace: bytes) -> str:
-    """Nearly all events have one of a few."""
-    return str(_plain(namespace).get("coll") or "")
+def _raw(document: bytes | None) -> RawBSONDocument | None:
+    return None if document is None else RawBSONDocument(document, RAW)
 
 
 def _plain(raw: bytes | memoryview) -> Document:

@@ -16,18 +16,23 @@ import bson
 from bson.raw_bson import RawBSONDocument
 
 from streams.documents import DECODED, RAW, Document
+from streams.elements import elements_of, objects_of
 
 __all__ = ["settled"]
+
+_UPDATED = frozenset({b"updatedFields"})
 
 
 def settled(
     after: RawBSONDocument | None, update: RawBSONDocument | None
 ) -> RawBSONDocument | None:
     """The document after an update that is so described, each field once."""
-    changed = None if after is None or update is None else update.get("updatedFields")
-    if after is None or not changed:
+    if after is None or update is None:
         return after
-    if any("." in name for name in changed):
+    changed = _changed(bytes(update.raw))
+    if not changed:
+        return after
+    if b"." in b"".join(changed):
         decoded: Document = bson.decode(after.raw, DECODED)
         again = bson.encode(decoded, codec_options=DECODED)
     elif _stand_once(bytes(after.raw), changed):
@@ -40,10 +45,21 @@ def settled(
     return after if len(again) == len(after.raw) else _each_once(after)
 
 
-def _stand_once(raw: bytes, names: Iterable[str]) -> bool:
+def _changed(update: bytes) -> list[bytes]:
+    """The paths of the fields that it gives a value to."""
+    objects, _ = objects_of(update, _UPDATED)
+    updated = objects.get(b"updatedFields")
+    return [] if updated is None else [name for name, _ in elements_of(updated)]
+
+
+def _stand_once(raw: bytes, names: Iterable[bytes]) -> bool:
     """Whether these can be seen to be there once, which nearly all are, without decoding any. Not
     where there is such a name, or the end of one, elsewhere in the document, too."""
-    return all(raw.count(name.encode() + b"\0") == 1 for name in names)
+    # A loop takes half the time of all() and a generator.
+    for name in names:  # noqa: SIM110
+        if raw.count(name + b"\0") != 1:
+            return False
+    return True
 
 
 def _each_once(document: RawBSONDocument) -> RawBSONDocument:

@@ -8,10 +8,12 @@ from typing import Any
 import bson
 import pytest
 from bson import Decimal128, Int64
+from bson.raw_bson import RawBSONDocument
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams.differences import Difference, Kind, differences, same
+from streams.differences import Difference, Kind, differences, differing_paths, same
+from streams.documents import RAW
 from tests.support.bson_values import DOCUMENTS, VALUES
 from tests.support.streams import raw
 
@@ -60,6 +62,40 @@ def test_raw_and_decoded_documents_have_the_same_differences(
     assert told(raw(before), raw(after)) == expected
     assert told(raw(before), after) == expected
     assert same(raw(before), raw(after)) == same(before, after)
+
+
+@settings(deadline=None)
+@given(DOCUMENTS, st.data())
+def test_paths_that_differ_are_those_of_the_differences(
+    before: dict[str, Any], data: st.DataObject
+) -> None:
+    """The recorder looks for them byte by byte, as far as fields stand where they stood: some are
+    set, and one may go or come."""
+    after = dict(before)
+    for name in data.draw(st.lists(st.sampled_from(list(before)))) if before else ():
+        after[name] = data.draw(VALUES | st.sampled_from(RELATED))
+    if after and data.draw(st.booleans()):
+        del after[data.draw(st.sampled_from(list(after)))]
+    if data.draw(st.booleans()):
+        after[data.draw(st.sampled_from(["", "a", "new"]))] = data.draw(VALUES)
+    expected = [each.path for each in differences(before, after)]
+    assert list(differing_paths(raw(before), raw(after))) == expected
+    assert list(differing_paths(before, after)) == expected
+
+
+# Many of them nearly the same.
+RELATED = [None, 1, Int64(1), 1.0, True, NAN, -0.0, 0.0, "1", "2", {"a": 1}, {"a": 1.0}, [1]]
+
+
+def test_text_that_is_none_differs_where_it_is_shown_otherwise() -> None:
+    """Not by bytes that no reader sees: MongoDB keeps whatever a program sends."""
+
+    def text(value: bytes) -> RawBSONDocument:
+        given = bson.encode({"a": "x" * len(value)}).replace(b"x" * len(value), value)
+        return RawBSONDocument(given, RAW)
+
+    assert list(differing_paths(text(b"\xff"), text(b"\xfe"))) == []
+    assert list(differing_paths(text(b"\xffa"), text(b"\xffb"))) == [("a",)]
 
 
 @given(VALUES)
