@@ -49,7 +49,9 @@ class Watching:
 
     def seen(self) -> list[int]:
         """The stock that each change told of."""
-        lines = self.lines.read_bytes().splitlines() if self.lines.exists() else []
+        written = self.lines.read_bytes() if self.lines.exists() else b""
+        # What crosses the end of a page of memory is seen there in part, for a moment.
+        lines = written[: written.rfind(b"\n") + 1].splitlines()
         return [json.loads(line)["product"]["stock"] for line in lines]
 
 
