@@ -231,6 +231,7 @@ class Audience:
             self._told(count)
 
     def _caught_up(self) -> bool:
+        """Else what stood in the stream before is told to nobody yet."""
         return self._awaiting is None
 
     def _leave(self, seat: Seat) -> None:

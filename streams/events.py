@@ -135,14 +135,15 @@ def decode_event(raw: RawBSONDocument) -> ChangeEvent:
     at = fields["clusterTime"]
     # Older servers send no wallTime; the cluster time's seconds come from the same clock.
     wall = fields.get("wallTime") or datetime.fromtimestamp(at.time, UTC)
-    update, to = _raw(objects.get(b"updateDescription")), fields.get("to")
+    namespace, to, document_key = fields.get("ns"), fields.get("to"), fields.get("documentKey")
+    update = _raw(objects.get(b"updateDescription"))
     return ChangeEvent(
         token=tokens.from_stream(fields["_id"]["_data"]),
         at=at,
         wall=wall,
         operation=fields["operationType"],
-        collection=str(fields.get("ns", {}).get("coll") or ""),
-        key=fields["documentKey"]["_id"] if "documentKey" in fields else None,
+        collection="" if namespace is None else str(namespace.get("coll") or ""),
+        key=None if document_key is None else document_key["_id"],
         after=settled(_raw(objects.get(b"fullDocument")), update),
         before=_raw(objects.get(b"fullDocumentBeforeChange")),
         update=update,
