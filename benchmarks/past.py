@@ -24,7 +24,6 @@ from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.mongo import Mongo
-from streams.versions import closing
 
 __all__ = ["Past", "write_past"]
 
@@ -51,22 +50,13 @@ class Past:
     def records(self) -> Iterator[Document]:
         """All of them, in the order of the stream."""
         first = [product(n, size_bytes=SMALL_BYTES) for n in range(self.documents)]
-        order = self._order(0)
         before: list[str | None] = [None] * self.documents
         for round_ in range(self.versions):
-            following = self._order(round_ + 1) if round_ + 1 < self.versions else []
-            place_then = [0] * len(following)
-            for place, number in enumerate(following):
-                place_then[number] = place
-            for place, number in enumerate(order):
+            for place, number in enumerate(self._order(round_)):
                 at = self.at(round_, place)
                 record = self._record(first[number], round_, at, before[number])
-                if following:
-                    until = self.at(round_ + 1, place_then[number])
-                    record |= closing(until, _wall(until))
                 before[number] = record["_id"]
                 yield record
-            order = following
 
     def present(self) -> Iterator[Document]:
         """The documents as the last round left them."""
@@ -87,8 +77,6 @@ class Past:
             "op": "UPDATE" if round_ else "INSERT",
             "at": at,
             "wall": _wall(at),
-            "until": None,
-            "untilWall": None,
             "prev": before,
             "by": None,
             "why": None,

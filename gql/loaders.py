@@ -153,6 +153,14 @@ class Loaders:
 
         return await self._load(("before", entity.name, fields), token, load)
 
+    async def version_ended(self, entity: Entity, id_: Any, number: int) -> datetime | None:
+        """When a version was replaced; None where it was not."""
+
+        async def load(wanted: list[tuple[Any, int]]) -> Sequence[datetime | None]:
+            return await self._history.ends(entity, wanted)
+
+        return await self._load(("ended", entity.name), (id_, number), load, _id_and)
+
     async def draft(self, entity: Entity, id_: Any, number: int) -> Draft | None:
         async def load(wanted: list[tuple[Any, int]]) -> Sequence[Draft | None]:
             return await self._proposals.drafts.numbered(entity, wanted)

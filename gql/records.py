@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, ClassVar
 
 from bson import Timestamp
@@ -92,9 +94,10 @@ State = CurrentDocument | SnapshotDocument | EmbeddedDocument
 
 class VersionRecord:
     """One version of one document; by itself it stands at its own moment, below an as-of root at
-    the root's. `before`: the version before, where that was read with it, with the same fields."""
+    the root's. `before`: the version before, where that was read with it, with the same fields.
+    `ends`: of its page, where they were read."""
 
-    __slots__ = ("before", "moment", "shape", "version")
+    __slots__ = ("before", "ends", "moment", "shape", "version")
 
     def __init__(
         self,
@@ -102,9 +105,11 @@ class VersionRecord:
         version: Version,
         moment: Timestamp | None = None,
         before: Version | None = None,
+        ends: Mapping[str, datetime | None] | None = None,
     ) -> None:
         self.shape = shape
         self.version = version
+        self.ends = ends
         self.moment = version.at if moment is None else moment
         self.before = before
 

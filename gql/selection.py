@@ -26,6 +26,7 @@ from graphql import (
 from gql.arguments import arguments_of
 from gql.fields import Beside, Resolve, field_of
 from gql.shapes import Link, Shape
+from resolvers.projections import ENDED
 
 __all__ = ["ConnectionSelection", "Needs", "Nodes", "Selections", "VersionSelection"]
 
@@ -51,7 +52,7 @@ _FACTS: Mapping[str, tuple[str, ...]] = {
         ),
         (),
     ),
-    "until": ("untilWall",),
+    "until": (ENDED, "prev"),
     "author": ("by",),
     "comment": ("why",),
     "changedFields": ("changed",),

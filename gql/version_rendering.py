@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bson import Timestamp
@@ -39,10 +40,11 @@ __all__ = ["VersionRendering", "version_rendering_of"]
 _Unusual: TypeAlias = "Callable[[Document, Document | None], Any]"
 """(record, that of the version before) -> what the response has of it, or GIVEN_UP."""
 _Rows: TypeAlias = (
-    "Callable[[Sequence[Document], Sequence[Document | None], Comparison, Context, _Unusual], Any]"
+    "Callable[[Sequence[Document], Sequence[Document | None], Mapping[str, datetime | None],"
+    " Comparison, Context, _Unusual], Any]"
 )
-"""(records, those of the versions before, what compares them, context, how one is made that is
-unusual) -> what the response has of them, or GIVEN_UP."""
+"""(records, those of the versions before, when they were replaced, what compares them, context, how
+one is made that is unusual) -> what the response has of them, or GIVEN_UP."""
 
 _TEXT = "({0} is None or {0}.__class__ is str)"
 _NUMBER = "({0} is None or {0}.__class__ is int)"
@@ -65,13 +67,14 @@ class VersionRendering:
 
     Attributes:
         diff: each is compared with the one before. compared: something of it depends on which
-            fields the caller may read.
+            fields the caller may read. ended: it is shown when each was replaced.
     """
 
     def __init__(self, shape: Shape, make: Make) -> None:
         self.shape = shape
         self.diff = False
         self.compared = False
+        self.ended = False
         self._make = make
         self._rows: _Rows
         # The text of these, the same object for all that do the same.
@@ -88,20 +91,25 @@ class VersionRendering:
         records = page.items
         if not records:
             return []
+        ends = page.ends
+        if ends is None and self.ended:
+            return GIVEN_UP
         comparison = context.scope.compared(self.shape.comparison)
         for_all = comparison is self.shape.comparison or not self.compared
 
         def unusual(record: Document, before: Document | None) -> Any:
             version = Version.from_record(record)
             earlier = None if before is None else Version.from_record(before)
-            return self._make(VersionRecord(self.shape, version, moment, earlier), context)
+            record_ = VersionRecord(self.shape, version, moment, earlier, page.ends)
+            return self._make(record_, context)
 
         def made(some: Sequence[Document]) -> Any:
             befores = _befores(page, some) if self.diff else [None] * len(some)
-            return self._rows(some, befores, comparison, context, unusual)
+            return self._rows(some, befores, ends or {}, comparison, context, unusual)
 
         # They may be of several reads, of which some have come before.
-        once = for_all and set(map(type, records)) == _INTERNED
+        # A version is replaced while its record stays what it is.
+        once = for_all and not self.ended and set(map(type, records)) == _INTERNED
         return self._made_once(records, made) if once else made(records)
 
     def _made_once(self, records: Sequence[Any], made: Callable[[Sequence[Document]], Any]) -> Any:
@@ -172,9 +180,14 @@ class _Code:
             case "__typename":
                 self._items.append(f"{name!r}: {parent.name!r}")
             case "at":
-                self._add_date(name, "wall", required=True)
+                var = self._dates("each.get('wall')")
+                self._tests.append(f"{var} is not None")
+                self._items.append(f"{name!r}: {var}")
             case "until":
-                self._add_date(name, "untilWall", required=False)
+                self._rendering.ended = True
+                var = self._dates("ends[each['_id']]")
+                self._tests.append(f"({var} is not None or ends[record['_id']] is None)")
+                self._items.append(f"{name!r}: {var}")
             case "documentId" | "id":
                 shown = self._id("get", "doc", numbered=field_name == "id")
                 self._items.append(f"{name!r}: {shown}")
@@ -207,12 +220,11 @@ class _Code:
         self._items.append(f"{name!r}: {var}")
         return True
 
-    def _add_date(self, name: str, stored: str, *, required: bool) -> None:
+    def _dates(self, each: str) -> str:
+        """The variable that holds one of all records' dates as text, or None."""
         var = f"t{len(self._columns)}"
-        self._columns[var] = f"date_texts([each.get({stored!r}) for each in records])"
-        there = f"{var} is not None"
-        self._tests.append(there if required else f"({there} or get({stored!r}) is None)")
-        self._items.append(f"{name!r}: {var}")
+        self._columns[var] = f"date_texts([{each} for each in records])"
+        return var
 
     def _id(self, get: str, stored: str, *, numbered: bool) -> str | None:
         """How the document's id is shown, or that of its state in this version."""
@@ -261,9 +273,7 @@ class _Code:
     def _shown(self, kind: Any, stored: str, usual: tuple[str, str]) -> str:
         """A field of the document; of past states none is required."""
         if kind is Scalar.DATETIME:
-            var = f"t{len(self._columns)}"
-            whole = "(each.get('full') or NOTHING)"
-            self._columns[var] = f"date_texts([{whole}.get({stored!r}) for each in records])"
+            var = self._dates(f"(each.get('full') or NOTHING).get({stored!r})")
             self._tests.append(f"({var} is not None or full.get({stored!r}) is None)")
             return var
         var = self._read("full.get", stored)
@@ -313,7 +323,7 @@ class _Code:
         lines = [
             # The same text is to be the same for what is unusual, too.
             f"# {self._rendering.shape.version}: {' '.join(self._fields)}",
-            "def rows(records, befores, comparison, context, unusual):",
+            "def rows(records, befores, ends, comparison, context, unusual):",
             "    made = []",
             "    add = made.append",
             *(f"    {line}" for line in self._head),

@@ -155,8 +155,7 @@ class Completion:
                 self._of_event(each, None, None, replayed, numbers.get(each.token))
                 for each in events
             ]
-        # A change does not tell when the version before ended.
-        await self._progress.wait(self._archive.collection, incomplete[-1].token, closed=False)
+        await self._progress.wait(self._archive.collection, incomplete[-1].token)
         writes = [each for each in incomplete if each.is_write]
         full = any(_lacks_image(each, needs) for each in writes)
         records = await self._records.of([each.token for each in writes], full=full)

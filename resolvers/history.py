@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from bson.timestamp import Timestamp
@@ -19,13 +20,14 @@ from bson.timestamp import Timestamp
 from model.entities import Entity
 from resolvers.as_of import CollectionAsOf
 from resolvers.batches import pages_by_key
+from resolvers.ends import with_ends
 from resolvers.filters import Condition
 from resolvers.keyset import Keyset
 from resolvers.moments import Moment
 from resolvers.orders import Order
 from resolvers.own_writes import OwnWrites
 from resolvers.pages import Page, PageRequest, Window
-from resolvers.projections import EVERY_FACT, Fields, record_projection
+from resolvers.projections import ENDED, EVERY_FACT, Fields, record_projection
 from resolvers.records import VersionFilter
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
@@ -163,6 +165,15 @@ class History:
         )
         return [*_by_index(found, rows, len(ids))]
 
+    async def ends(
+        self, entity: Entity, wanted: Sequence[tuple[Any, int]]
+    ) -> list[datetime | None]:
+        """n (id, number) of versions -> when each was replaced, in the order asked; None where it
+        was not."""
+        self._scope.read_rows(entity)
+        await self._own_writes.recorded(entity.collection, [key for key, _ in wanted])
+        return await self._archive(entity).ends(wanted)
+
     async def changes_before(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], *, limit: int
     ) -> list[list[Document]]:
@@ -239,7 +250,7 @@ class History:
                 )
                 for key in ids
             )
-            return [*await asyncio.gather(*reads)]
+            return await self._ended(entity, await asyncio.gather(*reads), facts)
         query = sifting.query({} if where is None else where.query)
         if len(ids) == 1 and ids[0] is not None and not total:
             window = Window(keyset, page)
@@ -253,8 +264,8 @@ class History:
                 short=True,
                 naive=shown,
             )
-            return [window.page(found, make)]
-        return await pages_by_key(
+            return await self._ended(entity, [window.page(found, make)], facts)
+        pages = await pages_by_key(
             self._mongo,
             by_field(archive.name, "doc"),
             ids,
@@ -265,6 +276,7 @@ class History:
             total=total,
             filled=archive.contents.filled,
         )
+        return await self._ended(entity, pages, facts)
 
     async def trail(
         self,
@@ -293,7 +305,8 @@ class History:
         sifting = Sifting(archive, entity, rows)
         await self._own_writes.recorded(entity.collection)
         if rows.limits and await archive.has_packed():
-            return await sifting.page({}, where, window, fields, total=total, make=make)
+            page_ = await sifting.page({}, where, window, fields, total=total, make=make)
+            return (await self._ended(entity, [page_], facts))[0]
         query = sifting.query({} if where is None else where.query)
         reading = archive.find(
             window.limited_to(query),
@@ -307,7 +320,7 @@ class History:
             found, count = await asyncio.gather(reading, self._mongo.count(archive.name, query))
         else:
             found, count = await reading, None
-        return window.page(found, make, total=count)
+        return (await self._ended(entity, [window.page(found, make, total=count)], facts))[0]
 
     async def collection_as_of(
         self,
@@ -345,7 +358,15 @@ class History:
             facts=facts,
             shown=shown,
         )
-        return await reading.page(page, fields, total=total)
+        read = await reading.page(page, fields, total=total)
+        return (await self._ended(entity, [read], facts))[0]
+
+    async def _ended(
+        self, entity: Entity, pages: Sequence[Page[Any]], facts: Fields
+    ) -> list[Page[Any]]:
+        if ENDED not in facts:
+            return list(pages)
+        return await with_ends(self._archive(entity), pages)
 
     def _archive(self, entity: Entity) -> Archive:
         return self._archives[entity.collection]

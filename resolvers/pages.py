@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 
 from resolvers.errors import BadUserInput
@@ -45,7 +46,9 @@ class Page(Generic[T]):
 
     `cursors` are the items', in their order. `total`: how many there are on all pages; None where
     not asked for. `token`: the moment at which all this was so; None where not asked for.
-    `beyond`: the item that follows the way that was walked, where it was read.
+    `beyond`: the item that follows the way that was walked, where it was read. `ends`: of versions,
+    by token, when each was replaced, by the wall clock, None where it was not; None where not asked
+    for.
     The way that was walked, `has_next` (or `has_previous`) is exact. Looking back it says whether a
     cursor bounds the page, without a further read: what stood there may have been deleted since.
     """
@@ -57,6 +60,7 @@ class Page(Generic[T]):
     total: int | None = None
     token: str | None = None
     beyond: T | None = None
+    ends: Mapping[str, datetime | None] | None = None
 
     def made(self, make: Callable[[T], M]) -> Page[M]:
         """The same of what is made of each item."""
@@ -68,6 +72,7 @@ class Page(Generic[T]):
             total=self.total,
             token=self.token,
             beyond=None if self.beyond is None else make(self.beyond),
+            ends=self.ends,
         )
 
 

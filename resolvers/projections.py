@@ -8,7 +8,7 @@ from typing import Any
 
 from streams.storage import PACKED
 
-__all__ = ["EVERY_FACT", "Fields", "document_projection", "inside", "record_projection"]
+__all__ = ["ENDED", "EVERY_FACT", "Fields", "document_projection", "inside", "record_projection"]
 
 Fields = frozenset[str]
 """Stored names, dotted where they lie inside of an embedded document."""
@@ -16,10 +16,11 @@ Fields = frozenset[str]
 # Every version has them; they are what a page of versions is made of.
 _RECORD: Mapping[str, Any] = dict.fromkeys(("doc", "v", "op", "at", "wall"), 1)
 
-EVERY_FACT = frozenset(
-    ["until", "untilWall", "prev", "by", "why", "restoredFrom", "draft", "changed", "gap", "cut"]
-)
+EVERY_FACT = frozenset(["prev", "by", "why", "restoredFrom", "draft", "changed", "gap", "cut"])
 """What records say besides."""
+
+ENDED = "ended"
+"""A fact that no record says of itself: when its version was replaced. See `Page.ends`."""
 
 
 @lru_cache(maxsize=1000)
@@ -37,7 +38,7 @@ def record_projection(fields: Fields | None, facts: Fields = EVERY_FACT) -> Mapp
             leads to a content that lies elsewhere.
         facts: what is said beside the document's id, the number, the operation and the times.
     """
-    record = {**_RECORD, **dict.fromkeys(facts, 1)}
+    record = {**_RECORD, **dict.fromkeys(facts - {ENDED}, 1)}
     if fields is None:
         return record
     content = {f"full.{name}": 1 for name in _outermost({"_id", *fields})}

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from bson import Timestamp
-
 from streams.documents import Document
 from streams.storage import KEYFRAME_EVERY
 from streams.versions import changed_paths, next_number
@@ -25,28 +23,21 @@ class Flaw:
     problem: str
 
 
-def flaws_of_chain(
-    versions: Sequence[Document], at: Timestamp, *, done: str, version_field: str | None
-) -> Iterator[Flaw]:
+def flaws_of_chain(versions: Sequence[Document], *, version_field: str | None) -> Iterator[Flaw]:
     """Args:
-    versions: of one document up to a time, the newest first, with their contents.
-    done: the token up to which the recorder says that everything is written.
+    versions: of one document, the newest first, with their contents.
     """
-    yield from flaws_of_links(versions, at)
+    yield from flaws_of_links(versions)
     yield from _of_keyframes(versions)
     for newer, older in pairwise(versions):
         if newer["prev"] == older["_id"]:
-            yield from _of_pair(older, newer, done, version_field)
+            yield from _of_pair(older, newer, version_field)
     if is_first(versions[-1]):
         yield from _of_content(None, versions[-1], version_field)
 
 
-def flaws_of_links(versions: Sequence[Document], at: Timestamp) -> Iterator[Flaw]:
+def flaws_of_links(versions: Sequence[Document]) -> Iterator[Flaw]:
     """The same of what their records say without contents."""
-    newest = versions[0]
-    until = newest.get("until")
-    if until is not None and until <= at:
-        yield Flaw(newest, "MISSING", "was replaced by a version that is not there")
     for newer, older in pairwise(versions):
         if newer.get("first"):
             yield Flaw(newer, "MISSING", f"says that it is the first, and version {older['v']} is")
@@ -74,19 +65,12 @@ def _of_keyframes(versions: Sequence[Document]) -> Iterator[Flaw]:
             )
 
 
-def _of_pair(
-    older: Document, newer: Document, done: str, version_field: str | None
-) -> Iterator[Flaw]:
-    expected = (newer["at"], newer["wall"])
-    found = (older.get("until"), older.get("untilWall"))
-    # Behind its checkpoint a recorder that was killed may have left it open: it mends that when it
-    # starts.
-    left_open = newer["_id"] > done and older.get("until") is None
-    if (found != expected and not left_open) or newer["_id"] <= older["_id"]:
+def _of_pair(older: Document, newer: Document, version_field: str | None) -> Iterator[Flaw]:
+    if newer["_id"] <= older["_id"] or newer["at"] < older["at"]:
         yield Flaw(
             older,
             "INTERVAL",
-            f"stands until {older.get('untilWall')}, and version {newer['v']} stands from "
+            f"stands from {older['wall']}, and version {newer['v']}, which replaced it, from "
             f"{newer['wall']}",
         )
     number = next_number(older["v"], newer["full"], version_field, newer.get("kept"))

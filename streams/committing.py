@@ -1,14 +1,12 @@
 """Put what is drafted into the archive while more is drafted, and the checkpoint behind it.
 
-Each of the three writes of a batch waits for a majority: its versions are inserted, those that they
-replace are closed, the checkpoint is saved. Of batches that follow each other, one of each is on
-its way at once. What comes while versions are being inserted waits and goes together, and a full
-batch waits for those behind it: the further the recorder is behind, the larger what is written at
-once, and the fewer versions that have to be closed in a write of their own.
+Both writes of a batch wait for a majority: its versions are inserted, the checkpoint is saved. Of
+batches that follow each other, one of each is on its way at once. What comes while versions are
+being inserted waits and goes together: the further MongoDB is behind, the larger what is written at
+once.
 
-Guarantees: versions are inserted in stream order; none is closed before what replaces it is stored,
-and no checkpoint is saved before all up to it is both. So a crash leaves a prefix, of which the
-last two batches may be open, behind the checkpoint: `Archive.mend`.
+Guarantees: versions are inserted in stream order, and no checkpoint is saved before all up to it is
+stored. So a crash leaves a prefix.
 Source: docs/decisions/0030-committing.md.
 """
 
@@ -31,11 +29,10 @@ __all__ = ["Committing"]
 # What may be lost without harm is not waited for any longer.
 _PARTING_S = 1.0
 
-# Of what waits while versions are being inserted; one batch more may come.
+# Of what waits while versions are being inserted; one batch more may come. What is longer than that
+# is no short write (`streams.short_writes`): the driver makes it, after it was encoded in vain.
 _MOST_RECORDS = 5000
-_MOST_BYTES = 16 * 1024 * 1024
-# What follows a full batch is there sooner; or the stream was interrupted.
-_GATHERING_S = 0.5
+_MOST_BYTES = 7 * 1024 * 1024
 
 Save = Callable[[Checkpoint], Awaitable[None]]
 
@@ -62,8 +59,7 @@ class Committing:
 
     Args:
         save: stores a checkpoint, or raises `LeaseLost`.
-        inserted, archived: told of each place up to which every version is there, and of each up to
-            which those that they replace are closed, too.
+        archived: told of each place up to which every version is there.
         idle_save_s: how often the checkpoint is saved where nothing happens.
     Attributes:
         versions: how many were inserted.
@@ -75,7 +71,6 @@ class Committing:
         archive: Archive,
         save: Save,
         *,
-        inserted: Callable[[str], None],
         archived: Callable[[str], None],
         idle_save_s: float,
     ) -> None:
@@ -83,7 +78,6 @@ class Committing:
         self._name = name
         self._archive = archive
         self._store = save
-        self._tell_inserted = inserted
         self._tell_archived = archived
         self._idle_save_s = idle_save_s
         self._stored = self._archived = Checkpoint("", "")
@@ -92,27 +86,21 @@ class Committing:
         self._unsaved: Checkpoint | None = None
         # At most one of each.
         self._inserting: asyncio.Future[None] | None = None
-        self._closing: asyncio.Future[None] | None = None
         self._saving: asyncio.Future[None] | None = None
         self._room = asyncio.Event()
         self._room.set()
-        # Set where what waits need not wait for more.
-        self._gathered = asyncio.Event()
 
-    async def put(
-        self, draft: Draft, checkpoint: Checkpoint, *, worth_saving: bool, more: bool = False
-    ) -> None:
+    async def put(self, draft: Draft, checkpoint: Checkpoint, *, worth_saving: bool) -> None:
         """Take it on; waits while too much of what came before waits.
 
         Args:
             checkpoint: up to which that is all.
             worth_saving: whether something has happened up to there.
-            more: whether what is to go together with it is about to come.
         Raises:
             LeaseLost: another process has written in between; and what else became of those before.
         """
         await self._room.wait()
-        for task in (self._inserting, self._closing, self._saving):
+        for task in (self._inserting, self._saving):
             if task is not None and task.done():
                 task.result()
         if self._waiting is None:
@@ -123,10 +111,6 @@ class Committing:
             self._waiting.worth_saving |= worth_saving
         if self._waiting.full:
             self._room.clear()
-        if more and not self._waiting.full:
-            self._gathered.clear()
-        else:
-            self._gathered.set()
         if self._inserting is None or self._inserting.done():
             self._inserting = asyncio.ensure_future(self._insert())
 
@@ -135,7 +119,6 @@ class Committing:
         if draft.records:
             await self.settled()
             await self._append(draft)
-            await self._archive.close(draft.untils)
 
     async def save(self, checkpoint: Checkpoint) -> None:
         """Save it, and wait for it. Nothing else may be on its way."""
@@ -145,12 +128,9 @@ class Committing:
 
     async def settled(self) -> None:
         """Return once all that was put is archived and saved; raises what became of it."""
-        self._gathered.set()
-        # Each begins the next; shielded: who is cancelled while waiting finishes it in `end`.
+        # The one begins the other; shielded: who is cancelled while waiting finishes it in `end`.
         if self._inserting is not None:
             await asyncio.shield(self._inserting)
-        if self._closing is not None:
-            await asyncio.shield(self._closing)
         if self._saving is not None:
             await asyncio.shield(self._saving)
 
@@ -166,27 +146,20 @@ class Committing:
     async def end(self) -> None:
         """Give up what is on its way, and forget it."""
         try:
-            await ended(self._inserting, self._closing, self._saving)
+            await ended(self._inserting, self._saving)
         finally:
-            self._inserting = self._closing = self._saving = None
+            self._inserting = self._saving = None
             self._waiting = self._unsaved = None
             self._room.set()
 
     async def _insert(self) -> None:
-        """Insert what waits, until nothing does; closing what that replaces goes beside the next
-        insert."""
+        """Insert what waits, until nothing does; the checkpoint goes beside the next insert."""
         try:
             while self._waiting is not None:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_GATHERING_S):
-                        await self._gathered.wait()
                 portion, self._waiting = self._waiting, None
                 self._room.set()
                 await self._append(portion.draft)
-                self._tell_inserted(portion.checkpoint.token)
-                if self._closing is not None:
-                    await asyncio.shield(self._closing)
-                self._closing = asyncio.ensure_future(self._close(portion))
+                self._stand(portion)
         finally:
             # Who waits there is told why it has ended.
             self._room.set()
@@ -197,8 +170,8 @@ class Committing:
             raise LeaseLost(f"{self._name}: another process has written the archive")
         self.versions += len(draft.records)
 
-    async def _close(self, portion: _Portion) -> None:
-        await self._archive.close(portion.draft.untils)
+    def _stand(self, portion: _Portion) -> None:
+        """It is archived: say so, and have the checkpoint saved."""
         self._archived = checkpoint = portion.checkpoint
         self._tell_archived(checkpoint.token)
         idle = time.monotonic() - self._saved_at >= self._idle_save_s

@@ -6,7 +6,7 @@ from bson.raw_bson import RawBSONDocument
 
 from streams.documents import Document
 from streams.numbers import Numbered
-from streams.versions import Last, Until, closing
+from streams.versions import Last
 
 __all__ = ["Draft"]
 
@@ -15,7 +15,7 @@ _RECORD_BYTES = 600
 
 
 class Draft:
-    """Records to be inserted together, in stream order, and the stored versions that they close.
+    """Records to be inserted together, in stream order.
 
     Attributes:
         size_bytes: about as many as the records have.
@@ -24,16 +24,10 @@ class Draft:
 
     def __init__(self) -> None:
         self.records: list[Document] = []
-        self.untils: list[Until] = []
         self.size_bytes = 0
         self.numbered: dict[str, Numbered] = {}
-        # By token, those that nothing has replaced yet.
-        self._open: dict[str, Document] = {}
 
     def add(self, record: Document, last: Last | None) -> None:
-        if last is not None:
-            self._close((last.token, record["at"], record["wall"]))
-        self._open[record["_id"]] = record
         if "gap" not in record:
             previous = None if last is None else last.number
             self.numbered[record["_id"]] = Numbered(record["v"], previous)
@@ -44,17 +38,5 @@ class Draft:
 
     def join(self, later: Draft) -> None:
         """Go on with what was drafted right behind it."""
-        for until in later.untils:
-            self._close(until)
         self.records += later.records
-        self._open |= later._open
         self.size_bytes += later.size_bytes
-
-    def _close(self, until: Until) -> None:
-        """What is not stored yet is stored closed, which costs nothing."""
-        token, at, wall = until
-        earlier = self._open.pop(token, None)
-        if earlier is None:
-            self.untils.append(until)
-        else:
-            earlier |= closing(at, wall)

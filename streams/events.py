@@ -115,14 +115,10 @@ class ChangeEvent:
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What one round trip brought: events in order, and the place up to which there are no
-    others.
-
-    `full`: it had as many as it could, so more are likely to follow at once.
-    """
+    others."""
 
     events: tuple[ChangeEvent, ...]
     position: str
-    full: bool = False
 
 
 def decode_event(raw: RawBSONDocument) -> ChangeEvent:

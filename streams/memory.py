@@ -46,7 +46,7 @@ class LastVersions:
             return
         found = await self._archive.last(missing.values())
         for name in missing:
-            self._set(name, found.get(name))
+            self._set(name, _detached(found.get(name)))
 
     def get(self, key: Any) -> Last | None:
         """Of a key that was loaded or put since the last `load`."""
@@ -55,6 +55,7 @@ class LastVersions:
         return self._known[name]
 
     def put(self, key: Any, last: Last) -> None:
+        """One that was just made: see `Last`."""
         self._set(identity(key), last)
 
     def clear(self) -> None:
@@ -62,7 +63,6 @@ class LastVersions:
         self._size_bytes = 0
 
     def _set(self, name: Any, last: Last | None) -> None:
-        last = _detached(last)
         earlier = self._known.get(name)
         self._size_bytes += _size(last) - (_size(earlier) if name in self._known else 0)
         self._known[name] = last

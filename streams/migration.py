@@ -203,8 +203,7 @@ class Migration:
         )
         known = {each["_id"] for each in there}
         made = [_own(each) for each in records if each["_id"] not in known]
-        untils = [(each["prev"], each["at"], each["wall"]) for each in records if each["prev"]]
-        if not await self._new.append(made, untils):
+        if not await self._new.insert(made):
             raise Unsuitable(f"somebody else writes to {self._new.name}: run one move at a time")
         return len(made)
 

@@ -22,7 +22,7 @@ from bson import Timestamp
 
 from streams.client import MongoOptions, open_client
 from streams.documents import DECODED, RAW, REPLY, Document
-from streams.errors import Unavailable, Unsuitable
+from streams.errors import Unsuitable
 from streams.reads import COLLATION, Reads, awaited
 from streams.refusals import STANDALONE, translated
 from streams.rounds import rounds
@@ -97,43 +97,18 @@ class Mongo(Reads):
         self,
         collection: str,
         updates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
-        *,
-        idempotent: bool = False,
     ) -> int:
-        """One update_one per (filter, update), in one round trip. Returns how many matched.
-
-        Args:
-            idempotent: each filter finds one document at most, and it does no harm to repeat all
-                of them.
-        """
+        """One update_one per (filter, update), in one round trip. Returns how many matched."""
         if not updates:
             return 0
-        try:
-            return await self._update(collection, updates, idempotent=idempotent)
-        except Unavailable:
-            if not idempotent:
-                raise
-            # Once, as the driver does it.
-            return await self._update(collection, updates, idempotent=True)
-
-    async def _update(
-        self,
-        collection: str,
-        updates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
-        *,
-        idempotent: bool,
-    ) -> int:
-        # Of a retryable write the server keeps, update by update, that it was made: a quarter of
-        # what one costs. Updates of many are not retryable.
-        made = [{"q": query, "u": change, "multi": idempotent} for query, change in updates]
+        made = [{"q": query, "u": change, "multi": False} for query, change in updates]
         command = {"update": collection, "updates": made, "ordered": False}
-        kind = pymongo.UpdateMany if idempotent else pymongo.UpdateOne
         with translated():
-            reply = await self._written(command, idempotent=idempotent)
+            reply = await self._written(command)
             if reply is not None:
                 return int(reply["n"])
             result = await self._database[collection].bulk_write(
-                [kind(query, change) for query, change in updates], ordered=False
+                [pymongo.UpdateOne(query, change) for query, change in updates], ordered=False
             )
             return int(result.matched_count)
 
@@ -183,11 +158,11 @@ class Mongo(Reads):
             )
             return None if found is None else dict(found)
 
-    async def _written(self, command: Document, *, idempotent: bool = False) -> Document | None:
+    async def _written(self, command: Document) -> Document | None:
         """See `ShortWrites.run`."""
         if self._writes is None:
             return None
-        return await self._writes.run(command, idempotent=idempotent)
+        return await self._writes.run(command)
 
     async def create_index(
         self, collection: str, keys: Sequence[tuple[str, int]], **options: Any

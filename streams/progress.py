@@ -49,8 +49,6 @@ class Progress:
         self._here: dict[str, dict[Partition, str]] = {}
         # Of those that somebody has asked for.
         self._numbers: dict[str, Numbers] = {}
-        # Of those, up to here every version is there, and what it replaced may not be closed yet.
-        self._inserted: dict[str, dict[Partition, str]] = {}
         self._moved: dict[str, asyncio.Event] = {}
         self._asking: dict[str, asyncio.Future[dict[Partition, Checkpoint]]] = {}
 
@@ -60,21 +58,12 @@ class Progress:
         here[partition] = max(token, here.get(partition, ""))
         if self._all_here(partition.collection):
             self._learn(partition.collection, min(here.values()))
-        self.inserted(partition, token)
-
-    def inserted(self, partition: Partition, token: str) -> None:
-        """The recorder in this process has inserted every version up to a token; what they replaced
-        may still have no end."""
-        reached = self._inserted.setdefault(partition.collection, {})
-        reached[partition] = max(token, reached.get(partition, ""))
-        if self._all_here(partition.collection):
             self._wake(partition.collection)
 
     def leave(self, partition: Partition) -> None:
         """The recorder in this process has stopped: from now on another one's checkpoint tells."""
         self.interrupt(partition)
-        for reached in (self._here, self._inserted):
-            reached.get(partition.collection, {}).pop(partition, None)
+        self._here.get(partition.collection, {}).pop(partition, None)
         self._wake(partition.collection)
 
     def interrupt(self, partition: Partition) -> None:
@@ -114,20 +103,15 @@ class Progress:
         """Of the collection as a whole; None where no recorder has ever run for all of it."""
         return furthest(await self._checkpoints.of(collection))
 
-    async def wait(
-        self, collection: str, token: str, *, limit_s: float | None = None, closed: bool = True
-    ) -> None:
+    async def wait(self, collection: str, token: str, *, limit_s: float | None = None) -> None:
         """Return once everything up to a token is archived.
 
-        Args:
-            closed: also the ends of the versions that were replaced; without it, a recorder in this
-                process says so one write earlier.
         Raises:
             ArchiveBehind: not within the bound; carries the lag in seconds.
         """
         limit_s = self._limit_s if limit_s is None else limit_s
         deadline = time.monotonic() + limit_s
-        while self._come(collection, closed=closed) < token:
+        while self.known(collection) < token:
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 # Asked once more: the last answer may have been long on its way.
@@ -198,13 +182,6 @@ class Progress:
         else:
             waiting = [each for each in events if partition.concerns(each)]
         return len(waiting), waiting[0] if waiting else None
-
-    def _come(self, collection: str, *, closed: bool) -> str:
-        """How far an archive is known to have come, without asking."""
-        known = self._known.get(collection, "")
-        if closed or not self._all_here(collection):
-            return known
-        return max(known, min(self._inserted[collection].values()))
 
     def _all_here(self, collection: str) -> bool:
         here = self._here.get(collection)

@@ -97,7 +97,6 @@ class Recorder:
             self.name,
             archive,
             self._save,
-            inserted=functools.partial(progress.inserted, self.partition),
             archived=functools.partial(progress.advance, self.partition),
             idle_save_s=self._options.idle_save_s,
         )
@@ -130,7 +129,6 @@ class Recorder:
         # Before the first event, so that a crash on it loses nothing; and refuses the last holder.
         await self._committing.save(checkpoint)
         await self._tidy()
-        await self._archive.mend(checkpoint.token, holds=self.partition.holds)
         self._caught_up_at = tokens.moment(await self._mongo.operation_time())
         recovering = asyncio.ensure_future(self._recover()) if self._layout.keeps else None
         try:
@@ -230,9 +228,7 @@ class Recorder:
         position = max(self._checkpoint.token, batch.position)
         self._progress.drafted(self.partition, position, draft.numbered)
         self._checkpoint = replace(self._checkpoint, token=position)
-        await self._committing.put(
-            draft, self._checkpoint, worth_saving=bool(batch.events), more=batch.full
-        )
+        await self._committing.put(draft, self._checkpoint, worth_saving=bool(batch.events))
         baseline = self._checkpoint.baseline
         if not baseline.done and self._chunk is None and batch.position >= self._caught_up_at:
             if not baseline.started:

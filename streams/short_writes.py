@@ -57,25 +57,20 @@ class ShortWrites:
         self._selection_s = options.server_selection_s
         self._sessions: list[_Session] = []
 
-    async def run(self, command: Document, *, idempotent: bool = False) -> Document | None:
+    async def run(self, command: Document) -> Document | None:
         """What the server says to it; None where the driver has to make it: nothing was sent then.
-
-        Args:
-            idempotent: it does no harm to make it twice, so that the server need not know that it
-                was made.
 
         Raises:
             PyMongoError: as the driver.
 
         Cancellation: safe; the write was made or was not.
         """
-        if not (self._repeat or idempotent):
+        if not self._repeat:
             return None
         session = self._sessions.pop() if self._sessions else _Session()
-        if not idempotent:
-            session.number += 1
-            command = {**command, "lsid": session.id, "txnNumber": Int64(session.number)}
-        message = bson.encode({**command, **self._extra}, codec_options=DECODED)
+        session.number += 1
+        made = {"lsid": session.id, "txnNumber": Int64(session.number)}
+        message = bson.encode({**command, **made, **self._extra}, codec_options=DECODED)
         connection = None if len(message) > _MOST_BYTES else await self._wires.checkout()
         reply = None if connection is None else await self._made(connection, message)
         # Who has no reply has no session either: his write may still be at it.

@@ -225,8 +225,7 @@ class Source:
                     opening = start if not last_event else _NEVER
                     reached = max(reached, self._mark(data, more, opening))
                 position = reached
-                full = len(reply["batch"]) >= self._options.batch_events
-                yield Batch(tuple(events), position, full)
+                yield Batch(tuple(events), position)
 
     def _wanted(self, raw: RawBSONDocument) -> bool:
         if self._holds is None or raw["operationType"] not in WRITES:

@@ -42,8 +42,8 @@ _TOO_OLD = frozenset({239, 246})
 class Finding:
     """Something is wrong.
 
-    `kind`: MISSING (a version), INTERVAL (hole or overlap), NUMBER, CONTENT, PRESENT (it differs
-    from the last version), BEHIND (not checked).
+    `kind`: MISSING (a version), INTERVAL (times that do not follow each other), NUMBER, CONTENT,
+    PRESENT (it differs from the last version), BEHIND (not checked).
     """
 
     collection: str
@@ -154,7 +154,7 @@ class Verification:
                 versions = await self._archive.contents.filled(packed, whole=True)
             except DamagedArchive as exc:
                 self._about(packed[0], "CONTENT", exc.message)
-                self._note(flaws_of_links(packed, at))
+                self._note(flaws_of_links(packed))
                 if not is_first(packed[-1]):
                     beheaded.append(packed[-1])
                 there.pop(identity(packed[0]["doc"]), None)
@@ -163,11 +163,7 @@ class Verification:
                 # Cut while it was read.
                 there.pop(identity(packed[0]["doc"]), None)
                 continue
-            self._note(
-                flaws_of_chain(
-                    versions, at, done=self._checkpoint.token, version_field=self._version_field
-                )
-            )
+            self._note(flaws_of_chain(versions, version_field=self._version_field))
             newest = versions[0]
             if not is_first(versions[-1]):
                 beheaded.append(versions[-1])

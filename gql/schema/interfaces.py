@@ -143,8 +143,8 @@ def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
     """The fields of the interface Version; an object type says how each is read, by name in snake
     case.
 
-    `changed_fields` and `resume_token` are given the source and the context, `comments` the source
-    and graphql-core's info.
+    `changed_fields`, `resume_token` and `known_until` (see `Resolve.ready`) are given the source
+    and the context, `comments` and `until` the source and graphql-core's info.
     """
 
     def read(name: str) -> Callable[..., Any]:
@@ -162,11 +162,12 @@ def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
         ),
         Read("operation", "Operation!", "What was done.", read("operation")),
         Read("at", "DateTime!", "When it was written.", read("at")),
-        Read(
+        Resolve(
             "until",
             "DateTime",
             "When the next version replaced this one; null while it is the current one.",
             read("until"),
+            ready=lambda executor, details: read("known_until"),
         ),
         Read("author", "String", "Who wrote it, where the writer said so.", read("author")),
         Read("comment", "String", "Why it was written, where the writer said so.", read("comment")),

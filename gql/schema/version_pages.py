@@ -110,7 +110,10 @@ def version_records(
     read: dict[str | None, Version] = {each.token: each for each in page.items}
     if page.beyond is not None:
         read[page.beyond.token] = page.beyond
-    return [VersionRecord(shape, each, moment, read.get(each.previous)) for each in page.items]
+    return [
+        VersionRecord(shape, each, moment, read.get(each.previous), page.ends)
+        for each in page.items
+    ]
 
 
 def _versions(page: Page[Any]) -> Page[Version]:

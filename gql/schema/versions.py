@@ -67,6 +67,17 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
     def changed_fields(source: VersionRecord, context: Context) -> list[str]:
         return compared(context).paths(source.version.changed)
 
+    def until(source: VersionRecord, info: ResolveInfo) -> Any:
+        known = known_until(source, info.context)
+        if known is not GIVEN_UP:
+            return known
+        version = source.version
+        return info.context.loads.version_ended(entity, version.document, version.number)
+
+    def known_until(source: VersionRecord, _context: Context) -> Any:
+        """Without waiting: GIVEN_UP where it was not read with a page."""
+        return GIVEN_UP if source.ends is None else source.ends[source.version.token]
+
     common = version_fields(
         node_id=lambda source: node_id(shape.version, source.id_text),
         id=attrgetter("id_text"),
@@ -74,7 +85,8 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
         version=attrgetter("version.number"),
         operation=attrgetter("version.operation"),
         at=attrgetter("version.wall"),
-        until=attrgetter("version.until_wall"),
+        until=until,
+        known_until=known_until,
         author=attrgetter("version.by"),
         comment=attrgetter("version.why"),
         changed_fields=changed_fields,

@@ -16,7 +16,7 @@ from streams.archive_indexes import INDEXES, last_of_each
 from streams.documents import Document
 from streams.events import identity
 from streams.mongo import Mongo
-from streams.versions import Last, closing, make_version
+from streams.versions import Last, make_version
 from tests.support.streams import check_chains, event, token_at
 
 Client = MongoClient[dict[str, Any]]
@@ -32,7 +32,7 @@ async def archive(mongo: Mongo) -> Archive:
 def versions(
     key: Any, seconds: Sequence[int], last: Last | None = None
 ) -> tuple[list[Document], Last]:
-    """Records of updates of one document at these times, one after the other; none is closed."""
+    """Records of updates of one document at these times, one after the other."""
     records = []
     for at in seconds:
         one = event(at, key=key, after={"_id": key, "n": at}, operation="replace")
@@ -52,23 +52,16 @@ def versions(
     return records, last
 
 
-def untils(records: Sequence[Document]) -> list[Any]:
-    """What closes each of these versions' predecessors."""
-    return [
-        (each["prev"], each["at"], each["wall"]) for each in records if each["prev"] is not None
-    ]
-
-
 async def everything(archive: Archive) -> list[Document]:
     return await archive.scan("", "~", limit=10**6)
 
 
-async def test_records_are_inserted_in_order_and_close_those_before_them(archive: Archive) -> None:
-    """The chain is whole after each append."""
+async def test_records_are_inserted_in_order(archive: Archive) -> None:
+    """The chain is whole after each insert."""
     records, last = versions(1, [5, 6])
-    assert await archive.append(records, untils(records))
+    assert await archive.insert(records)
     more, _ = versions(1, [40], last)
-    assert await archive.append(more, untils(more))
+    assert await archive.insert(more)
     found = await everything(archive)
     check_chains(found)
     assert len(found) == 3
@@ -78,23 +71,48 @@ async def test_a_record_that_is_there_already_is_refused(archive: Archive) -> No
     """By its token, and by its document and number; what stood before it in the batch is
     inserted."""
     records, _ = versions(1, [5, 7])
-    assert await archive.append(records[1:], [])
-    assert not await archive.append(records, untils(records))
+    assert await archive.insert(records[1:])
+    assert not await archive.insert(records)
     assert [each["_id"] for each in await everything(archive)] == [token_at(5), token_at(7)]
     other, _ = versions(1, [6])  # number 1 once more, under another token
-    assert not await archive.append(other, [])
+    assert not await archive.insert(other)
 
 
-async def test_an_interrupted_append_is_mended(archive: Archive, client: Client) -> None:
-    """Records behind the checkpoint close those before them; doing it again changes nothing."""
-    records, last = versions(1, [5])
-    await archive.append(records, [])
-    more, _ = versions(1, [6, 7], last)
-    await archive.append(more, [])
-    for _ in range(2):
-        assert await archive.mend(token_at(5)) == 2
-        check_chains(await everything(archive))
-    assert await archive.mend(token_at(7)) == 0
+async def test_a_version_ends_where_the_one_after_it_begins(archive: Archive) -> None:
+    """Of ids of every type, in the order asked; the last one, and one that never was, have no end.
+    Numbers may have gaps."""
+    keys = [1, True, "$name", {"b": 1, "a": 2}, {"a": 2, "b": 1}, float("nan"), None, MinKey()]
+    for n, key in enumerate(keys):
+        records, _ = versions(key, [10 + n, 30 + n, 50 + n])
+        records[2]["v"] = 9
+        assert await archive.insert(records)
+    wanted = [(key, number) for key in [*keys, "missing"] for number in (2, 1, 9, 2, 5)]
+    expected = [
+        None if each is None else event(each + n).wall
+        for n, _ in enumerate(keys)
+        for each in (50, 30, None, 50, 50)
+    ]
+    assert await archive.ends(wanted) == [*expected, *[None] * 5]
+    assert await archive.ends([]) == []
+
+
+async def test_an_end_costs_the_same_however_many_versions(
+    archive: Archive, mongo: Mongo, client: Client
+) -> None:
+    """One key of an index for each; profiled, since a lookup's costs are not explained."""
+    records, _ = versions(1, range(1, 800))
+    assert await archive.insert(records)
+    database = client[mongo.name]
+    database.command({"profile": 2})
+    assert await archive.ends([(1, 5), (1, 500), (1, 799)]) == [
+        event(6).wall,
+        event(501).wall,
+        None,
+    ]
+    database.command({"profile": 0})
+    [cost] = database["system.profile"].find({"command.aggregate": 1})
+    assert cost["docsExamined"] <= 2
+    assert cost["keysExamined"] <= 3
 
 
 async def test_the_last_versions_of_many_documents_come_in_one_read(archive: Archive) -> None:
@@ -103,7 +121,7 @@ async def test_the_last_versions_of_many_documents_come_in_one_read(archive: Arc
     keys += [ObjectId("0" * 24), Decimal128("2.5"), "", b"x"]
     for n, key in enumerate(keys):
         records, _ = versions(key, [10 + n, 50 + n])
-        assert await archive.append(records, untils(records))
+        assert await archive.insert(records)
     found = await archive.last([*keys, "missing", 7, False])
     assert set(found) == {identity(key) for key in keys}
     for n, key in enumerate(keys):
@@ -125,7 +143,7 @@ async def test_the_last_version_within_a_transaction_is_the_one_with_the_highest
     for n, record in enumerate(records):
         record["_id"] = token_at(5, n)
         record["prev"] = token_at(5, n - 1) if n else None
-    assert await archive.append(records, untils(records))
+    assert await archive.insert(records)
     assert (await archive.last([1]))[1].number == 3
 
 
@@ -135,7 +153,7 @@ async def test_the_newest_versions_up_to_a_moment_are_found_for_each_document(
     """Newest first, so many for each, told apart by their place in the question."""
     for key in (1, 2):
         records, _ = versions(key, [10 * key + n for n in range(4)])
-        await archive.append(records, untils(records))
+        await archive.insert(records)
     wanted = [
         {"key": 1},
         {"key": 2, "at": Timestamp(22, 1)},
@@ -157,7 +175,7 @@ async def test_the_newest_of_one_moment_are_found_as_those_of_several_are(archiv
     keys = [1, True, "$name", {"b": 1, "a": 2}, float("nan"), None, MinKey(), ObjectId("0" * 24)]
     for n, key in enumerate(keys):
         records, _ = versions(key, [10 + n, 30 + n, 50 + n])
-        assert await archive.append(records, untils(records))
+        assert await archive.insert(records)
     asked = [*keys, 1.0, "$name", "missing", False]
     for moment in (None, Timestamp(9, 1), Timestamp(33, 1), Timestamp(99, 1)):
         wanted = [{"key": key} if moment is None else {"key": key, "at": moment} for key in asked]
@@ -180,7 +198,7 @@ async def test_the_newest_of_one_moment_cost_the_same_however_many_versions(
     """Two keys of the index for each document, and one of its versions."""
     for key in range(20):
         records, _ = versions(key, range(1 + key, 800, 20))
-        assert await archive.append(records, untils(records))
+        assert await archive.insert(records)
     stages = [{"$match": {"doc": {"$in": list(range(20))}}}, *last_of_each(Timestamp(410, 1))]
     command = {"aggregate": archive.name, "pipeline": stages, "cursor": {}}
     explained = client[mongo.name].command({"explain": command, "verbosity": "executionStats"})
@@ -193,7 +211,7 @@ async def test_records_are_scanned_in_token_order_between_two_places(archive: Ar
     """After the one, up to and with the other; a page at a time, of one document where asked."""
     for key, seconds in ((1, [1, 3, 5]), (2, [2, 4, 6])):
         records, _ = versions(key, seconds)
-        await archive.append(records, untils(records))
+        await archive.insert(records)
     found = await archive.scan(token_at(1), token_at(5), limit=3)
     assert [each["_id"] for each in found] == [token_at(n) for n in (2, 3, 4)]
     found = await archive.scan(token_at(4), token_at(9), limit=9)
@@ -205,7 +223,7 @@ async def test_records_are_scanned_in_token_order_between_two_places(archive: Ar
 async def test_records_are_found_by_their_tokens(archive: Archive) -> None:
     """Those that are not there are left out."""
     records, _ = versions(1, [1, 2, 3])
-    await archive.append(records, untils(records))
+    await archive.insert(records)
     found = await archive.by_token([token_at(3), token_at(1), token_at(9)], projection={"v": 1})
     assert found == {
         n_token: {"_id": n_token, "v": n} for n, n_token in ((1, token_at(1)), (3, token_at(3)))
@@ -220,7 +238,7 @@ async def test_the_documents_that_have_versions_are_listed_in_index_order(
     keys: list[Any] = [None, -1, 2.5, Int64(2**40), "a", "b", {"a": 1}, b"x", False, True]
     for n, key in enumerate(keys):
         records, _ = versions(key, [10 + n, 50 + n])
-        await archive.append(records, untils(records))
+        await archive.insert(records)
     assert await archive.documents(None, None, limit=100) == keys
     assert await archive.documents(None, ("b",), limit=100) == keys[:5]
     assert await archive.documents(("b",), None, limit=3) == keys[5:8]
@@ -239,14 +257,8 @@ async def test_preparing_an_archive_again_changes_nothing(
     assert len(before) == len(INDEXES) + 1
 
 
-def test_closing_a_version_says_until_when_it_stood() -> None:
-    """The next one's `at`, by both clocks."""
-    wall = event(9).wall
-    assert closing(Timestamp(9, 2), wall) == {"until": Timestamp(9, 2), "untilWall": wall}
-
-
 async def test_an_index_of_former_times_goes(mongo: Mongo, archive: Archive) -> None:
-    """Closing versions would keep it; also where there is none, or no archive."""
+    """Also where there is none, or no archive."""
     await mongo.create_index(archive.name, [("span", 1), ("at", 1)], name="intervals")
     for _ in range(2):
         await archive.prepare()
@@ -270,7 +282,7 @@ async def test_tokens_of_records_are_in_one_order_with_moments(archive: Archive)
         {"_id": place, "doc": n, "v": 1, "at": Timestamp(5, 1), "wall": event(5).wall, "prev": None}
         for n, place in enumerate(places)
     ]
-    await archive.append(records[::-1], [])
+    await archive.insert(records[::-1])
     assert [each["_id"] for each in await everything(archive)] == places
 
 
@@ -279,7 +291,7 @@ async def test_ids_that_have_versions_are_told_from_those_that_have_none(archive
     known = [1, True, None, "$a", {"a": 1}, b"x", Decimal128("2.5"), ObjectId(b"0" * 12)]
     for n, key in enumerate(known):
         records, _ = versions(key, [3 * n + 1, 3 * n + 2])
-        assert await archive.append(records, [])
+        assert await archive.insert(records)
     strangers = [0, False, "a", {"a": 2}, b"y", ObjectId(b"1" * 12), MinKey()]
     found = await archive.last([*known, *strangers])
     assert sorted(map(repr, found)) == sorted(map(repr, map(identity, known)))

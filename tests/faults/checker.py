@@ -33,9 +33,7 @@ class Version:
     number: int
     operation: str
     at: Any
-    until: Any
     wall: Any
-    until_wall: Any
     prev: str | None
     by: str | None
     gap: bool
@@ -53,9 +51,7 @@ class Version:
             number=record["v"],
             operation=record["op"],
             at=record["at"],
-            until=record["until"],
             wall=record["wall"],
-            until_wall=record["untilWall"],
             prev=record["prev"],
             by=record["by"],
             gap=bool(record.get("gap")),
@@ -111,7 +107,7 @@ def check_archive(
 
 
 def _check_chain(history: Sequence[Version], *, counted: bool) -> list[str]:
-    """Numbers, `prev` and `until` of one document's versions."""
+    """Numbers and `prev` of one document's versions."""
     findings = []
     before: Version | None = None
     for each in history:
@@ -122,11 +118,7 @@ def _check_chain(history: Sequence[Version], *, counted: bool) -> list[str]:
             findings.append(f"{each} should have number {number}")
         if each.prev != (before.token if before else None):
             findings.append(f"{each}: prev is {each.prev}, and {before} stands before")
-        if before is not None and (before.until, before.until_wall) != (each.at, each.wall):
-            findings.append(f"{before} stands until {before.until}, and {each} begins at {each.at}")
         before = each
-    if before is not None and before.until is not None:
-        findings.append(f"{before} is the last, and ends at {before.until}")
     return findings
 
 

@@ -81,17 +81,12 @@ class Story:
             "v": number,
             "op": kind,
             "at": at,
-            "until": None,
             "wall": wall,
-            "untilWall": None,
             "prev": before[-1].token if before else None,
             "by": by,
             "full": None if content is None else RawBSONDocument(content, RAW),
         }
         made = Version.of(RawBSONDocument(bson.encode(record), RAW))
-        if before:
-            place = self.versions.index(before[-1])
-            self.versions[place] = replace(before[-1], until=made.at, until_wall=made.wall)
         self.versions.append(made)
 
     def check(self, versions: Sequence[Version]) -> list[str]:
@@ -175,11 +170,6 @@ DAMAGE: dict[str, tuple[Callable[[list[Version]], list[Version]], str]] = {
     "another author": (altered(4, by="bram"), "by bram stands where"),
     "another operation": (altered(6, operation="UPDATE"), "(UPDATE, op None"),
     "a chain that is broken": (altered(4, prev=None), "prev is None, and version 2"),
-    "a version that was not closed": (altered(2, until=None), "stands until None"),
-    "a last version that was closed": (
-        altered(13, until=Timestamp(99, 1)),
-        "is the last, and ends at",
-    ),
     "tokens out of order": (
         lambda all_: [all_[1], all_[0], *all_[2:]],
         "stands after 0000000100000001",

@@ -464,31 +464,6 @@ def told(page: Page[Version]) -> list[str]:
     return [f"{each.document}@{each.number}" for each in page.items]
 
 
-@pytest.mark.parametrize("order", [(), (("stock", "ASC"),)])
-async def test_a_version_that_a_crash_left_open_is_not_shown(
-    mongo: Mongo, client: Client, order: tuple[tuple[str, str], ...]
-) -> None:
-    """Its successor is written, its `until` is not: each document still comes once."""
-    scribe = Scribe(mongo, PRODUCT)
-    for second in range(3):
-        for key in KEYS:
-            scribe.write(key, {"stock": 10 * second + KEYS.index(key)}, at(second))
-    await scribe.save()
-    client[mongo.name]["products.versions"].update_many(
-        {"at": {"$gte": at(1)}}, {"$set": {"until": None}}
-    )
-    reading = plain(mongo, scribe.archive, 2, order)
-    seen: list[str] = []
-    request = PageRequest(first=3)
-    while True:
-        page = await reading.page(request, frozenset())
-        seen += told(page)
-        if not page.has_next:
-            break
-        request = PageRequest(first=3, after=page.cursors[-1])
-    assert seen == [f"{key}@3" for key in KEYS]
-
-
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize(
     ("where", "order", "matching"),

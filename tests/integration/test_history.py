@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
@@ -12,6 +13,7 @@ from resolvers.errors import BadUserInput
 from resolvers.history import History
 from resolvers.moments import Moment
 from resolvers.pages import page_request
+from resolvers.projections import ENDED, EVERY_FACT
 from resolvers.records import VersionFilter, parse_version_where
 from resolvers.scopes import OPEN
 from streams.errors import HistoryLost
@@ -71,7 +73,7 @@ async def test_versions_are_found_by_number(mongo: Mongo, scribe: Scribe) -> Non
     assert isinstance(first, Version)
     assert (deleted.operation, deleted.full) == ("DELETE", None)
     assert first.full == {"_id": "a", "name": "one"}
-    assert (first.by, first.why, first.until, first.previous) == ("ann", "new", at(2), None)
+    assert (first.by, first.why, first.previous) == ("ann", "new", None)
     assert await history(mongo, scribe).by_number(PRODUCT, [], NAME) == []
 
 
@@ -288,6 +290,50 @@ async def test_cursors_of_different_lists_are_not_mixed_up(mongo: Mongo, scribe:
         )
 
 
+async def test_versions_say_when_they_were_replaced(mongo: Mongo, scribe: Scribe) -> None:
+    """Wherever they stand on whichever page, and whatever else is on it; where it is not asked for,
+    nothing is read."""
+    reading = history(mongo, scribe)
+    expected = {
+        one["_id"]: next(
+            (each["wall"] for each in scribe.records if each["prev"] == one["_id"]), None
+        )
+        for one in scribe.records
+    }
+    wheres = (None, VersionFilter({"op": "UPDATE"}), VersionFilter({"v": {"$in": [1, 3]}}))
+    requests = page_request(first=2), page_request(last=2), page_request(first=0), page_request()
+    seen = set()
+    for where, request, shown in product(wheres, requests, (False, True)):
+        arguments: Any = {"page": request, "fields": None, "shown": shown}
+        facts = EVERY_FACT | {ENDED}
+        pages = [
+            *await reading.pages_of(PRODUCT, ["a"], where=where, facts=facts, **arguments),
+            *await reading.pages_of(
+                PRODUCT, ["a", "b", "c"], where=where, facts=facts, **arguments
+            ),
+            await reading.trail(PRODUCT, where=where, facts=facts, **arguments),
+            await reading.collection_as_of(
+                PRODUCT, Moment(at(3)), where=None, order=None, facts=facts, **arguments
+            ),
+        ]
+        for page in pages:
+            items = page.made(Version.from_record).items if shown else page.items
+            assert page.ends is not None
+            told_ends = {token: _aware(end) for token, end in page.ends.items()}
+            assert told_ends == {each.token: expected[each.token] for each in items}
+            seen |= told_ends.keys()
+        [page] = await reading.pages_of(PRODUCT, ["a"], where=where, **arguments)
+        assert page.ends is None
+    assert seen == expected.keys()
+    wanted = [(each["doc"], each["v"]) for each in scribe.records]
+    found = await reading.ends(PRODUCT, wanted)
+    assert dict(zip(expected, found, strict=True)) == expected
+
+
+def _aware(date: datetime | None) -> datetime | None:
+    return None if date is None else date.replace(tzinfo=UTC)
+
+
 async def test_every_batch_is_one_command(counted: Mongo, commands: Commands) -> None:
     """For one document as for two, whatever is asked; and one more for all that are not found."""
     scribe = await written(counted)
@@ -304,4 +350,5 @@ async def test_every_batch_is_one_command(counted: Mongo, commands: Commands) ->
             await reading.pages_of(
                 PRODUCT, keys, where=None, page=page_request(), fields=NAME, total=True
             )
-        assert started == ["find", "aggregate", "find", "aggregate"]
+            await reading.ends(PRODUCT, [(key, n) for key in keys for n in (1, 2)])
+        assert started == ["find", "aggregate", "find", "aggregate", "aggregate"]

@@ -170,7 +170,7 @@ async def test_a_move_that_was_killed_at_once_goes_on(unsealed: KeptShop) -> Non
     async def killed(*_: Any) -> bool:
         raise ConnectionResetError("the process was killed")
 
-    moving._new.append = killed  # type: ignore[method-assign]
+    moving._new.insert = killed  # type: ignore[method-assign]
     with pytest.raises(ConnectionResetError):
         await moving.copy()
     assert database["killed"].count_documents({}) >= 2

@@ -15,6 +15,7 @@ from streams.lease import LeaseOptions, Leases
 from streams.listener import Listener
 from streams.mongo import Mongo
 from streams.recorder import RecorderOptions
+from tests.support.archives import last_of_each
 from tests.support.eventually import eventually
 from tests.support.streams import (
     LosesHistory,
@@ -168,8 +169,9 @@ async def test_a_dropped_database_takes_its_archive_with_it(
     task = asyncio.create_task(listener.run())
 
     def standing() -> dict[Any, Any]:
-        found = versions.find({"until": None, "op": {"$ne": "DELETE"}})
-        return {each["doc"]: each["full"] for each in found}
+        return {
+            each["doc"]: each["full"] for each in last_of_each(versions) if each["op"] != "DELETE"
+        }
 
     try:
         await eventually(lambda: len(standing()) == 3)

@@ -98,25 +98,6 @@ async def test_a_write_of_which_it_is_not_known_is_made_once(
     assert await mongo.count("others", {}) == 4
 
 
-async def test_what_does_no_harm_is_repeated_without_the_server_s_account_of_it(
-    server: BareMongod, database_name: str
-) -> None:
-    """And where a server has made it and says that it is not confirmed, once more."""
-    updates = [({"_id": n}, {"$set": {"n": 1}}) for n in range(3)]
-    unconfirmed = {"writeConcernError": UNCONFIRMED["writeConcernError"]}
-    options = MongoOptions(server_selection_s=0.2)
-    async with Mongo.connect(server.uri, database_name, options=options) as mongo:
-        await mongo.insert_in_order("things", [{"_id": n} for n in range(2)])
-        for how in (LOST, unconfirmed):
-            with failing(server, "update", 1, **how):
-                assert await mongo.update_each("things", updates, idempotent=True) == 2
-        with failing(server, "update", 2, **unconfirmed):
-            with pytest.raises(Unavailable, match="has not confirmed a write"):
-                await mongo.update_each("things", updates, idempotent=True)
-            # Both were used up.
-            assert await mongo.update_each("things", updates) == 2
-
-
 @pytest.mark.parametrize(
     ("how", "said"),
     [

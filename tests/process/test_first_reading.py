@@ -16,6 +16,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
+from tests.support.archives import last_of_each
 from tests.support.bare_mongod import BareMongod, short_lived_replica_set
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
@@ -74,7 +75,7 @@ def recorded(database: Things) -> bool:
     """Whether each document's last version is what it is now."""
     if not baseline(database)["done"]:
         return False
-    standing = database["things.versions"].find({"until": None}, {"doc": 1, "full": 1})
+    standing = last_of_each(database["things.versions"])
     return {each["doc"]: each["full"] for each in standing} == {
         each["_id"]: each for each in database.things.find()
     }

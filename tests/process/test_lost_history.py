@@ -16,6 +16,7 @@ from pymongo import MongoClient
 from pymongo.database import Database
 from websockets.exceptions import ConnectionClosed
 
+from tests.support.archives import last_of_each
 from tests.support.bare_mongod import BareMongod, short_lived_replica_set
 from tests.support.eventually import eventually, wait_until
 from tests.support.gateway import GraphQLFailed, RunningGateway, run_command, running_gateway
@@ -58,7 +59,9 @@ def records(database: Things) -> list[dict[str, Any]]:
 
 def recorded(database: Things) -> bool:
     """Whether the archive says of every document what it is now."""
-    standing = database["things.versions"].find({"until": None, "op": {"$ne": "DELETE"}})
+    standing = [
+        each for each in last_of_each(database["things.versions"]) if each["op"] != "DELETE"
+    ]
     present = {each["_id"]: each for each in database.things.find()}
     checkpoint = database["revstream.checkpoints"].find_one({"_id": "recorder:things"})
     done = checkpoint is not None and checkpoint["baseline"]["done"]

@@ -9,6 +9,7 @@ from typing import Any
 import bson
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
+from pymongo.collection import Collection
 
 from model.entities import Entity, Storage
 from resolvers.last_numbers import LastNumbers
@@ -20,9 +21,9 @@ from streams.events import identity
 from streams.hub import Hub
 from streams.mongo import Mongo
 from streams.storage import as_patch
-from streams.versions import Last, Until, make_version
+from streams.versions import Last, make_version
 
-__all__ = ["Scribe", "at"]
+__all__ = ["Scribe", "at", "last_of_each"]
 
 # A second of 2024 that tests count from.
 _BEGINNING = 1_704_110_400
@@ -58,6 +59,13 @@ class _Unknown:
         return "", {}
 
 
+def last_of_each(archive: Collection[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The last version of each document, deletions included."""
+    first = {"_id": "$doc", "last": {"$first": "$$ROOT"}}
+    stages = [{"$sort": {"doc": 1, "v": -1}}, {"$group": first}, {"$replaceWith": "$last"}]
+    return list(archive.aggregate(stages))
+
+
 class Scribe:
     """Writes one collection and its archive, in the storage that the entity says.
 
@@ -73,8 +81,6 @@ class Scribe:
         self._mongo = mongo
         self._lasts: dict[Any, Last] = {}
         self._pending: list[Document] = []
-        self._untils: list[Until] = []
-        self._open: dict[Any, Document] = {}
 
     def write(
         self,
@@ -109,10 +115,6 @@ class Scribe:
         whole = dict(record)
         if self.entity.storage is Storage.DELTA:
             made = as_patch(record, last, made)
-        earlier = self._open.get(name)
-        if earlier is not None:
-            self._untils.append((earlier["_id"], record["at"], record["wall"]))
-        self._open[name] = record
         self._lasts[name] = made
         self._pending.append(record)
         self.records.append(whole)
@@ -125,8 +127,8 @@ class Scribe:
     async def save(self) -> None:
         """Store what was noted: the collection as it is in the end, and the archive of it all."""
         await self.archive.prepare()
-        assert await self.archive.append(self._pending, self._untils)
-        self._pending, self._untils = [], []
+        assert await self.archive.insert(self._pending)
+        self._pending = []
         database = self._mongo._database
         await database[self.entity.collection].delete_many({})
         if self.present:

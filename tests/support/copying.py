@@ -262,8 +262,7 @@ class World:
                 last=last,
                 version_field="version",
             )
-            untils = [] if last is None else [(last.token, at, wall)]
-            assert await self.archives[collection].append([record], untils)
+            assert await self.archives[collection].insert([record])
             self._lasts[collection, key] = made
             self.recorded[collection] = token
         del queue[:count]

@@ -23,6 +23,7 @@ from resolvers.filters import Condition
 from resolvers.matching import compile_predicate
 from resolvers.moments import Moment
 from resolvers.pages import Page, PageRequest
+from resolvers.projections import ENDED
 from resolvers.rows import ALL_ROWS
 from resolvers.scopes import OPEN
 from resolvers.shown import Asked, Show
@@ -85,14 +86,17 @@ class Memory:
             changed=_changed(None if last is None else last.full, document),
             full=document,
         )
-        if last is not None:
-            versions[versions.index(last)] = replace(last, until=version.at, until_wall=wall)
         versions.append(version)
         stored = self.documents.setdefault(collection, [])
         stored[:] = [each for each in stored if identity(each["_id"]) != identity(key)]
         if document is not None:
             stored.append(document)
         return version
+
+    def following(self, collection: str, version: Version) -> Version | None:
+        """The one that has replaced it."""
+        all_ = self.versions.get(collection, ())
+        return next((each for each in all_ if each.previous == version.token), None)
 
     def context(self) -> Context:
         """A context whose services read from here."""
@@ -125,8 +129,6 @@ class Memory:
             "op": version.operation,
             "at": version.at,
             "wall": version.wall,
-            "until": version.until,
-            "untilWall": version.until_wall,
             "prev": version.previous,
             "by": version.by,
             "why": version.why,
@@ -267,7 +269,14 @@ class MemoryHistory:
         self, entity: Entity, wanted: Sequence[tuple[Any, Timestamp]], fields: frozenset[str] | None
     ) -> list[Version | None]:
         self._memory.called("as_of", entity, len(wanted), fields)
-        return [self._one(entity, fields, _standing(*w)) for w in wanted]
+        return [
+            self._one(
+                entity,
+                fields,
+                lambda v, i=id_, m=moment: bool(v.document == i) and self._stood(entity, v, m),
+            )
+            for id_, moment in wanted
+        ]
 
     async def before(
         self, entity: Entity, wanted: Sequence[str], fields: frozenset[str] | None
@@ -280,6 +289,22 @@ class MemoryHistory:
     ) -> list[Version | None]:
         self._memory.called("newest", entity, len(ids), fields)
         return [self._one(entity, fields, _of(i)) for i in ids]
+
+    async def ends(
+        self, entity: Entity, wanted: Sequence[tuple[Any, int]]
+    ) -> list[datetime | None]:
+        self._memory.called("ends", entity, len(wanted), None)
+        found = [self._one(entity, None, _numbered(*each)) for each in wanted]
+        return [None if each is None else self._end(entity, each) for each in found]
+
+    def _end(self, entity: Entity, version: Version) -> datetime | None:
+        following = self._memory.following(entity.collection, version)
+        return None if following is None else following.wall
+
+    def _stood(self, entity: Entity, version: Version, moment: Timestamp) -> bool:
+        following = self._memory.following(entity.collection, version)
+        replaced = following is not None and following.at <= moment
+        return version.operation != "DELETE" and version.at <= moment and not replaced
 
     async def changes_before(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], *, limit: int
@@ -307,7 +332,7 @@ class MemoryHistory:
         shown: bool = False,
     ) -> list[Page[Any]]:
         self._memory.called("pages_of", entity, len(ids), fields)
-        return [self._page(entity, _of(i), page, fields, total, shown) for i in ids]
+        return [self._page(entity, _of(i), page, fields, total, shown, facts) for i in ids]
 
     async def trail(
         self,
@@ -321,7 +346,7 @@ class MemoryHistory:
         shown: bool = False,
     ) -> Page[Any]:
         self._memory.called("trail", entity, 1, fields)
-        return self._page(entity, lambda _: True, page, fields, total, shown)
+        return self._page(entity, lambda _: True, page, fields, total, shown, facts)
 
     async def collection_as_of(
         self,
@@ -340,11 +365,12 @@ class MemoryHistory:
         matches = (lambda _: True) if where is None else compile_predicate(where)
         return self._page(
             entity,
-            lambda v: _stood(v, moment.at) and v.full is not None and matches(v.full),
+            lambda v: self._stood(entity, v, moment.at) and v.full is not None and matches(v.full),
             page,
             fields,
             total,
             shown,
+            facts,
         )
 
     def _page(
@@ -355,6 +381,7 @@ class MemoryHistory:
         fields: frozenset[str] | None,
         total: bool,
         shown: bool,
+        facts: frozenset[str],
     ) -> Page[Any]:
         found = [each for each in self._all(entity) if matches(each)][::-1]
         count = len(found[: page.first])
@@ -365,6 +392,9 @@ class MemoryHistory:
             has_next=len(found) > count,
             total=len(found) if total else None,
             beyond=items[count] if len(items) > count else None,
+            ends={each.token: self._end(entity, each) for each in items[:count]}
+            if ENDED in facts
+            else None,
         )
         return page_found.made(self._memory.record) if shown else page_found
 
@@ -466,10 +496,6 @@ def _numbered(id_: Any, number: int) -> Matches:
     return lambda version: bool(version.document == id_) and version.number == number
 
 
-def _standing(id_: Any, moment: Timestamp) -> Matches:
-    return lambda version: bool(version.document == id_) and _stood(version, moment)
-
-
 def _with_token(token: str) -> Matches:
     return lambda version: version.token == token
 
@@ -486,14 +512,6 @@ def _version(version: Version, fields: frozenset[str] | None) -> Version:
     if fields is None or version.full is None:
         return replace(version, full=None)
     return replace(version, full=projected(version.full, fields))
-
-
-def _stood(version: Version, moment: Timestamp) -> bool:
-    return (
-        version.operation != "DELETE"
-        and version.at <= moment
-        and (version.until is None or moment < version.until)
-    )
 
 
 def _chosen(

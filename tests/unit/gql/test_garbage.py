@@ -43,6 +43,29 @@ async def test_what_has_come_to_much_is_looked_for() -> None:
     collecting.cancel()
 
 
+@pytest.mark.parametrize(("share", "looks"), [(1.0, 3), (1e-9, 1)])
+async def test_what_has_not_come_to_much_is_looked_for_in_a_share_of_the_time(
+    share: float, looks: int
+) -> None:
+    """Again and again, or once where the share is next to nothing."""
+    looked = 0
+
+    def looking(phase: str, _info: object) -> None:
+        nonlocal looked
+        looked += phase == "stop"
+
+    gc.callbacks.append(looking)
+    collecting = asyncio.create_task(
+        collect_garbage(int, every_s=0.0, growth=100.0, first_s=0.0, share=share)
+    )
+    await eventually(lambda: looked >= looks)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    gc.callbacks.remove(looking)
+    collecting.cancel()
+    assert looked == 1 or looks > 1
+
+
 @pytest.mark.parametrize(
     ("rings", "sockets"),
     [pytest.param(1, 0, id="little"), pytest.param(100_000, 400, id="as much as sockets take")],

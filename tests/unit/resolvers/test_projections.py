@@ -20,7 +20,7 @@ def test_paths_inside_of_others_are_left_out() -> None:
 def test_a_record_is_read_with_what_is_said_of_the_version() -> None:
     """And of the document with as much as was asked for."""
     without = record_projection(None)
-    assert {"doc", "v", "op", "at", "wall", "until", "prev", "changed", "gap"} <= without.keys()
+    assert {"doc", "v", "op", "at", "wall", "prev", "changed", "gap"} <= without.keys()
     assert not any(name.startswith("full") for name in without)
     elsewhere = {"packed": 1, "keyframe": 1, "parts": 1, "kept": 1}
     assert record_projection(frozenset()) == {**without, **elsewhere, "full._id": 1}

@@ -14,8 +14,6 @@ from streams.committing import Committing
 from streams.documents import Document
 from streams.draft import Draft
 from streams.errors import LeaseLost, Unavailable
-from streams.versions import Last, Until
-from tests.support.eventually import eventually
 from tests.support.streams import FIRST_DAY, turn
 
 
@@ -32,10 +30,6 @@ class Slow:
         name = "insert " + " ".join(each["_id"] for each in records)
         await self._through(name)
         return name not in self.refused
-
-    async def close(self, untils: Sequence[Until]) -> None:
-        if untils:
-            await self._through("close " + " ".join(token for token, _, _ in untils))
 
     async def save(self, checkpoint: Checkpoint) -> None:
         await self._through(f"save {checkpoint.token}")
@@ -77,106 +71,58 @@ class World:
     def __init__(self) -> None:
         self.slow = Slow()
         self.archived: list[str] = []
-        self.inserted: list[str] = []
         archive: Any = self.slow
         self.committing = Committing(
             "recorder:things",
             archive,
             self.slow.save,
-            inserted=self.inserted.append,
             archived=self.archived.append,
             idle_save_s=60,
         )
 
-    async def put(self, token: str, replaces: str | None = None, *, more: bool = False) -> None:
+    async def put(self, token: str) -> None:
         """A batch of one version."""
         draft = Draft()
-        last = None if replaces is None else Last(token=replaces, number=1, full=None)
         record = {"_id": token, "v": 2, "at": Timestamp(5, 1), "wall": FIRST_DAY, "full": None}
-        draft.add(record, last)
-        await self.committing.put(draft, Checkpoint(token, ""), worth_saving=True, more=more)
+        draft.add(record, None)
+        await self.committing.put(draft, Checkpoint(token, ""), worth_saving=True)
         await _turns()
 
 
-async def test_each_of_the_three_writes_goes_beside_those_of_the_next_batch() -> None:
+async def test_both_writes_go_beside_those_of_the_next_batch() -> None:
     """One of each at a time, and each batch's in their order."""
     world = World()
     slow = world.slow
-    await world.put("B", replaces="A")
+    await world.put("B")
     assert slow.on_their_way == {"insert B"}
-    await world.put("C", replaces="B")
+    await world.put("C")
+    assert world.archived == []
     await slow.done("insert B")
-    assert slow.on_their_way == {"close A", "insert C"}
-    assert (world.inserted, world.archived) == (["B"], [])
-    await slow.done("close A")
+    assert slow.on_their_way == {"save B", "insert C"}
     assert world.archived == ["B"]
-    await world.put("D", replaces="C")
-    await slow.done("insert C")
-    assert slow.on_their_way == {"save B", "close B", "insert D"}
+    await world.put("D")
     # No second one of a kind, whoever is first.
+    await slow.done("insert C")
     await slow.done("insert D")
-    assert slow.on_their_way == {"save B", "close B"}
-    await slow.done("close B")
-    await slow.done("close C")
     assert slow.on_their_way == {"save B"}
+    assert world.archived == ["B", "C", "D"]
+    # What lies between is passed over.
     await slow.done("save B")
     assert slow.on_their_way == {"save D"}
     await slow.done("save D")
     await world.committing.settled()
-    assert world.archived == ["B", "C", "D"]
 
 
 async def test_what_comes_while_versions_are_inserted_goes_together() -> None:
-    """A version that is replaced before it is stored is stored closed."""
     world = World()
-    await world.put("B", replaces="A")
-    await world.put("C", replaces="B")
-    await world.put("D", replaces="C")
+    for token in "BCD":
+        await world.put(token)
     await world.slow.done("insert B")
-    assert world.slow.on_their_way == {"close A", "insert C D"}
+    assert world.slow.on_their_way == {"save B", "insert C D"}
     await world.slow.done("insert C D")
-    await world.slow.done("close A")
-    assert "close B" in world.slow.on_their_way
-    await world.slow.done("close B")
     assert world.archived == ["B", "D"]
-
-
-@pytest.mark.parametrize("ending", ["the last one", "enough", "settled", "time"])
-async def test_where_more_is_about_to_come_it_goes_together(
-    monkeypatch: pytest.MonkeyPatch, ending: str
-) -> None:
-    """Until that has come, or does not; so fewer are closed in a write of their own."""
-    if ending == "enough":
-        monkeypatch.setattr("streams.committing._MOST_RECORDS", 3)
-    if ending == "time":
-        monkeypatch.setattr("streams.committing._GATHERING_S", 0.05)
-    world = World()
-    await world.put("B", replaces="A", more=True)
-    await world.put("C", replaces="B", more=True)
-    if ending != "time":
-        assert world.slow.begun == []
-    settling = None
-    match ending:
-        case "the last one":
-            await world.put("D", replaces="C")
-        case "enough":
-            await world.put("D", replaces="C", more=True)
-        case "settled":
-            settling = asyncio.create_task(world.committing.settled())
-    last = "B C D" if ending in ("the last one", "enough") else "B C"
-    await eventually(lambda: world.slow.on_their_way == {f"insert {last}"})
-    await world.slow.done(f"insert {last}")
-    assert world.slow.on_their_way == {"close A"}
     world.slow.let_go()
-    await (settling or world.committing.settled())
-    assert world.archived == [last[-1]]
-
-
-async def test_what_waits_for_more_is_forgotten_in_the_end() -> None:
-    world = World()
-    await world.put("B", more=True)
-    await world.committing.end()
-    assert world.slow.begun == []
+    await world.committing.settled()
 
 
 async def test_who_puts_more_than_may_wait_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +145,6 @@ async def test_who_puts_more_than_may_wait_waits(monkeypatch: pytest.MonkeyPatch
     [
         ("insert C", False),
         ("insert C", True),
-        ("close A", False),
         ("save B", False),
         ("save B", True),
     ],
@@ -209,11 +154,9 @@ async def test_what_becomes_of_a_write_is_told_to_who_puts_the_next(
 ) -> None:
     """Whichever of them it was; also to who waits for all of them."""
     world = World()
-    await world.put("B", replaces="A")
-    await world.put("C", replaces="B")
+    await world.put("B")
+    await world.put("C")
     await world.slow.done("insert B")
-    if broken == "save B":
-        await world.slow.done("close A")
     if refused:
         world.slow.refused.add(broken)
         await world.slow.done(broken)

@@ -25,12 +25,12 @@ class Shelf:
 
     def __init__(self, *known: Any) -> None:
         self.asked: list[list[Any]] = []
-        self._known = {identity(key): last(1) for key in known}
+        self.known = {identity(key): last(1) for key in known}
 
     async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
         self.asked.append(list(keys))
         wanted = {identity(key) for key in self.asked[-1]}
-        return {name: each for name, each in self._known.items() if name in wanted}
+        return {name: each for name, each in self.known.items() if name in wanted}
 
 
 def remembered(shelf: Shelf, capacity_bytes: int = 10**6) -> LastVersions:
@@ -50,12 +50,14 @@ async def test_what_is_missing_is_read_at_once_and_only_once() -> None:
 
 
 async def test_what_was_looked_into_is_kept_as_bytes_alone() -> None:
-    """What a raw document has decoded takes several times their room, and is not counted."""
-    lasts = remembered(Shelf())
-    given = last(1)
+    """What a raw document has decoded takes several times their room, and is not counted. Of those
+    that are put, who makes them sees to that (`make_version`)."""
+    shelf = Shelf(1)
+    given = shelf.known[1]
     assert given.full is not None
     assert given.full["_id"] == 1
-    lasts.put(1, given)
+    lasts = remembered(shelf)
+    await lasts.load([1])
     kept = lasts.get(1)
     assert kept is not None
     assert kept.full is not given.full
@@ -129,9 +131,11 @@ async def test_nothing_leaves_before_it_was_announced() -> None:
 
 async def test_what_is_remembered_does_not_keep_the_reply_that_it_came_in() -> None:
     """The driver's large documents are views on all that came with them."""
-    lasts = remembered(Shelf())
+    shelf = Shelf()
     document = RawBSONDocument(memoryview(bson.encode({"_id": 1, "x": "x" * 5000})), RAW)
-    lasts.put(1, Last(token="A", number=1, full=document))
+    shelf.known[1] = Last(token="A", number=1, full=document)
+    lasts = remembered(shelf)
+    await lasts.load([1])
     found = lasts.get(1)
     assert found is not None
     assert found.full is not None

@@ -297,27 +297,20 @@ async def test_an_answer_that_was_long_on_its_way_is_not_the_last_word() -> None
     await progress_of(Slow(token_at(5)), limit_s=0.01).wait(NAME, token_at(7))
 
 
-async def test_who_needs_no_ends_is_told_as_soon_as_versions_are_there() -> None:
-    """Of a recorder in this process; of partitions, once all are as far; others wait on."""
+async def test_of_partitions_the_last_one_wakes_who_waits() -> None:
+    """Of recorders in this process; who has stopped says nothing any more."""
     progress = progress_of(Stored())
     one, other = partitions_of(NAME, 2)
     for each in (one, other):
         progress.advance(each, token_at(5))
-    early = asyncio.ensure_future(progress.wait(NAME, token_at(6), closed=False))
-    whole = asyncio.ensure_future(progress.wait(NAME, token_at(6)))
+    waiting = asyncio.ensure_future(progress.wait(NAME, token_at(6)))
     await turn()
-    progress.inserted(one, token_at(6))
+    progress.advance(one, token_at(6))
     await turn()
-    assert not early.done()
-    progress.inserted(other, token_at(7))
-    await early
-    await turn()
-    assert not whole.done()
+    assert not waiting.done()
     assert await progress.position(NAME) == token_at(5)
-    for each in (one, other):
-        progress.advance(each, token_at(6))
-    await whole
-    # Who has stopped says nothing any more.
+    progress.advance(other, token_at(7))
+    await waiting
     progress.leave(one)
     with pytest.raises(ArchiveBehind):
-        await progress.wait(NAME, token_at(7), limit_s=0.01, closed=False)
+        await progress.wait(NAME, token_at(7), limit_s=0.01)

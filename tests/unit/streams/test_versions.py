@@ -8,10 +8,24 @@ import bson
 import pytest
 from bson import Decimal128, Int64, ObjectId, Timestamp
 from bson.dbref import DBRef
+from hypothesis import given
+from hypothesis import strategies as st
 
-from streams.versions import Last, Version, attribution, make_version, next_number
+from streams.versions import RESERVED, Last, Version, attribution, make_version, next_number
 from tests.support.streams import event, raw, token_at
 
+NAMES = st.sampled_from(["a", "version", "v", "subversion", "_change", "_copies", "x_change"])
+NUMBERS = st.integers(-1, 20) | st.integers(0, 20).map(Int64) | st.floats(-1, 20).map(round)
+SCALARS = st.one_of(
+    NUMBERS,
+    st.floats(allow_nan=False),
+    st.sampled_from(["version\0", "\x10version\0\x07\0\0\0", "_change", "", None, True]),
+)
+CONTENTS = st.recursive(
+    SCALARS,
+    lambda each: st.dictionaries(NAMES, each, max_size=3) | st.lists(each, max_size=3),
+    max_leaves=5,
+)
 ALICE = {"id": 1, "by": "alice", "why": "price"}
 
 
@@ -207,8 +221,7 @@ def made(
 
 
 def test_the_first_version_stands_alone() -> None:
-    """It has no version before, changed every field but the key and the count, and nothing ends
-    it."""
+    """It has no version before, changed every field but the key and the count."""
     record, last = made({"_id": 1, "version": 3, "a": 1, "b": {"c": 2}})
     assert record == {
         "_id": token_at(5),
@@ -217,8 +230,6 @@ def test_the_first_version_stands_alone() -> None:
         "op": "INSERT",
         "at": Timestamp(5, 1),
         "wall": event(5).wall,
-        "until": None,
-        "untilWall": None,
         "prev": None,
         "by": None,
         "why": None,
@@ -227,6 +238,30 @@ def test_the_first_version_stands_alone() -> None:
         "full": raw({"_id": 1, "version": 3, "a": 1, "b": {"c": 2}}),
     }
     assert (last.token, last.number, last.full) == (token_at(5), 3, record["full"])
+
+
+@given(
+    document=st.dictionaries(NAMES, CONTENTS),
+    last_number=st.integers(0, 12),
+    version_field=st.sampled_from([None, "version", "v"]),
+)
+def test_a_version_is_made_of_a_document_as_of_its_decoded_fields(
+    document: dict[str, Any], last_number: int, version_field: str | None
+) -> None:
+    """Which are nearly never decoded: wherever its count, and what is kept beside its content, or
+    what looks like them, stands in it."""
+    before = raw({"_id": 1})
+    last = Last(token=token_at(1), number=last_number, full=before)
+    record, made_of_it = made(document, last, version_field=version_field, operation="REPLACE")
+    fields = bson.decode(bson.encode(document))
+    assert record["v"] == next_number(last_number, fields, version_field)
+    for name in ("change", "copies"):
+        assert bson.encode({"": record.get(name)}) == bson.encode({"": fields.get(f"_{name}")})
+    content = {name: each for name, each in fields.items() if name not in RESERVED}
+    assert bson.decode(record["full"].raw) == content
+    assert made_of_it.number == record["v"]
+    assert made_of_it.full is not record["full"]
+    assert made_of_it.full == record["full"]
 
 
 def test_a_later_version_names_the_one_before_and_what_changed() -> None:

@@ -91,6 +91,26 @@ async def test_each_selection_shows_its_own_of_the_same_versions(
             assert (result.data, result.errors) == ({"productVersions": {"nodes": nodes}}, None)
 
 
+@KINDS
+async def test_a_version_that_was_replaced_says_so_the_next_time(
+    model: Model, memory: Memory
+) -> None:
+    """Though its record is the same, and what was shown of it is remembered."""
+    schema = build_schema(model)
+    text = "{ productVersions(first: 2) { nodes { version until } } }"
+
+    async def shown() -> list[Any]:
+        result = await schema.execute(text, None, memory.context())
+        assert result.errors is None
+        assert result.data is not None
+        return [*map(tuple, map(dict.values, result.data["productVersions"]["nodes"]))]
+
+    for _ in range(TIMES):
+        assert await shown() == [(3, None), (2, "2024-05-01T12:00:02.000Z")]
+    memory.write("products", {"_id": "p1", **GOOD, "stock": 7})
+    assert await shown() == [(4, None), (3, "2024-05-01T12:00:03.000Z")]
+
+
 GUARDED = read_model("""
 type Product @collection(name: "products") {
   id: ID! name: String! stock: Int! @access(read: ["keeper"])
