@@ -258,10 +258,10 @@ class Archive:
 
     async def ends(self, versions: Sequence[tuple[Any, int]]) -> list[datetime | None]:
         """n (`_id`, number) -> when each of these versions was replaced, by the wall clock; None of
-        those that nothing has replaced. One round trip; some 35 µs each.
+        those that nothing has replaced. One round trip, a lookup in an index for each.
 
-        No record says it of itself: to write it there costs more than all else that is done for a
-        version (docs/decisions/0007-archive.md).
+        No record says it of itself: to write it there costs MongoDB about as much as all else that
+        is done for a version (docs/decisions/0007-archive.md).
         """
         if not versions:
             return []
