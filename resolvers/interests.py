@@ -1,18 +1,18 @@
-"""What a subscription wants to be told of, as far as it can be found by hash.
+"""What a subscription wants to be told of, as far as an event tells by itself.
 
 Of a filter that is an equality, or that is one and more, only events can concern it whose document
-had or has such a value: all that is found is still judged by the filter itself, and by the caller's
-rows.
+had or has such a value; of others each event is judged before anybody wakes for it. What is found
+is still judged by the filter, and by the caller's rows, for what it means to him.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from resolvers.conditions import All, Compare, Comparison, Condition, In
-from resolvers.matching import kind_of, reached
+from resolvers.matching import compile_predicate, kind_of, reached
 from resolvers.rows import Rows
 from resolvers.starts import ChangeRequest
 from streams.routing import EVERYTHING, Interest
@@ -44,7 +44,7 @@ def interest_of(request: ChangeRequest, rows: Rows) -> Interest:
     # Where a moment is asked for, also what does not match tells that the stream has come to it.
     if condition is None or request.since is not None:
         return EVERYTHING
-    return interest_in(condition)
+    return replace(interest_in(condition), filter=compile_predicate(condition))
 
 
 def interest_in(condition: Condition) -> Interest:

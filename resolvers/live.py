@@ -140,11 +140,10 @@ class Changes:
         self, entity: Entity, request: ChangeRequest
     ) -> AsyncGenerator[Sequence[Change]]:
         """As `changes`, together what came at once, checkpoints alone; of one who tells them to
-        others, and is not counted himself."""
+        others, and is not counted himself. Nor does he end by the farewell: they do."""
         self._scope.read_rows(entity)
-        parts = self.farewell.until(self._parts(entity, request, None))
-        async with aclosing(parts) as opened:
-            async for _, changes in opened:
+        async with aclosing(self._parts(entity, request, None)) as parts:
+            async for _, changes in parts:
                 self.farewell.check()
                 if changes:
                     yield changes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -35,7 +35,9 @@ ONE = Somebody("one", Interest(key=1))
 LAMPS = Somebody("lamps", Interest(index=Field("kind"), values=frozenset({"lamp", "light"})))
 CHAIRS = Somebody("chairs", Interest(index=Field("kind"), values=frozenset({"chair"})))
 RED = Somebody("red", Interest(index=Field("colour"), values=frozenset({"red"})))
-ALL = [WHOLE, ONE, LAMPS, CHAIRS, RED]
+DEAR = Somebody("dear", Interest(filter=lambda state: state.get("price", 0) > 9))
+RED_AND_DEAR = Somebody("red and dear", replace(RED.interest, filter=DEAR.interest.filter))
+ALL = [WHOLE, ONE, LAMPS, CHAIRS, RED, DEAR, RED_AND_DEAR]
 
 
 def told(made: ChangeEvent) -> set[str]:
@@ -58,9 +60,13 @@ def told(made: ChangeEvent) -> set[str]:
         ({"kind": ["lamp", "chair"]}, {}, {"lamps", "chairs"}),
         ({"colour": "red"}, {"colour": "blue", "kind": "chair"}, {"red", "chairs"}),
         ({}, {}, set()),
+        ({"price": 10}, {"price": 9}, {"dear"}),
+        ({"price": 9}, {"price": 10}, {"dear"}),
+        ({"price": 9, "colour": "red"}, {"price": 9}, {"red"}),
+        ({"price": 10, "colour": "red"}, {"price": 9}, {"red", "red and dear", "dear"}),
         # Where a state is not known, it may be anything.
-        (None, {"kind": "lamp"}, {"lamps", "chairs", "red"}),
-        ({"kind": "lamp"}, None, {"lamps", "chairs", "red"}),
+        (None, {"kind": "lamp"}, {"lamps", "chairs", "red", "dear", "red and dear"}),
+        ({"kind": "lamp"}, None, {"lamps", "chairs", "red", "dear", "red and dear"}),
     ],
 )
 def test_values_before_and_after_decide(
@@ -76,6 +82,20 @@ def test_what_was_not_there_before_or_is_not_after_has_no_values() -> None:
     assert told(event(key=2, operation="delete", before={"colour": "red"})) == {"whole", "red"}
 
 
+def test_who_has_a_filter_that_fails_finds_out_himself() -> None:
+    """And nobody else is kept from what he is told."""
+
+    def fails(state: Mapping[str, Any]) -> bool:
+        raise RecursionError
+
+    routing: Routing[Somebody] = Routing()
+    failing = Somebody("failing", Interest(filter=fails))
+    for each in (failing, DEAR, WHOLE):
+        routing.add(each)
+    made = event(key=2, before={}, after={"price": 10})
+    assert set(routing.of(made)) == {failing, DEAR, WHOLE}
+
+
 def test_what_befalls_the_collection_concerns_all() -> None:
     assert told(event(key=None, operation="drop")) == {each.name for each in ALL}
 
@@ -89,4 +109,4 @@ def test_who_is_gone_leaves_nothing_behind() -> None:
     for each in (*ALL, *ALL):
         routing.discard(each)
     assert list(routing) == []
-    assert not any((routing._whole, routing._by_key, routing._by_value))
+    assert not any((routing._whole, routing._filtered, routing._by_key, routing._by_value))
