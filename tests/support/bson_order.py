@@ -9,6 +9,7 @@ from typing import Any
 
 from bson.binary import Binary
 from bson.code import Code
+from bson.datetime_ms import DatetimeMS
 from bson.decimal128 import Decimal128
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
@@ -28,7 +29,7 @@ _RANKS: tuple[tuple[int, type | tuple[type, ...]], ...] = (
     (4, dict),
     (6, (Binary, bytes)),
     (7, ObjectId),
-    (9, datetime),
+    (9, (datetime, DatetimeMS)),
     (10, Timestamp),
     (11, Regex),
     (14, MaxKey),
@@ -58,6 +59,8 @@ def _within(value: Any) -> Any:
         case 6:
             subtype = value.subtype if isinstance(value, Binary) else 0
             return (len(value), subtype, bytes(value))
+        case 9:
+            return int(value if isinstance(value, DatetimeMS) else DatetimeMS(value))
         case 11:
             return (value.pattern.encode(), value.flags)
         case _:

@@ -34,6 +34,7 @@ from streams.documents import DECODED, Document
 from streams.events import identity
 from streams.interning import Interned
 from streams.versions import Version
+from tests.support.bson_order import sort_key
 from tests.support.edits import MemoryEditing
 
 Matches = Callable[[Version], bool]
@@ -524,8 +525,14 @@ def _chosen(
     chosen = [each for each in documents if matches(each)]
     for name, direction in reversed(order):
         stored = entity.field(name).stored  # type: ignore[union-attr]
-        chosen.sort(key=lambda each: each[stored], reverse=direction == "DESC")
+        chosen.sort(key=lambda each: _place(each.get(stored)), reverse=direction == "DESC")
     return chosen
+
+
+def _place(value: Any) -> Any:
+    """As MongoDB has it, whatever breaks the model; lists, whose order it tells by an item, just
+    somewhere."""
+    return sort_key(repr(value) if isinstance(value, list) else value)
 
 
 def _page(
