@@ -24,7 +24,7 @@ from streams.archive import Archive
 from streams.checkpoints import Checkpoints
 from streams.deliveries import Drop, Waiting, pass_over, try_again, waiting_in
 from streams.mongo import Mongo
-from streams.receivers import shown_url
+from streams.posts import shown_url
 from streams.server import inspect_server
 
 __all__ = ["Found", "SetAside", "drop", "lines_of", "look", "report_of", "retry"]

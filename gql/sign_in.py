@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gql.api_keys import ApiKeys
-from gql.bearer import Bearer, BearerOptions
-from gql.keyset import KeySet
 from gql.settings import Settings
 from model.entities import Model
 from resolvers.errors import Unauthenticated
 from resolvers.principals import ANONYMOUS, Principal
 from resolvers.scopes import has_access
+
+if TYPE_CHECKING:
+    from gql.bearer import Bearer
+    from gql.keyset import KeySet
 
 __all__ = ["Credentials", "SignIn", "sign_in_of"]
 
@@ -149,6 +151,10 @@ def _bearer_of(settings: Settings) -> Bearer | None:
         )
     if "://" not in settings.jwt_keys and not Path(settings.jwt_keys).is_file():
         raise click.UsageError(f"--jwt-keys: there is no file {settings.jwt_keys!r}")
+    # Clients for HTTP and cryptography are an eighth of what a start imports; for tokens alone.
+    from gql.bearer import Bearer, BearerOptions
+    from gql.keyset import KeySet
+
     algorithms = [each.strip() for each in settings.jwt_algorithms.split(",") if each.strip()]
     try:
         options = BearerOptions(

@@ -22,7 +22,7 @@ from resolvers.values import Place, converter, id_to_api
 from streams import tokens
 from streams.documents import Document
 from streams.lanes import Lost
-from streams.receivers import Message
+from streams.posts import Message
 from streams.versions import Version
 
 __all__ = ["Events"]

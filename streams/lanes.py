@@ -14,11 +14,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streams.errors import GatewayError, reason_of
-from streams.receivers import Answer, Fate, Message, Receiver
+from streams.posts import Answer, Fate, Message
 from streams.versions import Version
+
+if TYPE_CHECKING:
+    from streams.receivers import Receiver
 
 __all__ = ["Courier", "Lane", "Lost", "Rendering"]
 

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from enum import Enum
-from urllib.parse import urlsplit
 
 import aiohttp
 from standardwebhooks import Webhook
 
-__all__ = ["Answer", "Fate", "Message", "Receiver", "shown_url"]
+from streams.posts import Answer, Fate, Message
+
+__all__ = ["Receiver"]
 
 # Of an answer: more of it is not read, and the connection is closed.
 _MOST_BYTES = 8 * 1024
@@ -32,40 +31,6 @@ _QUOTED = 200
 _RETRY_AFTER_MOST_S = 3600.0
 # That the receiver says of its own state, or of the moment, and not of the message.
 _PASSING = frozenset({408, 425, 429})
-
-
-class Fate(Enum):
-    """TAKEN: it is the receiver's now. REFUSED: it was looked at, and is not wanted. FAILED: the
-    receiver was reached, and did not do it, or did not say. AWAY: nobody was reached, so that no
-    message can be at fault."""
-
-    TAKEN = "taken"
-    REFUSED = "refused"
-    FAILED = "failed"
-    AWAY = "away"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """`reason`: for everybody; `said`: the receiver's own words, which may tell what only its owner
-    should know. `at_once`: it may help to try again without a pause. `retry_after_s`: what the
-    receiver has asked for. `gone`: it says that it will never be there again (410)."""
-
-    fate: Fate
-    reason: str = ""
-    said: str = ""
-    at_once: bool = False
-    retry_after_s: float | None = None
-    gone: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """`id`: the same each time that it is sent. `headers`: beside those of the signature."""
-
-    id: str
-    body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Receiver:
@@ -211,11 +176,3 @@ def _cause(exc: BaseException) -> str:
         return "that was no HTTP"
     number = getattr(exc, "errno", None)
     return os.strerror(number) if number else type(exc).__name__
-
-
-def shown_url(url: str) -> str:
-    """Without what may be a secret: user, password, path and query. Whoever knows the path of many
-    a webhook may post to it."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}/" + ("…" if parts.path.strip("/") or parts.query else "")

@@ -21,7 +21,7 @@ from streams.archive import Archive
 from streams.deliveries import Deliveries, Waiting
 from streams.events import identity
 from streams.lanes import Courier, Lane, Lost
-from streams.receivers import Fate
+from streams.posts import Fate
 from streams.storms import Storm
 from streams.unreadable import versions_of
 from streams.versions import Version

@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streams.archive import Archive
 from streams.consumer import Handler
@@ -28,10 +28,13 @@ from streams.deliveries import Deliveries
 from streams.errors import ReceiverAway
 from streams.events import identity
 from streams.lanes import Courier, Lane, Lost, Rendering
-from streams.receivers import Answer, Fate, Receiver, shown_url
+from streams.posts import Answer, Fate, shown_url
 from streams.redelivery import Redelivery, RedeliveryOptions
 from streams.storms import Storm
 from streams.versions import Version
+
+if TYPE_CHECKING:
+    from streams.receivers import Receiver
 
 __all__ = ["Sink", "SinkOptions"]
 

@@ -19,7 +19,7 @@ from streams.deliveries import COLLECTION, Drop, Waiting, pass_over, try_again, 
 from streams.errors import LeaseLost
 from streams.horizons import Horizons
 from streams.mongo import Mongo
-from streams.receivers import shown_url
+from streams.posts import shown_url
 from tests.support.eventually import eventually
 from tests.support.receiver import Act, Receiver, Request
 from tests.support.sinks import BRISK, PAGES, Sinking, delivering, sinking, write

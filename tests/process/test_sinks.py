@@ -22,7 +22,7 @@ import uvicorn
 from pymongo.database import Database
 
 from gql.sinks import sink_name
-from streams.receivers import shown_url
+from streams.posts import shown_url
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, run_command, running_gateway
 from tests.support.metrics import scraped

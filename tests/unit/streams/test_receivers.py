@@ -7,7 +7,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from streams.receivers import _retry_after_s, shown_url
+from streams.posts import shown_url
+from streams.receivers import _retry_after_s
 
 
 @pytest.mark.parametrize(
