@@ -94,7 +94,7 @@ def test_server_and_predicate_find_the_same_documents(things: Things, batch: Bat
     check(things, *batch)
 
 
-@settings(quickly, max_examples=50)
+@settings(quickly, max_examples=30)
 @given(batches())
 def test_they_agree_as_well_where_every_path_has_an_index(things: Things, batch: Batch) -> None:
     """The same where the server answers from indexes, on lists and on missing values too."""

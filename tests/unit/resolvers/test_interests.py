@@ -25,7 +25,7 @@ EQ = Comparison.EQ
 OPERATIONS = st.sampled_from(["insert", "update", "delete"])
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=150)
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
 @given(batches(), OPERATIONS, st.data())
 def test_no_event_that_a_filter_lets_through_is_missed(
     batch: tuple[list[dict[str, Any]], list[dict[str, Any]]], operation: str, data: st.DataObject
