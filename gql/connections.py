@@ -26,11 +26,12 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 
 from gql.departures import Departures
+from gql.outlets import OUTLET, Outlet
 from gql.stalling import Stall
 from gql.turns import Starts, Turns
 from streams.errors import Unavailable
 
-__all__ = ["OUTLET", "UNTAKEN_BYTES", "Connections", "Outlet", "WebSocketConnection", "text_head"]
+__all__ = ["Connections", "WebSocketConnection"]
 
 # How long a client may take to answer that its socket is closed, or to read why.
 _PARTING_S = 5.0
@@ -45,55 +46,8 @@ _MESSAGES_A_TURN = 4
 _REQUESTS_A_TURN = 8
 # About what a message that waits to be handled takes beside its text.
 _MESSAGE_BYTES = 500
-
-
-UNTAKEN_BYTES = 256 * 1024
-"""What may wait to be taken of what was written without waiting."""
-OUTLET = "revstream.outlet"
-"""Among the extensions of a scope: the `Outlet` of its connection."""
-
-
-class Outlet:
-    """Where frames that are ready are written to without waiting. One small object, since those of
-    thousands of connections are looked at for each event.
-
-    Attributes:
-        flows: it is open, and its buffer is not full.
-        transport: once it flows.
-        unless_full: writes where it does not flow; None where nothing can be written then.
-        departures: of responses; None of a socket, which has none.
-    """
-
-    __slots__ = ("departures", "flows", "transport", "unless_full")
-
-    transport: asyncio.Transport
-
-    def __init__(
-        self,
-        unless_full: Callable[[bytes], bool] | None = None,
-        departures: Departures | None = None,
-    ) -> None:
-        self.flows = False
-        self.unless_full = unless_full
-        self.departures = departures
-
-    def write(self, frame: bytes) -> bool:
-        """To one that is closed, nothing. False where too much of what was sent is not taken."""
-        if not self.flows:
-            write = self.unless_full
-            return self.transport.is_closing() if write is None else write(frame)
-        self.transport.write(frame)
-        return True
-
-
-def text_head(size: int) -> bytes:
-    """Of a frame that is a whole text message of so many bytes: RFC 6455, 5.2. Not masked; the
-    length in 7, 16 or 64 bits."""
-    if size < 126:
-        return bytes((0x81, size))
-    if size < 2**16:
-        return b"\x81\x7e" + size.to_bytes(2, "big")
-    return b"\x81\x7f" + size.to_bytes(8, "big")
+# What may wait to be taken of what was written without waiting.
+_UNTAKEN_BYTES = 256 * 1024
 
 
 class Connections:
@@ -233,8 +187,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             raise ClientDisconnected
         await super().send(message)
         if message["type"] == "websocket.accept":
-            self.outlet.transport = self.transport
-            self.outlet.flows = self._open
+            self.outlet.open(self.transport)
+            if not self._open:
+                self.outlet.pause()
         elif message["type"] == "websocket.close":
             self._part()
         self._measure()
@@ -249,14 +204,15 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         """As `Outlet.write`."""
         if not self._open:
             return True
-        if self.transport.get_write_buffer_size() > UNTAKEN_BYTES:
+        if self.transport.get_write_buffer_size() > _UNTAKEN_BYTES:
             return False
         self.transport.write(frame)
+        self._stall.add(len(frame))
         self._measure()
         return True
 
     def pause_writing(self) -> None:
-        self.outlet.flows = False
+        self.outlet.pause()
         super().pause_writing()
         # Pings are answered without asking for room.
         self._pause_reading()
@@ -264,7 +220,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self.outlet.flows = self.handshake_complete and self._open
+        if self.handshake_complete and self._open:
+            self.outlet.resume()
         self._stall.end()
         if self.read_paused and self.queue.empty() and not self.transport.is_closing():
             self.read_paused = False
@@ -272,9 +229,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._measure()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.outlet.flows = False
-        # It would refer to itself, and stay until the garbage collector has found it.
-        self.outlet.unless_full = None
+        self.outlet.close()
         self._stall.end()
         if self._parting is not None:
             self._parting.cancel()
@@ -293,7 +248,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def handle_parser_exception(self) -> None:
         """As uvicorn does, which then closes the connection under a client that still writes: it
         would not get to read why."""
-        self.outlet.flows = False
+        self.outlet.pause()
         if self.close_sent:
             return
         closed = self.conn.close_sent
@@ -319,7 +274,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def drop(self, reason: str) -> None:
         """Close it, with a reason where the client listens, and free what it holds at once."""
-        self._admitted = self.outlet.flows = False
+        self._admitted = False
+        self.outlet.pause()
         listens = self.handshake_complete and not self.transport.is_closing()
         if not listens or self.transport.get_write_buffer_size():
             self.transport.abort()
@@ -358,7 +314,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def _part(self) -> None:
         """It is closed: do not wait for ever until its client has taken the rest."""
-        self.outlet.flows = False
+        self.outlet.pause()
         if self._parting is None:
             self._parting = self.loop.call_later(_PARTING_S, self.transport.abort)
 

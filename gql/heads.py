@@ -17,8 +17,9 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from gql.connections import OUTLET, Connections, Outlet
+from gql.connections import Connections
 from gql.known_heads import NEW_HEAD, KnownHead, KnownHeads
+from gql.outlets import OUTLET, Outlet
 from gql.responses import Executed
 from gql.stalling import Stall
 
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 # Its first line and its headers.
 _HEAD_S = 5.0
 _HEAD_BYTES = 64 * 1024
+# What may wait to be taken of what was written without waiting.
+_UNTAKEN_BYTES = 64 * 1024
 # What uvicorn makes a request and its response of. Where its head is known, they are made here.
 _OF_A_CYCLE = (
     *("scope", "transport", "flow", "logger", "access_logger", "access_log", "default_headers"),
@@ -100,30 +103,40 @@ class RequestConnection(HttpToolsProtocol):
         self._stall = Stall(connections.stalled_s, connections.count_stalled_response)
         # Its buffer is full where it does not flow, or it is gone.
         self._departures = connections.departures
-        self.outlet = Outlet(departures=connections.departures)
+        self.outlet = Outlet(self.write_unless_full, connections.departures)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.outlet.transport = transport
-        self.outlet.flows = True
+        self.outlet.open(transport)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.outlet.flows = False
+        self.outlet.close()
         self._wait_no_more()
         self._look_no_more()
         self._stall.end()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        self.outlet.flows = False
+        self.outlet.pause()
         super().pause_writing()
         self._stall.watch(self.transport)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self.outlet.flows = not self.transport.is_closing()
+        if not self.transport.is_closing():
+            self.outlet.resume()
         self._stall.end()
+
+    def write_unless_full(self, frame: bytes) -> bool:
+        """As `Outlet.write`."""
+        if self.transport.is_closing():
+            return True
+        if self.transport.get_write_buffer_size() > _UNTAKEN_BYTES:
+            return False
+        self.transport.write(frame)
+        self._stall.add(len(frame))
+        return True
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -175,7 +188,12 @@ class RequestConnection(HttpToolsProtocol):
             self._looking = None
 
     def handle_websocket_upgrade(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            # It would be written among the frames of the socket.
+            self.transport.close()
+            return
         self._look_no_more()
+        self.outlet.close()
         super().handle_websocket_upgrade()
         # Nothing comes here any more, and the parser knows of this one.
         self.parser = None  # type: ignore[assignment]

@@ -19,9 +19,9 @@ import orjson
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from gql.connections import OUTLET, Outlet
 from gql.http_requests import cycle_of
 from gql.media_types import JSON, MediaType
+from gql.outlets import OUTLET, Outlet
 
 __all__ = ["HEADERS", "Executed"]
 

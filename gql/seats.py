@@ -14,8 +14,8 @@ from typing import Any
 
 import orjson
 
-from gql.connections import OUTLET, Outlet, text_head
 from gql.event_streams import Framing
+from gql.outlets import OUTLET, Outlet
 
 __all__ = ["SocketSeat", "StreamSeat"]
 
@@ -48,7 +48,7 @@ class SocketSeat:
         return None if outlet is None else cls(id_, type_, outlet)
 
     def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
-        return text_head(len(self.own) + len(payload) + 1), payload + b"}"
+        return _text_head(len(self.own) + len(payload) + 1), payload + b"}"
 
     def close(self) -> None:
         """Write nothing more: from here on its id may be another one's."""
@@ -85,7 +85,19 @@ def _outlet(scope: Mapping[str, Any], extensions: Mapping[str, Any] | None) -> O
     if extensions is not None and extensions.get("cost"):
         return None
     outlet: Outlet | None = scope.get("extensions", {}).get(OUTLET)
+    if outlet is not None:
+        outlet.hasten()
     return outlet
+
+
+def _text_head(size: int) -> bytes:
+    """Of a frame that is a whole text message of so many bytes: RFC 6455, 5.2. Not masked; the
+    length in 7, 16 or 64 bits."""
+    if size < 126:
+        return bytes((0x81, size))
+    if size < 2**16:
+        return b"\x81\x7e" + size.to_bytes(2, "big")
+    return b"\x81\x7f" + size.to_bytes(8, "big")
 
 
 _NOWHERE = Outlet(lambda _: True)

@@ -21,13 +21,19 @@ class Stall:
         self._most_s = most_s
         self._stalled = stalled
         self._timer: asyncio.TimerHandle | None = None
+        # What would wait if nothing had been taken.
+        self._untaken_bytes = 0
 
     def watch(self, transport: asyncio.Transport) -> None:
         """Its buffer is full."""
         self.end()
+        self._untaken_bytes = transport.get_write_buffer_size()
         loop = asyncio.get_running_loop()
-        size = transport.get_write_buffer_size()
-        self._timer = loop.call_later(self._most_s, self._look, transport, size)
+        self._timer = loop.call_later(self._most_s, self._look, transport)
+
+    def add(self, size_bytes: int) -> None:
+        """So much more was written to it all the same."""
+        self._untaken_bytes += size_bytes
 
     def end(self) -> None:
         """There is room again, or it is gone."""
@@ -35,8 +41,8 @@ class Stall:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self, transport: asyncio.Transport, size: int) -> None:
-        if transport.get_write_buffer_size() < size:
+    def _look(self, transport: asyncio.Transport) -> None:
+        if transport.get_write_buffer_size() < self._untaken_bytes:
             # It is slow.
             self.watch(transport)
             return

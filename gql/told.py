@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Protocol
 
-from gql.connections import Outlet
+from gql.outlets import Outlet
 
 __all__ = ["SEAT", "Seat", "Told", "portions", "write_several", "write_to_each"]
 
@@ -106,8 +106,15 @@ def write_to_each(events: Sequence[Told], seats: Sequence[Seat]) -> tuple[int, l
             around = _around(events, seat)
         outlet = seat.outlet
         frame = seat.own.join(around)
-        if outlet.flows:
-            outlet.transport.write(frame)
+        send = outlet.send
+        if send is not None:
+            try:
+                sent = send(frame)
+            except OSError:
+                # No room, or no connection: the transport is told so, too.
+                sent = 0
+            if sent < len(frame):
+                outlet.transport.write(frame[sent:])
         elif not outlet.write(frame):
             refusing.append(seat)
             continue

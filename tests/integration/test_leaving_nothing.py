@@ -14,9 +14,10 @@ from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 from gql.app import create_app
-from gql.connections import Outlet, WebSocketConnection
+from gql.connections import WebSocketConnection
 from gql.heads import RequestConnection
 from gql.introduction import Introduction
+from gql.outlets import Outlet
 from gql.sessions import Session
 from gql.sockets import LegacySocket, TransportSocket
 from tests.support.editing import open_shop

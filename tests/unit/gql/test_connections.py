@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.responses import Response
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from gql.connections import Connections, WebSocketConnection
+from tests.support.serving import served
 
 
 class Held:
@@ -88,3 +94,34 @@ def test_what_is_held_is_the_sum_and_never_more_than_allowed(
             everyone[other][0].reasons.clear()
         assert connections.held_bytes == sum(held.values()) <= 1000
         assert len(connections) == len(held)
+
+
+async def test_no_socket_begins_where_a_response_is_under_way() -> None:
+    """It would go on among the frames; the connection ends, and the response with it."""
+    ended = asyncio.Event()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        try:
+            yield b"first"
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def stream(_: Request) -> Response:
+        return StreamingResponse(chunks())
+
+    app = Starlette(routes=[Route("/", stream)])
+    app.state.connections = bounded()
+    async with served(app) as address:
+        host, _, port = address.partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n")
+        assert (await reader.readuntil(b"first")).startswith(b"HTTP/1.1 200 OK")
+        writer.write(
+            b"GET / HTTP/1.1\r\nHost: shop\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+        )
+        async with asyncio.timeout(60):
+            assert b"101" not in await reader.read()
+            await ended.wait()
+        writer.close()

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gql import sharing
-from gql.connections import Outlet
 from gql.executor import Executor
 from gql.likeness import shared_key
+from gql.outlets import Outlet
 from gql.pacing import paced
 from gql.plans import Plans
 from gql.sharing import Audience, Audiences
@@ -39,8 +39,8 @@ class Chair:
         self.writes = 0
         self.most = most
         self.outlet = Outlet(self.take_unless_full)
-        self.outlet.flows = most > 0
-        self.outlet.transport = self  # type: ignore[assignment]
+        self.outlet.open(self)  # type: ignore[arg-type]
+        self.notice()
 
     def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
         return self.kind.encode() + b": ", payload + b"\n"
@@ -52,7 +52,13 @@ class Chair:
         for line in frame.splitlines():
             assert line.startswith(begins)
             self.heard.append(line.removeprefix(begins))
-        self.outlet.flows = len(self.heard) < self.most
+        self.notice()
+
+    def notice(self) -> None:
+        if len(self.heard) >= self.most:
+            self.outlet.pause()
+        else:
+            self.outlet.resume()
 
     def take_unless_full(self, frame: bytes) -> bool:
         return False
