@@ -36,6 +36,8 @@ __all__ = ["Archive"]
 _FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
 # Records that are expected to come in one batch.
 _SHORT = 100
+# Of one document, by the index of moments.
+_NEWEST_FIRST = (("at", -1), ("v", -1))
 
 
 class Archive:
@@ -251,6 +253,13 @@ class Archive:
         projection: Mapping[str, Any] | None = None,
         raw: bool = False,
     ) -> list[Any]:
+        if len(keys) == 1:
+            # The same walk: 155 µs of MongoDB, a pipeline 207.
+            query = {"doc": {"$eq": keys[0]}, **({} if at is None else {"at": {"$lte": at}})}
+            return await self._mongo.find(
+                self.name, query, projection=projection, sort=_NEWEST_FIRST, limit=1,
+                raw=raw, short=True,
+            )  # fmt: skip
         pipeline = [{"$match": {"doc": {"$in": keys}}}, *last_of_each(at)]
         if projection is not None:
             pipeline.append({"$project": projection})

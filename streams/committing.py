@@ -3,7 +3,8 @@
 Both writes of a batch wait for a majority: its versions are inserted, the checkpoint is saved. Of
 batches that follow each other, one of each is on its way at once. What comes while versions are
 being inserted waits and goes together: the further MongoDB is behind, the larger what is written at
-once.
+once. A checkpoint costs MongoDB as much as a batch of one version, so of those that come within a
+twentieth of a second one is saved.
 
 Guarantees: versions are inserted in stream order, and no checkpoint is saved before all up to it is
 stored. So a crash leaves a prefix.
@@ -33,6 +34,8 @@ _PARTING_S = 1.0
 # is no short write (`streams.short_writes`): the driver makes it, after it was encoded in vain.
 _MOST_RECORDS = 5000
 _MOST_BYTES = 7 * 1024 * 1024
+# Other processes look for checkpoints every 20 ms, where somebody waits for history.
+_SAVE_EVERY_S = 0.05
 
 Save = Callable[[Checkpoint], Awaitable[None]]
 
@@ -61,6 +64,7 @@ class Committing:
         save: stores a checkpoint, or raises `LeaseLost`.
         archived: told of each place up to which every version is there.
         idle_save_s: how often the checkpoint is saved where nothing happens.
+        save_every_s: how often it is where much happens.
     Attributes:
         versions: how many were inserted.
     """
@@ -73,6 +77,7 @@ class Committing:
         *,
         archived: Callable[[str], None],
         idle_save_s: float,
+        save_every_s: float = _SAVE_EVERY_S,
     ) -> None:
         self.versions = 0
         self._name = name
@@ -80,6 +85,7 @@ class Committing:
         self._store = save
         self._tell_archived = archived
         self._idle_save_s = idle_save_s
+        self._save_every_s = save_every_s
         self._stored = self._archived = Checkpoint("", "")
         self._saved_at = 0.0
         self._waiting: _Portion | None = None
@@ -89,6 +95,7 @@ class Committing:
         self._saving: asyncio.Future[None] | None = None
         self._room = asyncio.Event()
         self._room.set()
+        self._hurry = asyncio.Event()
 
     async def put(self, draft: Draft, checkpoint: Checkpoint, *, worth_saving: bool) -> None:
         """Take it on; waits while too much of what came before waits.
@@ -128,11 +135,16 @@ class Committing:
 
     async def settled(self) -> None:
         """Return once all that was put is archived and saved; raises what became of it."""
-        # The one begins the other; shielded: who is cancelled while waiting finishes it in `end`.
-        if self._inserting is not None:
-            await asyncio.shield(self._inserting)
-        if self._saving is not None:
-            await asyncio.shield(self._saving)
+        self._hurry.set()
+        try:
+            # The one begins the other; shielded: who is cancelled while waiting finishes it in
+            # `end`.
+            if self._inserting is not None:
+                await asyncio.shield(self._inserting)
+            if self._saving is not None:
+                await asyncio.shield(self._saving)
+        finally:
+            self._hurry.clear()
 
     async def part(self) -> None:
         """Finish what is being written and store how far it has come, so that whoever takes over
@@ -187,8 +199,13 @@ class Committing:
 
     async def _save(self) -> None:
         """The newest, until that is saved; those in between are passed over."""
-        while (checkpoint := self._unsaved) is not None:
-            self._unsaved = None
+        while self._unsaved is not None:
+            early_s = self._saved_at + self._save_every_s - time.monotonic()
+            if early_s > 0 and self._unsaved.baseline == self._stored.baseline:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(early_s):
+                        await self._hurry.wait()
+            checkpoint, self._unsaved = self._unsaved, None
             await self._store(checkpoint)
             self._stored = checkpoint
             self._saved_at = time.monotonic()

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from bson import Timestamp
 
-from streams.checkpoints import Checkpoint
+from streams.checkpoints import Baseline, Checkpoint
 from streams.committing import Committing
 from streams.documents import Document
 from streams.draft import Draft
 from streams.errors import LeaseLost, Unavailable
+from tests.support.eventually import eventually
 from tests.support.streams import FIRST_DAY, turn
 
 
@@ -68,7 +69,7 @@ async def _turns() -> None:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, save_every_s: float = 0) -> None:
         self.slow = Slow()
         self.archived: list[str] = []
         archive: Any = self.slow
@@ -78,6 +79,7 @@ class World:
             self.slow.save,
             archived=self.archived.append,
             idle_save_s=60,
+            save_every_s=save_every_s,
         )
 
     async def put(self, token: str) -> None:
@@ -123,6 +125,39 @@ async def test_what_comes_while_versions_are_inserted_goes_together() -> None:
     assert world.archived == ["B", "D"]
     world.slow.let_go()
     await world.committing.settled()
+
+
+async def test_a_checkpoint_waits_until_the_one_before_it_is_old_enough() -> None:
+    world = World(save_every_s=0.05)
+    world.slow.let_go()
+    await world.committing.save(Checkpoint("A", ""))
+    for token in "BCD":
+        await world.put(token)
+    assert world.archived == ["B", "C", "D"]
+    await eventually(lambda: world.slow.begun[-1] == "save D")
+    await world.committing.end()
+
+
+async def test_of_checkpoints_that_come_meanwhile_the_last_is_saved() -> None:
+    """At once, where somebody waits for all of it, or where it says more than a place."""
+    world = World(save_every_s=3600)
+    slow = world.slow
+    slow.let_go()
+    await world.committing.save(Checkpoint("A", ""))
+    for token in "BCD":
+        await world.put(token)
+    assert slow.begun == ["save A", "insert B", "insert C", "insert D"]
+    await world.committing.settled()
+    assert slow.begun[4:] == ["save D"]
+    await world.put("E")
+    assert slow.begun[5:] == ["insert E"]
+    await world.committing.part()
+    assert slow.begun[5:] == ["insert E", "save E"]
+    further = Checkpoint("F", "", Baseline(started=True))
+    await world.committing.put(Draft(), further, worth_saving=False)
+    await _turns()
+    assert slow.begun[7:] == ["save F"]
+    await world.committing.end()
 
 
 async def test_who_puts_more_than_may_wait_waits(monkeypatch: pytest.MonkeyPatch) -> None:
