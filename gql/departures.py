@@ -12,8 +12,11 @@ Source: docs/decisions/0027-compiled-operations.md
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
-__all__ = ["Departures"]
+from gql.outlets import Outlet
+
+__all__ = ["Departures", "ResponseOutlet"]
 
 
 class Departures:
@@ -24,24 +27,40 @@ class Departures:
     """
 
     def __init__(self) -> None:
-        self.waiting: dict[asyncio.Transport, bytes] = {}
+        self.waiting: dict[Outlet, bytes] = {}
 
-    def add(self, transport: asyncio.Transport, response: bytes) -> None:
+    def add(self, outlet: Outlet, response: bytes) -> None:
         """To be written in a moment."""
-        if transport in self.waiting:
-            self.hurry(transport)
+        if outlet in self.waiting:
+            self.hurry(outlet)
         if not self.waiting:
             asyncio.get_running_loop().call_soon(self._leave)
-        self.waiting[transport] = response
+        self.waiting[outlet] = response
 
-    def hurry(self, transport: asyncio.Transport) -> None:
+    def hurry(self, outlet: Outlet) -> None:
         """Write at once what waits for a connection, if anything does."""
-        response = self.waiting.pop(transport, None)
-        if response is not None and not transport.is_closing():
-            transport.write(response)
+        response = self.waiting.pop(outlet, None)
+        if response is not None:
+            _write(outlet, response)
 
     def _leave(self) -> None:
         waiting, self.waiting = self.waiting, {}
-        for transport, response in waiting.items():
-            if not transport.is_closing():
-                transport.write(response)
+        for outlet, response in waiting.items():
+            _write(outlet, response)
+
+
+class ResponseOutlet(Outlet):
+    """Of a connection that responses leave by."""
+
+    __slots__ = ("departures",)
+
+    def __init__(self, unless_full: Callable[[bytes], bool], departures: Departures) -> None:
+        super().__init__(unless_full)
+        self.departures = departures
+
+
+def _write(outlet: Outlet, response: bytes) -> None:
+    transport = outlet.transport
+    # However much waits: it was asked for.
+    if not (transport.is_closing() or outlet.write(response)):
+        transport.write(response)

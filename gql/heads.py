@@ -18,8 +18,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gql.connections import Connections
+from gql.departures import ResponseOutlet
 from gql.known_heads import NEW_HEAD, KnownHead, KnownHeads
-from gql.outlets import OUTLET, Outlet
+from gql.outlets import OUTLET
 from gql.responses import Executed
 from gql.stalling import Stall
 
@@ -103,11 +104,12 @@ class RequestConnection(HttpToolsProtocol):
         self._stall = Stall(connections.stalled_s, connections.count_stalled_response)
         # Its buffer is full where it does not flow, or it is gone.
         self._departures = connections.departures
-        self.outlet = Outlet(self.write_unless_full, connections.departures)
+        self.outlet = ResponseOutlet(self.write_unless_full, connections.departures)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.outlet.open(transport)
+        self.outlet.hasten()
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -199,13 +201,13 @@ class RequestConnection(HttpToolsProtocol):
         self.parser = None  # type: ignore[assignment]
 
     def shutdown(self) -> None:
-        self._departures.hurry(self.transport)
+        self._departures.hurry(self.outlet)
         super().shutdown()
 
     def data_received(self, data: bytes) -> None:
-        if self.transport in self._departures.waiting:
+        if self.outlet in self._departures.waiting:
             # What comes may be refused at once.
-            self._departures.hurry(self.transport)
+            self._departures.hurry(self.outlet)
         # Nothing is under way, in neither direction.
         alone = self._between and (self.cycle is None or self.cycle.response_complete)
         known = self._heads.known(data) if alone else None

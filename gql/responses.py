@@ -19,6 +19,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from gql.departures import ResponseOutlet
 from gql.http_requests import cycle_of
 from gql.media_types import JSON, MediaType
 from gql.outlets import OUTLET, Outlet
@@ -80,10 +81,10 @@ def _send_whole(cycle: RequestResponseCycle, name: str, body: bytes, outlet: Out
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
     head = b"%b%d\r\n\r\n" % (_HEADS.of(name, cycle.default_headers), len(body))
-    if outlet is None or outlet.departures is None or len(body) > _MOST_TOGETHER:
+    if not isinstance(outlet, ResponseOutlet) or len(body) > _MOST_TOGETHER:
         cycle.transport.writelines((head, body))
     else:
-        outlet.departures.add(cycle.transport, head + body)
+        outlet.departures.add(outlet, head + body)
     cycle.message_event.set()
     cycle.on_response()
 

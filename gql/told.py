@@ -104,18 +104,7 @@ def write_to_each(events: Sequence[Told], seats: Sequence[Seat]) -> tuple[int, l
         if seat.kind is not kind:
             kind = seat.kind
             around = _around(events, seat)
-        outlet = seat.outlet
-        frame = seat.own.join(around)
-        send = outlet.send
-        if send is not None:
-            try:
-                sent = send(frame)
-            except OSError:
-                # No room, or no connection: the transport is told so, too.
-                sent = 0
-            if sent < len(frame):
-                outlet.transport.write(frame[sent:])
-        elif not outlet.write(frame):
+        if not seat.outlet.write(seat.own.join(around)):
             refusing.append(seat)
             continue
         seat.token = last
