@@ -161,8 +161,9 @@ async def test_a_long_history_is_looked_through_in_few_reads(
         with commands.counting() as started:
             found = await blamed_only(counted, scribe, keys)
         assert [told(each) for each in found] == [{"name": 1, "stock": 150}] * len(keys)
-        # The newest, 32 before it, 128 before those, and the versions blamed.
-        assert started == ["aggregate", "aggregate", "aggregate", "find"]
+        # The newest, of one document a find; 32 before it, 128 before those, the versions blamed.
+        newest = "find" if len(keys) == 1 else "aggregate"
+        assert started == [newest, "aggregate", "aggregate", "find"]
 
 
 async def blamed_only(mongo: Mongo, scribe: Scribe, keys: str) -> list[list[Blame]]:
