@@ -318,7 +318,7 @@ METRICS: tuple[Described, ...] = (
         "revstream_unchanged_pages_total",
         "counter",
         (),
-        "Pages of more than 50 current documents that were told without being read again.",
+        "Pages of current documents, large or asked for together, told without being read again.",
     ),
     Described(
         "revstream_unchanged_documents_total",

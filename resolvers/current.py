@@ -47,6 +47,8 @@ T = TypeVar("T")
 _CATALOG_CHANGED = 246
 _ATTEMPTS = 5
 _MOST_WINDOWS = 500
+# So many documents by key cost MongoDB more than being asked for the time.
+_MANY = 4
 
 
 class Current:
@@ -122,18 +124,13 @@ class Current:
         """What `by_ids` finds, to be shown: of documents that others refer to, which are remembered
         for `unchanged`."""
         rows = self._scope.read_rows(entity)
-        collection, wanted = entity.collection, rows.widened(fields) or fields
-        known = self._mongo.unchanged
+        wanted = rows.widened(fields) or fields
 
         async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
-            # Before they are read: what changes meanwhile may be missing.
-            pages = None if known is None else known.pages(collection)
             found, names = await self._found(entity, ids, wanted, shown=True)
-            if known is not None and pages is not None:
-                known.keep_by_name(pages, wanted, names, found)
             return list(map(found.get, names))
 
-        kind = collection, wanted, "referred to"
+        kind = entity.collection, wanted, "referred to"
         return rows.allowed(await self.lookups.ask(kind, ids, read))
 
     async def shown_by_ids(
@@ -356,15 +353,27 @@ class Current:
     ) -> tuple[dict[Any, Document], Sequence[Any]]:
         """Those that are there, by name, and the names of all that are asked for, in their order.
 
-        One read.
+        One read, or none where many are asked for and nothing has changed.
         """
         names = identities(ids)
+        known = self._mongo.unchanged if shown else None
+        pages = None
+        if known is not None:
+            if len(names) >= _MANY:
+                told = await known.again_by_name(entity.collection, fields, names)
+                if told is not None:
+                    there = zip(names, told, strict=True)
+                    return {name: each for name, each in there if each is not None}, names
+            # Before they are read: what changes meanwhile may be missing.
+            pages = known.pages(entity.collection)
         found = await self._layout(entity).find(
             with_ids([*dict(zip(names, ids, strict=True)).values()]),
             projection=document_projection(fields),
             naive=shown,
         )
         by_name = dict(zip(identities([each["_id"] for each in found]), found, strict=True))
+        if known is not None and pages is not None:
+            known.keep_by_name(pages, fields, names, by_name)
         return by_name, names
 
     def _layout(self, entity: Entity) -> Layout:

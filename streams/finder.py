@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import bson
@@ -21,6 +22,7 @@ from streams.documents import DECODED, RAW, SHOWN, Document
 from streams.interning import Interning
 from streams.refusals import refused
 from streams.unchanged import Unchanged
+from streams.unions import PageUnion
 from streams.wire_pool import WirePool
 
 __all__ = ["Finder"]
@@ -60,7 +62,7 @@ class Finder:
         message = bson.encode({**command, **self._extra}, codec_options=DECODED)
         pages = None
         if naive and self.unchanged.worth(command):
-            known = await self.unchanged.again(command["find"], message)
+            [known] = await self.unchanged.again(command["find"], [message])
             if known is not None:
                 return known
             # Before it is read: what changes meanwhile may be missing.
@@ -103,3 +105,38 @@ class Finder:
             return None
         batch: list[Any] = cursor["firstBatch"]
         return batch
+
+    async def pages(
+        self, collection: str, union: PageUnion, command: Document
+    ) -> list[list[Document]] | None:
+        """A page for each query, to be shown, those by one command that have to be read; None where
+        they cannot be had so.
+
+        Args:
+            command: an `aggregate`, but for its pipeline.
+        Raises: as `first_batch`.
+        """
+        if self.unchanged.pages(collection) is None:
+            return await self._read(collection, union, command)
+        names = union.names
+        told = await self.unchanged.again(collection, names)
+        missing = [n for n, page in enumerate(told) if page is None]
+        if missing:
+            # Before they are read: what changes meanwhile may be missing.
+            pages = self.unchanged.pages(collection)
+            rest = replace(union, queries=[union.queries[n] for n in missing])
+            found = await self._read(collection, rest, command)
+            if found is None:
+                return None
+            for n, page in zip(missing, found, strict=True):
+                told[n] = page
+                if pages is not None:
+                    self.unchanged.keep(pages, names[n], page)
+        return [page for page in told if page is not None]
+
+    async def _read(
+        self, collection: str, union: PageUnion, command: Document
+    ) -> list[list[Document]] | None:
+        pipeline = union.pipeline(collection)
+        found = await self.first_batch({**command, "pipeline": pipeline}, naive=True)
+        return None if found is None else union.parted(found)

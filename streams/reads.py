@@ -122,23 +122,23 @@ class Reads:
     async def find_each(
         self, collection: str, union: PageUnion, *, most_s: float
     ) -> list[list[Document]] | None:
-        """For each of n queries what `find` would find of it, `naive`, by one command; None where
-        that is not to be had, or takes the server longer than `most_s`."""
+        """For each of n queries what `find` would find of it, `naive`, by one command, or none
+        where nothing has changed; None where that is not to be had, or takes the server longer than
+        `most_s`."""
         if self._finder is None:
             return None
         command: Document = {
             "aggregate": collection,
-            "pipeline": union.pipeline(collection),
+            "pipeline": [],
             "collation": COLLATION,
             "cursor": {"batchSize": _BATCH},
             "maxTimeMS": int(most_s * 1000),
         }
         try:
             with translated():
-                found = await self._finder.first_batch(command, naive=True)
+                return await self._finder.pages(collection, union, command)
         except TimeLimit:
             return None
-        return None if found is None else union.parted(found)
 
     async def aggregate(
         self,

@@ -1,7 +1,7 @@
-"""Large pages, and documents that others refer to, that come again while nothing in their
-collection has changed: told once more as they were.
+"""Pages that are large or asked for together, and documents that others refer to, that come again
+while nothing in their collection has changed: told once more as they were.
 
-For a page MongoDB is asked what time it is, which costs it a tenth of what 200 documents do; for
+For pages MongoDB is asked what time it is, which costs it a tenth of what 200 documents do; for
 documents it has just said so, in its answer to whatever refers to them. Where the stream has passed
 that time and has told of no change since before they were read, reading them again would find the
 same.
@@ -33,11 +33,12 @@ from streams.wire_pool import WirePool
 
 __all__ = ["Pages", "Stream", "Unchanged"]
 
-# What fewer documents cost is next to nothing beside the asking. The last one tells whether more
-# follow.
+# What fewer documents cost a page that is asked for alone is next to nothing beside the asking. The
+# last one tells whether more follow.
 _SMALLEST = 52
-# Of all pages of a collection; those that hold fewer than the smallest count as that.
+# Of all pages of a collection; what else a page takes is as much as so many documents.
 _MOST_DOCUMENTS = 200_000
+_LEAST_COUNTED = 52
 # What a reply of a replica set ends with: "operationTime", a timestamp, and the end.
 _TIME = b"\x11operationTime\0"
 _TIME_AT, _TIME_END = -len(_TIME) - 9, -9
@@ -62,14 +63,14 @@ class Pages:
 
     Attributes:
         since: when the first of the two was told, on `time.monotonic`.
-        found: by the command that they were read by.
+        found: by what is asked of them.
         documents: of all of them.
         by_name: documents by the names of their `_id`s, and None of those that are not there, by
             what was read of them.
     """
 
     since: float = field(default_factory=time.monotonic)
-    found: dict[bytes, list[Document]] = field(default_factory=dict)
+    found: dict[Hashable, list[Document]] = field(default_factory=dict)
     documents: int = 0
     by_name: dict[Hashable, dict[Hashable, Document | None]] = field(default_factory=dict)
 
@@ -130,14 +131,18 @@ class Unchanged:
         quiet = pages is not None and time.monotonic() - pages.since > _QUIET_S
         return pages if quiet else None
 
-    def keep(self, pages: Pages, command: bytes, found: list[Document]) -> None:
+    def keep(self, pages: Pages, name: Hashable, found: list[Document]) -> None:
         """Args:
         pages: from before it was read.
+        name: equal where the same is asked for.
+        found: as `Interning` has them, or nothing is kept.
         """
+        if any(each.__class__ is not Interned for each in found):
+            return
         self._make_room(pages)
-        if command not in pages.found:
-            pages.documents += max(len(found), _SMALLEST)
-        pages.found[command] = found
+        if name not in pages.found:
+            pages.documents += max(len(found), _LEAST_COUNTED)
+        pages.found[name] = found
 
     def heard(self, begun: float, reply: memoryview | bytes) -> None:
         """A read was answered by the primary.
@@ -198,26 +203,51 @@ class Unchanged:
         kept.update((name, found.get(name)) for name in names)
         pages.documents += len(kept) - before
 
-    async def again(self, collection: str, command: bytes) -> list[Document] | None:
-        """What that command would find; None where it has to be sent."""
-        pages, stream = self.pages(collection), self._stream
-        found = None if pages is None else pages.found.get(command)
-        if found is None or stream is None or stream.position < self._behind:
+    async def again(
+        self, collection: str, names: Sequence[Hashable]
+    ) -> list[list[Document] | None]:
+        """What reads of these pages would find; None of each that has to be read."""
+        pages = self.pages(collection)
+        found = [None] * len(names) if pages is None else list(map(pages.found.get, names))
+        known = len(found) - found.count(None)
+        if pages is None or not known or not await self._current(collection, pages):
+            return [None] * len(names)
+        self.told += known
+        return [None if each is None else [*each] for each in found]
+
+    async def again_by_name(
+        self, collection: str, kind: Hashable, names: Sequence[Hashable]
+    ) -> list[Document | None] | None:
+        """As `by_name`, of documents that are asked for by nothing but their names."""
+        pages = self.pages(collection)
+        kept = None if pages is None else pages.by_name.get(kind)
+        if pages is None or kept is None:
             return None
+        try:
+            found = [kept[name] for name in names]
+        except KeyError:
+            return None
+        if not await self._current(collection, pages):
+            return None
+        self.told_by_name += len(found)
+        return found
+
+    async def _current(self, collection: str, pages: Pages) -> bool:
+        """Whether nothing has changed by now; MongoDB is asked for the time."""
+        stream = self._stream
+        if stream is None or stream.position < self._behind:
+            return False
         if self._time is None:
             self._time = asyncio.create_task(self._ask(), name="time of MongoDB")
             self._time.add_done_callback(seen)
         # Shielded: others wait for it, too.
         now = await asyncio.shield(self._time)
         if now is None:
-            return None
+            return False
         if stream.position < now:
             self._behind = now
-            return None
-        if self.pages(collection) is not pages:
-            return None
-        self.told += 1
-        return [*found]
+            return False
+        return self.pages(collection) is pages
 
     async def _ask(self) -> str | None:
         """Behind all that MongoDB has done by now."""

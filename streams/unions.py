@@ -7,11 +7,13 @@ Source: MongoDB's manual, "$unionWith (aggregation)".
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streams.documents import Document
+import bson
+
+from streams.documents import DECODED, Document
 
 __all__ = ["PageUnion"]
 
@@ -32,6 +34,13 @@ class PageUnion:
     projection: Mapping[str, Any]
     sort: Sequence[tuple[str, int]]
     limit: int
+
+    @property
+    def names(self) -> list[Hashable]:
+        """Of each page; equal where the same is asked for."""
+        alike = {"projection": self.projection, "sort": dict(self.sort), "limit": self.limit}
+        kind = bson.encode(alike, codec_options=DECODED)
+        return [(kind, bson.encode(query, codec_options=DECODED)) for query in self.queries]
 
     def pipeline(self, collection: str) -> list[Document]:
         """That finds all of them."""

@@ -1,5 +1,5 @@
-"""Large pages, and documents that others refer to, that nothing has changed are told without being
-read; whatever was acknowledged before they were asked for is in them."""
+"""Pages, and documents that others refer to, that nothing has changed are told without being read;
+whatever was acknowledged before they were asked for is in them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from streams.hub import Hub, follow
 from streams.mongo import Mongo
 from streams.source import Source
 from streams.unchanged import Unchanged
+from streams.unions import PageUnion
 from tests.integration.conftest import Commands, listen
 from tests.support.archives import nothing_written
 from tests.support.eventually import eventually
@@ -71,6 +72,14 @@ async def page(mongo: Mongo, below: int = 1000, size: int = SIZE) -> list[dict[s
     return await mongo.find(NAME, query, sort=[("_id", 1)], limit=size, naive=True)
 
 
+async def together(mongo: Mongo, *below: int, size: int = 5) -> list[list[dict[str, Any]]]:
+    queries = [{"n": {"$lt": each}} for each in below]
+    union = PageUnion(queries=queries, projection={"n": 1}, sort=[("_id", 1)], limit=size)
+    found = await mongo.find_each(NAME, union, most_s=30.0)
+    assert found is not None
+    return found
+
+
 async def until_told(mongo: Mongo) -> None:
     before = known(mongo).told
     for _ in range(MOST):
@@ -104,6 +113,29 @@ async def test_the_time_is_asked_for_in_its_place(
         assert sent(started) == ["find"] * 3
 
 
+async def test_of_short_pages_asked_for_together_those_are_read_that_are_not_known(
+    counted: Mongo, commands: Commands, things: Collection[dict[str, Any]]
+) -> None:
+    """By one command; none where all are known."""
+
+    def wanted(*below: int) -> list[list[dict[str, Any]]]:
+        return [[{"_id": n, "n": n} for n in range(min(each, 5))] for each in below]
+
+    async with followed(counted):
+        for _ in range(MOST):
+            with commands.counting() as started:
+                assert await together(counted, 3, 0, 9) == wanted(3, 0, 9)
+            if sent(started) == ["hello"]:
+                break
+        assert sent(started) == ["hello"]
+        with commands.counting() as started:
+            assert await together(counted, 4, 0, 2, 3) == wanted(4, 0, 2, 3)
+        assert sent(started) == ["hello", "aggregate"]
+        with commands.counting() as started:
+            assert len((await together(counted, 9, 0, size=7))[0]) == 7
+        assert sent(started) == ["aggregate"]
+
+
 async def test_whatever_was_acknowledged_is_in_it(
     mongo: Mongo, client: Client, things: Collection[dict[str, Any]]
 ) -> None:
@@ -124,7 +156,12 @@ async def test_whatever_was_acknowledged_is_in_it(
                     await until_told(mongo)
             below = dice.choice([50, 1000])
             stored = things.find({"n": {"$lt": below}}).sort("_id", 1).limit(SIZE)
-            assert await page(mongo, below) == [*stored]
+            first = [*stored]
+            assert await page(mongo, below) == first
+            assert await together(mongo, below, 7) == [
+                first[:5],
+                [*things.find({"n": {"$lt": 7}}).sort("_id", 1).limit(5)],
+            ]
     # Else nothing was tested.
     assert known(mongo).told > 20
 
@@ -172,6 +209,32 @@ async def test_what_is_referred_to_takes_no_command_of_its_own(
         assert sent(started) == ["find"] * 2
 
 
+async def test_of_many_that_are_looked_up_the_time_is_asked_for_in_their_place(
+    counted: Mongo, commands: Commands, suppliers: Collection[dict[str, Any]]
+) -> None:
+    """Those that are not there included; few are read, and so are others, and what is not only
+    shown."""
+    reads, fields = Current(counted, {}, nothing_written()), frozenset({"name"})
+
+    async def looked_up(*ids: int, shown: bool = True) -> list[Any]:
+        found = await reads.by_ids(SUPPLIER, ids, fields, shown=shown)
+        return [each and each["name"] for each in found]
+
+    async with followed(counted, SUPPLIER.collection):
+        for _ in range(MOST):
+            with commands.counting() as started:
+                found = await asyncio.gather(*(looked_up(n, 99) for n in range(4)))
+            assert found == [[f"Supplier {n}", None] for n in range(4)]
+            if sent(started) == ["hello"]:
+                break
+        assert sent(started) == ["hello"]
+        with commands.counting() as started:
+            assert await looked_up(0, 1, 2) == ["Supplier 0", "Supplier 1", "Supplier 2"]
+            assert (await looked_up(0, 1, 2, 4))[3] == "Supplier 4"
+            assert (await looked_up(0, 1, 2, 3, shown=False))[3] == "Supplier 3"
+        assert sent(started) == ["find"] * 3
+
+
 async def test_whatever_was_acknowledged_is_in_what_is_referred_to(
     mongo: Mongo,
     client: Client,
@@ -179,6 +242,7 @@ async def test_whatever_was_acknowledged_is_in_what_is_referred_to(
     suppliers: Collection[dict[str, Any]],
 ) -> None:
     dice = random.Random(7)
+    reads = Current(mongo, {}, nothing_written())
     beside = client[mongo.name]["beside"]
     async with followed(mongo, NAME, SUPPLIER.collection):
         for step in range(1500):
@@ -194,6 +258,9 @@ async def test_whatever_was_acknowledged_is_in_what_is_referred_to(
                     beside.insert_one({})
             ids = dice.sample(range(20), 3)
             assert await referred_to(mongo, ids) == [suppliers.find_one({"_id": n}) for n in ids]
+            many = dice.sample(range(12), 5)
+            found = await reads.by_ids(SUPPLIER, many, frozenset({"name"}), shown=True)
+            assert found == [suppliers.find_one({"_id": n}) for n in many]
     # Else nothing was tested.
     assert known(mongo).told_by_name > 20
 

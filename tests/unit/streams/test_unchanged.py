@@ -1,11 +1,12 @@
-"""Large pages, and documents that others refer to, that are told without being read, whatever comes
-in between: a model of MongoDB that writes, answers and tells its stream whenever the test says
+"""Pages, and documents that others refer to, that are told without being read, whatever comes in
+between: a model of MongoDB that writes, answers and tells its stream whenever the test says
 so."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,12 +19,14 @@ from hypothesis import strategies as st
 from streams import tokens, unchanged
 from streams.finder import Finder
 from streams.interning import Interned, Interning
+from streams.unions import PageUnion
 
 COMMAND = {"find": "things", "filter": {}, "limit": 60}
 REFERRING = {"find": "orders", "filter": {}}
 REFERRED_TO = {"find": "things", "filter": {"_id": {"$in": [0, 1, 2]}}}
 KIND, NAMES = frozenset({"written"}), (0, 1, 2)
-STEPS = ("write", "beside", "tell", "ask", "ask", "refer", "refer")
+STEPS = ("write", "beside", "tell", "ask", "ask", "refer", "refer", "join", "join more")
+STEPS += ("look up", "look up")
 STEPS += ("serve", "serve", "serve", "deliver", "deliver", "deliver")
 RARELY = ("lose", "demote")
 
@@ -49,9 +52,9 @@ class Model:
             Interning(2**20),
         )
         self.finder.unchanged.follow(self, ["things"])
-        self._unserved: list[tuple[str, asyncio.Future[memoryview | None]]] = []
+        self._unserved: list[tuple[dict[str, Any], asyncio.Future[memoryview | None]]] = []
         self._served: list[tuple[dict[str, Any], asyncio.Future[memoryview | None]]] = []
-        self.finds = 0
+        self.finds = self.aggregates = 0
         # What each was told, and what it may not miss.
         self._asked: list[tuple[int, asyncio.Task[int]]] = []
 
@@ -62,11 +65,12 @@ class Model:
         return self
 
     def ask(self, message: bytes) -> asyncio.Future[memoryview | None]:
-        [name, *_] = bson.decode(message)
+        command = bson.decode(message)
         reply: asyncio.Future[memoryview | None] = asyncio.get_running_loop().create_future()
-        self.hellos += name == "hello"
-        self.finds += name == "find"
-        self._unserved.append((name, reply))
+        self.hellos += "hello" in command
+        self.finds += "find" in command
+        self.aggregates += "aggregate" in command
+        self._unserved.append((command, reply))
         return reply
 
     async def do(self, step: str) -> None:
@@ -83,9 +87,14 @@ class Model:
                 self._asked.append((self.written, asyncio.create_task(self._page())))
             case "refer":
                 self._asked.append((self.written, asyncio.create_task(self._referred_to())))
+            case "look up":
+                self._asked.append((self.written, asyncio.create_task(self._looked_up())))
+            case "join" | "join more":
+                below = [1, 2] if step == "join" else [2, 3, 1]
+                self._asked.append((self.written, asyncio.create_task(self._joint(below))))
             case "serve" if self._unserved:
-                name, reply = self._unserved.pop(0)
-                self._served.append((self._said() if name == "hello" else self._found(), reply))
+                command, reply = self._unserved.pop(0)
+                self._served.append((self._answer(command), reply))
             case "deliver" if self._served:
                 said, reply = self._served.pop(0)
                 reply.set_result(memoryview(bson.encode(said)))
@@ -107,11 +116,27 @@ class Model:
         assert found is not None
         return int(found[1]["written"])
 
+    async def _joint(self, below: list[int]) -> int:
+        """As `Reads.find_each` reads them."""
+        queries = [{"below": each} for each in below]
+        union = PageUnion(queries=queries, projection={}, sort=[("_id", 1)], limit=21)
+        found = await self.finder.pages("things", union, {"aggregate": "things"})
+        assert found is not None
+        assert [len(page) for page in found] == below
+        return min(int(document["written"]) for page in found for document in page)
+
     async def _referred_to(self) -> int:
         """As `resolvers.current` reads them, behind what refers to them."""
         begun, known = time.monotonic(), self.finder.unchanged
         assert await self.finder.first_batch(REFERRING, naive=True)
-        told = known.by_name("things", KIND, NAMES, begun)
+        return await self._shown(known.by_name("things", KIND, NAMES, begun))
+
+    async def _looked_up(self) -> int:
+        """As `resolvers.current` reads those that nothing refers to."""
+        return await self._shown(await self.finder.unchanged.again_by_name("things", KIND, NAMES))
+
+    async def _shown(self, told: Sequence[Any] | None) -> int:
+        known = self.finder.unchanged
         if told is None:
             pages = known.pages("things")
             found = await self.finder.first_batch(REFERRED_TO, naive=True)
@@ -124,13 +149,26 @@ class Model:
         assert told[1] is not None
         return int(told[1]["written"])
 
+    def _answer(self, command: dict[str, Any]) -> dict[str, Any]:
+        if "hello" in command:
+            return self._said()
+        if "find" in command:
+            return self._found([{"_id": 0}, {"_id": 1, "written": self.written}])
+        first, *stages = command["pipeline"]
+        others = [each["$unionWith"]["pipeline"][0] for each in stages if "$unionWith" in each]
+        batch: list[dict[str, Any]] = []
+        for page in [first, *others]:
+            # As many documents as its filter says; none has an `_id` between two pages.
+            below = page["$match"]["below"] if "$match" in page else 0
+            batch += [{"_id": n, "written": self.written} for n in range(below)] or [{}]
+        return self._found(batch)
+
     def _said(self) -> dict[str, Any]:
         primary = self.stopped is None
         time = Timestamp(self.stopped or self.time, 1)
         return {"ok": 1.0, "isWritablePrimary": primary, "operationTime": time}
 
-    def _found(self) -> dict[str, Any]:
-        batch = [{"_id": 0}, {"_id": 1, "written": self.written}]
+    def _found(self, batch: list[dict[str, Any]]) -> dict[str, Any]:
         cursor = {"firstBatch": batch, "id": Int64(0), "ns": "shop.things"}
         return {"cursor": cursor, "ok": 1.0, "operationTime": Timestamp(self.time, 1)}
 
@@ -158,12 +196,14 @@ def run(*steps: str) -> tuple[Model, list[tuple[int, int]]]:
 
 READ = ("ask", "serve", "deliver")
 REFER = ("refer", "serve", "deliver", "serve", "deliver")
+JOIN = ("join", "serve", "deliver")
+LOOK_UP = ("look up", "serve", "deliver")
 
 
 @given(st.lists(st.sampled_from(3 * STEPS + RARELY), max_size=60))
 def test_nobody_misses_what_was_written_before_he_asked(drawn: list[str]) -> None:
     # The first time that documents come, they are not known to come again.
-    _, answers = run(*READ, *READ, *REFER, *drawn)
+    _, answers = run(*READ, *READ, *REFER, *JOIN, *JOIN, *LOOK_UP, *drawn)
     assert all(least <= told for least, told in answers)
 
 
@@ -171,6 +211,17 @@ def test_the_time_takes_the_place_of_a_read() -> None:
     model, answers = run(*READ, *READ, *READ, "ask", "ask", "ask")
     assert (model.finder.unchanged.told, model.hellos) == (4, 4)
     assert answers == [(1, 1)] * 6
+
+
+def test_of_pages_asked_for_together_those_are_read_that_are_not_known() -> None:
+    """The first time that documents come, they are not known to come again."""
+    model, answers = run(*JOIN, *JOIN, *JOIN)
+    assert (model.aggregates, model.hellos, model.finder.unchanged.told) == (2, 1, 2)
+    model, answers = run(*JOIN, *JOIN, "join more", "serve", "deliver", "serve", "deliver")
+    assert (model.aggregates, model.hellos, model.finder.unchanged.told) == (3, 1, 2)
+    model, answers = run(*JOIN, *JOIN, "write", "tell", *JOIN, *JOIN)
+    assert (model.aggregates, model.hellos) == (4, 0)
+    assert answers == [(1, 1), (1, 1), (2, 2), (2, 2)]
 
 
 def test_what_changes_while_it_is_read_is_not_kept() -> None:
@@ -206,6 +257,15 @@ def test_what_is_referred_to_is_known_behind_what_refers_to_it() -> None:
     model, answers = run(*REFER, *REFER, *REFER)
     assert (model.finds, model.hellos, model.finder.unchanged.told_by_name) == (4, 0, 6)
     assert answers == [(1, 1)] * 3
+
+
+def test_what_is_looked_up_again_is_not_read_again() -> None:
+    model, answers = run(*LOOK_UP, *LOOK_UP, *LOOK_UP)
+    assert (model.finds, model.hellos, model.finder.unchanged.told_by_name) == (2, 1, 3)
+    assert answers == [(1, 1)] * 3
+    model, answers = run(*LOOK_UP, *LOOK_UP, "write", *LOOK_UP, "serve", "deliver")
+    assert (model.finds, model.hellos, model.finder.unchanged.told_by_name) == (3, 1, 0)
+    assert answers == [(1, 1), (1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize("told", ["a change", "nothing yet", "of another connection"])
