@@ -155,7 +155,7 @@ class Rendering:
                 read = context.current.unchanged(entity, ids, fields, begun=context.loads.begun)
                 if read is None:
                     self._at_hand = False
-                    read = await context.current.referred_to(entity, ids, fields)
+                    read = await context.current.by_ids(entity, ids, fields, shown=True)
                 found = dict(zip(wanted, read, strict=True))
         there = {name: each for name, each in found.items() if each is not None}
         related = await target.related(context, list(there.values()))

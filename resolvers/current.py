@@ -104,8 +104,8 @@ class Current:
     def unchanged(
         self, entity: Entity, ids: Sequence[Any], fields: Fields, *, begun: float
     ) -> list[Document | None] | None:
-        """What `referred_to` would find, where nothing in their collection has changed since it
-        found them; None where it has to be asked.
+        """What `by_ids` would find to be shown, where nothing in their collection has changed since
+        it found them; None where it has to be asked.
 
         Args:
             begun: when what refers to them was asked for, at the latest, on `time.monotonic`.
@@ -118,26 +118,11 @@ class Current:
         found = known.by_name(entity.collection, wanted, identities(ids), begun)
         return None if found is None else rows.allowed(found)
 
-    async def referred_to(
-        self, entity: Entity, ids: Sequence[Any], fields: Fields
-    ) -> list[Document | None]:
-        """What `by_ids` finds, to be shown: of documents that others refer to, which are remembered
-        for `unchanged`."""
-        rows = self._scope.read_rows(entity)
-        wanted = rows.widened(fields) or fields
-
-        async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
-            found, names = await self._found(entity, ids, wanted, shown=True)
-            return list(map(found.get, names))
-
-        kind = entity.collection, wanted, "referred to"
-        return rows.allowed(await self.lookups.ask(kind, ids, read))
-
     async def shown_by_ids(
         self, entity: Entity, ids: Sequence[Any], fields: Fields, show: Show
     ) -> list[Shown | None]:
-        """The same to be shown, each with what a response has of it, which is made for all that are
-        read together."""
+        """What `by_ids` finds, to be shown, each with what a response has of it, which is made for
+        all that are read together."""
         asked = self.ask_by_ids(entity, ids, fields, show)
         await asked.reading
         return asked.shown()

@@ -106,7 +106,7 @@ class Finder:
         batch: list[Any] = cursor["firstBatch"]
         return batch
 
-    async def pages(
+    async def find_each(
         self, collection: str, union: PageUnion, command: Document
     ) -> list[list[Document]] | None:
         """A page for each query, to be shown, those by one command that have to be read; None where

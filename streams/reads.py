@@ -136,7 +136,7 @@ class Reads:
         }
         try:
             with translated():
-                return await self._finder.pages(collection, union, command)
+                return await self._finder.find_each(collection, union, command)
         except TimeLimit:
             return None
 

@@ -182,7 +182,7 @@ async def referred_to(mongo: Mongo, ids: list[int]) -> list[dict[str, Any] | Non
     current = Current(mongo, {}, nothing_written())
     fields = frozenset({"name"})
     told = current.unchanged(SUPPLIER, ids, fields, begun=begun)
-    return [*await current.referred_to(SUPPLIER, ids, fields)] if told is None else [*told]
+    return [*await current.by_ids(SUPPLIER, ids, fields, shown=True)] if told is None else [*told]
 
 
 async def test_what_is_referred_to_takes_no_command_of_its_own(

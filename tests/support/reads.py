@@ -166,11 +166,6 @@ class MemoryCurrent:
         }
         return [found.get(identity(each)) for each in ids]
 
-    async def referred_to(
-        self, entity: Entity, ids: Sequence[Any], fields: frozenset[str]
-    ) -> list[Document | None]:
-        return await self.by_ids(entity, ids, fields, shown=True)
-
     def unchanged(self, *_: Any, **__: Any) -> None:
         return None
 

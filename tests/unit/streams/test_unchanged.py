@@ -120,7 +120,7 @@ class Model:
         """As `Reads.find_each` reads them."""
         queries = [{"below": each} for each in below]
         union = PageUnion(queries=queries, projection={}, sort=[("_id", 1)], limit=21)
-        found = await self.finder.pages("things", union, {"aggregate": "things"})
+        found = await self.finder.find_each("things", union, {"aggregate": "things"})
         assert found is not None
         assert [len(page) for page in found] == below
         return min(int(document["written"]) for page in found for document in page)
