@@ -26,6 +26,7 @@ from websockets.http11 import Request, Response
 from websockets.protocol import State
 
 from gql.departures import Departures
+from gql.handshakes import take_frames
 from gql.outlets import OUTLET, Outlet
 from gql.stalling import Stall
 from gql.turns import Starts, Turns
@@ -149,13 +150,21 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.server, self.client = request.server, request.client
         self.scheme = "wss" if request.scheme == "https" else "ws"
 
+    def begin(self, handshake: Request) -> None:
+        """What `data_received` does with one that is still to be read."""
+        take_frames(self.conn)
+        self.handle_connect(handshake)
+        self._measure()
+
     def handle_connect(self, event: Request) -> None:
         self._admitted = self._connections.admit(self)
         if self._admitted:
             super().handle_connect(event)
-            # For those who write to it without waiting.
-            extensions: Any = self.scope["extensions"]
-            extensions[OUTLET] = self.outlet
+            # Else it was none, and was told so.
+            if not self.close_sent:
+                # For those who write to it without waiting.
+                extensions: Any = self.scope["extensions"]
+                extensions[OUTLET] = self.outlet
         else:
             self._refuse()
 

@@ -10,43 +10,26 @@ Source: docs/decisions/0024-sockets.md, 0033-known-heads.md.
 from __future__ import annotations
 
 import asyncio
-import inspect
-import logging
 from typing import Any, cast
 
-import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from websockets.http11 import Request
 
-from gql.connections import Connections
+from gql.connections import Connections, WebSocketConnection
 from gql.departures import ResponseOutlet
+from gql.handshakes import handshake_of
 from gql.known_heads import NEW_HEAD, KnownHead, KnownHeads
 from gql.outlets import OUTLET
 from gql.responses import Executed
 from gql.stalling import Stall
 
-__all__ = ["RequestConnection", "known_heads"]
-
-log = logging.getLogger(__name__)
+__all__ = ["RequestConnection"]
 
 # Its first line and its headers.
 _HEAD_S = 5.0
 _HEAD_BYTES = 64 * 1024
 # What may wait to be taken of what was written without waiting.
 _UNTAKEN_BYTES = 64 * 1024
-# What uvicorn makes a request and its response of. Where its head is known, they are made here.
-_OF_A_CYCLE = (
-    *("scope", "transport", "flow", "logger", "access_logger", "access_log", "default_headers"),
-    *("message_event", "expect_100_continue", "keep_alive", "on_response"),
-)
-
-
-def known_heads() -> KnownHeads:
-    """None are ever known where uvicorn is another than is understood here."""
-    if tuple(inspect.signature(RequestResponseCycle).parameters) == _OF_A_CYCLE:
-        return KnownHeads()
-    log.warning("heads are read each time", extra={"uvicorn": uvicorn.__version__})
-    return KnownHeads(most=0)
-
 
 # Has no waiter ever.
 _NOBODY_WAITS = asyncio.Event()
@@ -195,10 +178,26 @@ class RequestConnection(HttpToolsProtocol):
             self.transport.close()
             return
         self._look_no_more()
-        self.outlet.close()
-        super().handle_websocket_upgrade()
+        handshake = handshake_of(self.scope["method"], self.url, self.headers)
+        if handshake is None:
+            self.outlet.close()
+            super().handle_websocket_upgrade()
+        else:
+            self._become_socket(handshake)
         # Nothing comes here any more, and the parser knows of this one.
         self.parser = None  # type: ignore[assignment]
+
+    def _become_socket(self, handshake: Request) -> None:
+        """As uvicorn does with one that is read again."""
+        self.connections.discard(self)
+        made: Any = self.ws_protocol_class
+        opened: WebSocketConnection = made(
+            config=self.config, server_state=self.server_state, app_state=self.app_state
+        )
+        opened.connection_made(self.transport)
+        opened.outlet.succeed(self.outlet)
+        opened.begin(handshake)
+        self.transport.set_protocol(opened)
 
     def shutdown(self) -> None:
         self._departures.hurry(self.outlet)

@@ -10,16 +10,22 @@ Source: docs/decisions/0033-known-heads.md
 
 from __future__ import annotations
 
+import inspect
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from gql.recent import Recent
 from gql.responses import Executed
 
-__all__ = ["NEW_HEAD", "Answerer", "KnownHead", "KnownHeads", "NewHead", "Waiting"]
+__all__ = ["NEW_HEAD", "Answerer", "KnownHead", "KnownHeads", "NewHead", "Waiting", "known_heads"]
+
+log = logging.getLogger(__name__)
 
 NEW_HEAD = "revstream.head"
 """Among the extensions of a scope: the `NewHead` of its request, where it may be kept."""
@@ -30,6 +36,11 @@ _LONGEST = 4096
 _OTHERWISE = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
 # What no head says.
 _OF_A_CONNECTION = frozenset({"client", "extensions", "server", "state"})
+# What uvicorn makes a request and its response of. Where its head is known, they are made here.
+_OF_A_CYCLE = (
+    *("scope", "transport", "flow", "logger", "access_logger", "access_log", "default_headers"),
+    *("message_event", "expect_100_continue", "keep_alive", "on_response"),
+)
 
 
 class Waiting(Protocol):
@@ -116,3 +127,11 @@ class KnownHeads:
 
     def keep(self, raw: bytes, known: KnownHead) -> None:
         self._kept.keep(raw, known, len(raw))
+
+
+def known_heads() -> KnownHeads:
+    """None are ever known where uvicorn is another than is understood here."""
+    if tuple(inspect.signature(RequestResponseCycle).parameters) == _OF_A_CYCLE:
+        return KnownHeads()
+    log.warning("heads are read each time", extra={"uvicorn": uvicorn.__version__})
+    return KnownHeads(most=0)

@@ -51,6 +51,11 @@ class Outlet:
         self.transport = transport
         self.resume()
 
+    def succeed(self, other: Outlet) -> None:
+        """To another one of the same connection, which is closed: it was hastened or not."""
+        self._send = other._send
+        other.close()
+
     def hasten(self) -> None:
         """It is about to be written to again and again."""
         if self._send is None and self._flows and isinstance(self.transport, TCPTransport):

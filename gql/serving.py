@@ -27,8 +27,9 @@ from gql.app import create_app
 from gql.connections import Connections, WebSocketConnection
 from gql.embedded import embedded_mongod
 from gql.gateway import Gateway, open_gateway
-from gql.heads import RequestConnection, known_heads
+from gql.heads import RequestConnection
 from gql.hosts import allowed_hosts
+from gql.known_heads import known_heads
 from gql.logs import expect_refusals
 from gql.operations import Operations
 from gql.progress import shown_progress, shown_readings

@@ -13,7 +13,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from gql.connections import WebSocketConnection
-from gql.heads import RequestConnection, known_heads
+from gql.heads import RequestConnection
+from gql.known_heads import known_heads
 
 __all__ = ["served"]
 

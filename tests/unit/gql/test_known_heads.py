@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import orjson
@@ -14,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from uvicorn.server import ServerState
 
-from gql import heads
-from gql.connections import Connections
-from gql.heads import RequestConnection, known_heads
+from gql import known_heads as known
+from gql.connections import Connections, WebSocketConnection
+from gql.heads import RequestConnection
 from gql.http_requests import headers_of, read_json
-from gql.known_heads import NEW_HEAD, KnownHeads, Waiting
+from gql.known_heads import NEW_HEAD, KnownHeads, Waiting, known_heads
 from gql.media_types import JSON
 from gql.responses import Executed
 from tests.support.fuzzing import examples
@@ -132,8 +133,10 @@ class Opened:
     """One connection of a server, without sockets."""
 
     def __init__(self, endpoint: Any, kept: KnownHeads, *, keep_alive_s: int = 5) -> None:
+        connections = Connections(most=1, most_bytes=1, stalled_s=1, failed=unexpected)
         config = uvicorn.Config(
             endpoint,
+            ws=partial(WebSocketConnection, connections=connections),  # type: ignore[arg-type]
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -144,7 +147,6 @@ class Opened:
         self.state = ServerState()
         self.state.default_headers = [(b"server", b"uvicorn")]
         self.transport = Recording()
-        connections = Connections(most=1, most_bytes=1, stalled_s=1, failed=unexpected)
         self.connection = RequestConnection(
             config,
             self.state,
@@ -153,6 +155,7 @@ class Opened:
             connections=connections,
             heads=kept,
         )
+        self.transport.set_protocol(self.connection)
         self.connection.connection_made(self.transport)
 
     async def send(self, *chunks: bytes) -> bytes:
@@ -273,24 +276,12 @@ async def test_a_handshake_is_one_each_time() -> None:
     """Behind a request on the same connection, whose time without a request is over then."""
     endpoint, kept = Endpoint(keeps=True), known_heads()
     handshake = b"GET / HTTP/1.1\r\nHost: shop\r\n" + UPGRADE + b"\r\n"
-    taken: list[bytes] = []
     for _ in range(2):
         opened = Opened(endpoint, kept)
         await opened.send(post(b"{}"))
         assert opened.connection._looking is not None
-        taken.clear()
-        opened.connection.ws_protocol_class = type(  # type: ignore[assignment]
-            "Taken",
-            (asyncio.Protocol,),
-            {
-                "__init__": lambda self, **_: None,
-                "connection_made": lambda self, transport: None,
-                "data_received": lambda self, data: taken.append(data),
-            },
-        )
-        opened.transport.set_protocol = lambda protocol: None  # type: ignore[method-assign]
-        opened.connection.data_received(handshake)
-        assert taken[0].startswith(b"GET / HTTP/1.1\r\n")
+        # It is no good one, and is told so by who takes handshakes.
+        assert (await opened.send(handshake)).startswith(b"HTTP/1.1 400 ")
         assert opened.connection._looking is None
     assert endpoint.read == 1
 
@@ -300,7 +291,7 @@ async def test_where_uvicorn_is_another_heads_are_read(
 ) -> None:
     """It is said once, and nothing else is otherwise. The one that is installed is understood."""
     assert not caplog.records
-    monkeypatch.setattr(heads, "_OF_A_CYCLE", ("another",))
+    monkeypatch.setattr(known, "_OF_A_CYCLE", ("another",))
     endpoint, kept = Endpoint(keeps=True), known_heads()
     assert [each.message for each in caplog.records] == ["heads are read each time"]
     opened = Opened(endpoint, kept)

@@ -24,6 +24,7 @@ class Recording(asyncio.Transport):
         super().__init__()
         self.writes: list[bytes] = []
         self.closed = False
+        self.protocol: Any = None
 
     def write(self, data: Any) -> None:
         self.writes.append(bytes(data))
@@ -36,6 +37,20 @@ class Recording(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+
+    abort = close
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
+    def get_protocol(self) -> Any:
+        return self.protocol
 
     def pause_reading(self) -> None: ...
 
