@@ -78,10 +78,6 @@ class Told:
             found = self._around[seat.kind] = seat.around(self.payload, self.shown)
         return found
 
-    def frame(self, seat: Seat) -> bytes:
-        """As it is written to a seat."""
-        return seat.own.join(self.around(seat))
-
 
 def write_to_each(events: Sequence[Told], seats: Sequence[Seat]) -> tuple[int, list[Seat]]:
     """Events, as one write to each and without waiting: how often one was told, and who does not
@@ -127,7 +123,7 @@ def write_several(events: Sequence[Told], seat: Seat) -> tuple[int, bool]:
     them."""
     count = 0
     for portion in portions(events):
-        if not seat.outlet.write(b"".join(each.frame(seat) for each in portion)):
+        if not seat.outlet.write(seat.own.join(_around(portion, seat))):
             return count, False
         seat.token = max(seat.token, portion[-1].token)
         count += sum(each.counts for each in portion)

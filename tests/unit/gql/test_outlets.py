@@ -109,7 +109,7 @@ def test_what_arrives_is_what_was_taken_in_its_order(steps: list[tuple[str, int]
                 event = told(size, number)
                 room = line.outlet.transport.get_write_buffer_size() <= _ROOM
                 assert line.tell(event) == room
-                taken += event.frame(line.seat) if room else b""
+                taken += line.seat.own.join(event.around(line.seat)) if room else b""
             elif what == "written":
                 frame = b"%d" % (number % 10) * size
                 line.outlet.transport.write(frame)
@@ -204,6 +204,6 @@ async def test_what_is_no_plain_connection_of_uvloops_is_written_to_as_it_wants(
         event = told(100)
         assert line.tell(event)
         theirs.setblocking(False)
-        assert await loop.sock_recv(theirs, 1000) == event.frame(line.seat)
+        assert await loop.sock_recv(theirs, 1000) == line.seat.own.join(event.around(line.seat))
         line.outlet.transport.abort()
         await eventually(lambda: line.lost)
