@@ -2,7 +2,8 @@
 
 Beside Mercurius, and a program that writes ready frames to every socket, which is the least that it
 can take. Writers, subscribers and mongod share the other core; subscribers count every frame, and
-for some of them it is told how long after the write's acknowledgement it came.
+for some of them, whose frames are read first, it is told how long after the write's acknowledgement
+it came: what comes to the others lies there for 12 to 18 ms in seconds in which that core is full.
 """
 
 from __future__ import annotations

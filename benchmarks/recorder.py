@@ -30,6 +30,7 @@ _BATCH = 1000
 """Events that the recorder takes at once, as `streams.source.SourceOptions` has it."""
 
 _LONG = 4
+_DRIVERS = ("motor", "pymongo")
 
 
 def run(stage: Stage) -> list[Part]:
@@ -42,24 +43,24 @@ def run(stage: Stage) -> list[Part]:
         "its CPU, µs each",
         "mongod's CPU, µs each",
     )
-    records: list[RawBSONDocument] = []
-    per_second: dict[str, float] = {}
-    for driver in ("motor", "pymongo"):
-        rows = []
-        for _ in stage.rounds(f"recorder, {driver}"):
+    recorded: dict[str, list[tuple[float, ...]]] = {driver: [] for driver in _DRIVERS}
+    bare = []
+    # By turns, so that what is compared lies close together: a machine is not the same some minutes
+    # later.
+    for _ in stage.rounds("recorder"):
+        for driver, rows in recorded.items():
             with stage.database() as database:
                 _write(stage, database, documents, updates, driver)
                 rows.append(_measure(stage, database, documents + updates, driver))
                 records = _read_back(database, updates)
                 indexes = dict(archive_of(database).index_information())
-        table.add(f"revstream record, {driver}", *medians(rows))
-        per_second[f"revstream, {driver}"] = medians(rows)[0]
-    rows = []
-    for _ in stage.rounds("bare insert_many"):
         with stage.database() as database:
-            rows.append(_insert_bare(stage, database["bare"], records, indexes))
-    table.add("bare insert_many of the same records, pymongo", *medians(rows))
-    per_second["insert_many"] = medians(rows)[0]
+            bare.append(_insert_bare(stage, database["bare"], records, indexes))
+    for driver, rows in recorded.items():
+        table.add(f"revstream record, {driver}", *medians(rows))
+    table.add("bare insert_many of the same records, pymongo", *medians(bare))
+    per_second = {f"revstream, {driver}": medians(rows)[0] for driver, rows in recorded.items()}
+    per_second["insert_many"] = medians(bare)[0]
     return [table, bars("versions a second", per_second)]
 
 
@@ -83,6 +84,7 @@ def _measure(
 ) -> tuple[float, float, float]:
     """Versions a second, and microseconds of CPU per version: the recorder's and mongod's."""
     before = archive_of(database).estimated_document_count()
+    _settle(stage)
     with stage.gateway(database, "--driver", driver, command="record") as (process, _):
         first = await_versions(database, before + _BATCH)
         started, cpu_s, mongod_s = time.perf_counter(), process.cpu_s(), stage.mongod_cpu_s()
@@ -92,6 +94,11 @@ def _measure(
         mongod_s = stage.mongod_cpu_s() - mongod_s
     counted = last - first
     return counted / took_s, cpu_s / counted * 1e6, mongod_s / counted * 1e6
+
+
+def _settle(stage: Stage) -> None:
+    """What was written before is on disk: to bring it there is no part of what is measured."""
+    stage.client.admin.command("fsync")
 
 
 def _read_back(database: Database[Document], updates: int) -> list[RawBSONDocument]:
@@ -110,6 +117,7 @@ def _insert_bare(
         if name != "_id_":
             options = {k: v for k, v in index.items() if k not in ("v", "key")}
             collection.create_index(index["key"], name=name, **options)
+    _settle(stage)
     with pinned(stage.gateway_cores):
         started, cpu_s = time.perf_counter(), time.process_time()
         mongod_s = stage.mongod_cpu_s()

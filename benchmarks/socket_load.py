@@ -3,7 +3,8 @@ half of a core.
 
 Speaks graphql-transport-ws (PROTOCOL.md of graphql-ws) as a client does: the handshake,
 `connection_init`, the server's ack, `subscribe`. Of what comes then only the frames' heads are read
-(RFC 6455, 5.2), and for some of the sockets the text is kept, with the time at which it came. On
+(RFC 6455, 5.2), and for some of the sockets the text is kept, with the time at which it came. Those
+are read first: other subscribers do not wait for one another either, on machines of their own. On
 Linux.
 """
 
@@ -25,11 +26,15 @@ BIN_NS = 50_000_000
 """Frames are counted by the twentieth of a second."""
 
 _READ_BYTES = 65536
+# Of the others, before those are looked at whose times are kept.
+_BETWEEN = 8
 _TEXT, _PING, _CLOSE = 0x81, 0x89, 0x88
 _NOTHING = b'"product":null'
-"""Of a checkpoint: no event, and not counted."""
+"""At the end of a checkpoint: no event, and not counted."""
 _AWAKENED = b'"stock":0}'
-"""Of a write that only shows whether a subscription stands. It may come long after the others."""
+"""At the end of a write that only shows whether a subscription stands. It may come long after
+the others."""
+_END_BYTES = 100
 _INIT = json.dumps({"type": "connection_init"}).encode()
 _CONNECTING, _SHAKING, _STARTING, _LIVE = range(4)
 
@@ -97,6 +102,9 @@ class Links:
         self._on_lost = on_lost
         self._links: dict[int, Link] = {}
         self._poll = select.epoll()
+        # Of those whose times are kept; it is looked at by the other one, too.
+        self._kept = select.epoll()
+        self._poll.register(self._kept, select.EPOLLIN)
         self.subscribed = self.arrived = self.texts = 0
         self.counts: defaultdict[int, int] = defaultdict(int)
 
@@ -109,30 +117,42 @@ class Links:
             self._lose(link)
             return
         self._links[plain.fileno()] = link
-        self._poll.register(plain, select.EPOLLOUT)
+        self._poll_of(link).register(plain, select.EPOLLOUT)
 
     def turn(self, wait_s: float) -> None:
         """Wait so long at most for something to come, and take all of it."""
-        for handle, event in self._poll.poll(wait_s):
-            link = self._links[handle]
-            try:
-                if link.stage == _LIVE:
-                    self._receive(link)
-                elif link.stage == _CONNECTING and event & select.EPOLLOUT:
-                    link.plain.sendall(self._handshake)
-                    self._poll.modify(handle, select.EPOLLIN)
-                    link.stage = _SHAKING
-                else:
-                    self._agree(link)
-            except BlockingIOError:
-                continue
-            except OSError:
-                self._lose(link)
+        ready = self._poll.poll(wait_s)
+        for n in range(0, len(ready), _BETWEEN):
+            for handle, event in self._kept.poll(0):
+                self._take(handle, event)
+            for handle, event in ready[n : n + _BETWEEN]:
+                if handle in self._links:
+                    self._take(handle, event)
 
     def close(self) -> None:
         for link in self._links.values():
             link.plain.close()
+        self._kept.close()
         self._poll.close()
+
+    def _poll_of(self, link: Link) -> select.epoll:
+        return self._poll if link.kept is None else self._kept
+
+    def _take(self, handle: int, event: int) -> None:
+        link = self._links[handle]
+        try:
+            if link.stage == _LIVE:
+                self._receive(link)
+            elif link.stage == _CONNECTING and event & select.EPOLLOUT:
+                link.plain.sendall(self._handshake)
+                self._poll_of(link).modify(handle, select.EPOLLIN)
+                link.stage = _SHAKING
+            else:
+                self._agree(link)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._lose(link)
 
     def _agree(self, link: Link) -> None:
         """The answers to the handshake and to `connection_init`."""
@@ -171,11 +191,12 @@ class Links:
             if end > size:
                 break
             if data[at] == _TEXT:
-                if data.find(_NOTHING, start, end) >= 0:
+                tail = max(start, end - _END_BYTES)
+                if data.find(_NOTHING, tail, end) >= 0:
                     at = end
                     continue
                 texts += 1
-                if data.find(_AWAKENED, start, end) >= 0:
+                if data.find(_AWAKENED, tail, end) >= 0:
                     awakened += 1
                 if link.kept is not None:
                     link.kept.append((now, data[start:end]))
