@@ -35,7 +35,7 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# What it costs beside others, into docs/benchmarks.md. For an idle machine; three quarters of an hour.
+# What it costs beside others, into docs/benchmarks.md. For an idle machine; an hour and a quarter.
 bench: setup
 	$(BIN)/python -m benchmarks --page
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Self
 
-__all__ = ["bars", "curve"]
+__all__ = ["Chart", "bars", "curve"]
 
 _POINTS = 60
 """Of a curve: more are not told apart at the width that charts have."""
@@ -13,33 +16,53 @@ _POINTS = 60
 _COLOUR = '%%{init: {"themeVariables": {"xyChart": {"plotColorPalette": "#4a6fa5"}}}}%%'
 
 
-def bars(title: str, figures: Mapping[str, float]) -> str:
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Args:
+    x_axis, y_title: as Mermaid writes them.
+    kind: `bar` or `line`.
+    """
+
+    title: str
+    x_axis: str
+    y_title: str
+    kind: str
+    heights: Sequence[float]
+
+    def over(self, rounds: Sequence[Self]) -> Self:
+        """The medians of several; this one where they have not as many heights each."""
+        if len({len(each.heights) for each in rounds}) != 1:
+            return self
+        heights = zip(*(each.heights for each in rounds), strict=True)
+        return replace(self, heights=[median(each) for each in heights])
+
+    def markdown(self) -> str:
+        values = ", ".join(f"{each:.4g}" for each in self.heights)
+        return "\n".join(
+            [
+                "```mermaid",
+                _COLOUR,
+                "xychart-beta",
+                f'    title "{self.title}"',
+                f"    x-axis {self.x_axis}",
+                f"    y-axis {self.y_title}0 --> {max(self.heights) * 1.1:.4g}",
+                f"    {self.kind} [{values}]",
+                "```",
+            ]
+        )
+
+
+def bars(title: str, figures: Mapping[str, float]) -> Chart:
     """A bar for each name."""
     names = ", ".join(f'"{name}"' for name in figures)
-    return _chart(title, f"[{names}]", "", "bar", list(figures.values()))
+    return Chart(title, f"[{names}]", "", "bar", list(figures.values()))
 
 
-def curve(title: str, across: str, end: float, up: str, heights: Sequence[float]) -> str:
+def curve(title: str, across: str, end: float, up: str, heights: Sequence[float]) -> Chart:
     """A line through heights that were measured evenly between 0 and `end`.
 
     Args:
         across, up: what the axes tell, with its unit.
     """
     step = max(1, -(-len(heights) // _POINTS))
-    return _chart(title, f'"{across}" 0 --> {end:.4g}', f'"{up}" ', "line", heights[::step])
-
-
-def _chart(title: str, x_axis: str, y_title: str, kind: str, heights: Sequence[float]) -> str:
-    values = ", ".join(f"{each:.4g}" for each in heights)
-    return "\n".join(
-        [
-            "```mermaid",
-            _COLOUR,
-            "xychart-beta",
-            f'    title "{title}"',
-            f"    x-axis {x_axis}",
-            f"    y-axis {y_title}0 --> {max(heights) * 1.1:.4g}",
-            f"    {kind} [{values}]",
-            "```",
-        ]
-    )
+    return Chart(title, f'"{across}" 0 --> {end:.4g}', f'"{up}" ', "line", heights[::step])

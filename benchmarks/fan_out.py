@@ -104,7 +104,9 @@ def run(stage: Stage) -> list[Part]:
         stock_up(database)
         with servers["revstream"](database):
             await_versions(database, PRODUCTS)
-        for name, case in stage.track(_in_turn(list(servers), stage.scale.repeat), "fan-out"):
+        first = stage.scale.round_
+        turns = _in_turn(list(servers), range(first, first + stage.scale.repeat))
+        for name, case in stage.track(turns, "fan-out"):
             with servers[name](database) as (process, address):
                 row, twice = _measure(stage, database, case, process, address)
                 if twice and name != _LOOKS_UP:
@@ -131,12 +133,12 @@ def run(stage: Stage) -> list[Part]:
     return parts
 
 
-def _in_turn(servers: Sequence[str], repeat: int) -> list[tuple[str, _Case]]:
+def _in_turn(servers: Sequence[str], turns: range) -> list[tuple[str, _Case]]:
     """What one server takes for different cases is compared, too, so that they lie close together:
     a machine is not the same a quarter of an hour later."""
     return [
         (name, case)
-        for turn in range(repeat)
+        for turn in turns
         for name in servers[:: -1 if turn % 2 else 1]
         for case in _CASES
         if name in case.peers

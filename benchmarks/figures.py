@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import median
+from typing import Any, Self
 
-__all__ = ["Part", "Table", "medians", "percentile"]
+from benchmarks.charts import Chart
+
+__all__ = ["Part", "Table", "medians", "over_rounds", "percentile"]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -28,22 +31,38 @@ class Table:
     def __init__(self, title: str, *columns: str) -> None:
         self.title = title
         self._columns = columns
-        self._rows: list[tuple[str, ...]] = []
+        self._rows: list[tuple[str, tuple[float | str, ...]]] = []
         self._notes: list[str] = []
 
     def add(self, name: str, *cells: float | str) -> None:
-        self._rows.append((name, *map(_text, cells)))
+        self._rows.append((name, cells))
 
     def note(self, text: str) -> None:
         """A sentence beneath the table."""
         self._notes.append(text)
 
+    def over(self, rounds: Sequence[Self]) -> Self:
+        """The median of each figure of several; words and notes are this one's.
+
+        Raises:
+            ValueError: they have not the same rows.
+        """
+        made = type(self)(self.title, *self._columns)
+        made._notes = self._notes
+        for row in zip(*(each._rows for each in rounds), strict=True):
+            names = {name for name, _ in row}
+            if len(names) > 1:
+                raise ValueError(f"{self.title}: one row is told of {sorted(names)}")
+            made.add(row[-1][0], *map(_median, zip(*(cells for _, cells in row), strict=True)))
+        return made
+
     def markdown(self) -> str:
-        rows = [self._columns, *self._rows]
+        shown = [(name, *map(_text, cells)) for name, cells in self._rows]
+        rows = [self._columns, *shown]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         rule = [f"{'-' * (width - 1)}{':' if n else '-'}" for n, width in enumerate(widths)]
         lines = [f"### {self.title}", ""]
-        for row in (self._columns, rule, *self._rows):
+        for row in (self._columns, rule, *shown):
             cells = (
                 cell.rjust(width) if n else cell.ljust(width)
                 for n, (cell, width) in enumerate(zip(row, widths, strict=True))
@@ -65,5 +84,19 @@ def _text(cell: float | str) -> str:
     return f"{cell:.1f}" if abs(cell) >= 10 else f"{cell:.2f}"
 
 
-Part = Table | str
-"""Of what a benchmark has found: a table, or a chart (`benchmarks.charts`)."""
+def _median(cells: Sequence[float | str]) -> float | str:
+    figures = [each for each in cells if not isinstance(each, str)]
+    return median(figures) if len(figures) == len(cells) else cells[-1]
+
+
+Part = Table | Chart
+"""Of what a benchmark has found."""
+
+
+def over_rounds(rounds: Sequence[Sequence[Part]]) -> list[Part]:
+    """What a benchmark has found in several rounds, as if in one: the medians."""
+    parts: list[Part] = []
+    for each in zip(*rounds, strict=True):
+        last: Any = each[-1]
+        parts.append(last.over(each))
+    return parts

@@ -41,6 +41,6 @@ def markdown(origin: str, parts: Sequence[Part]) -> str:
     """Args:
     origin: when and on what they were measured.
     """
-    shown = [each if isinstance(each, str) else each.markdown() for each in parts]
+    shown = [each.markdown() for each in parts]
     told = f"<details><summary>Measured on</summary>\n\n{origin}\n\n</details>"
     return "\n\n".join([*shown, told])

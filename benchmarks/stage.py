@@ -39,6 +39,7 @@ class Scale:
 
     Args:
         repeat: of each measurement, of which the median is told.
+        round_: how many rounds there were before, where others are measured in between.
         compiling_s: that each request is asked beforehand of a server that goes on compiling.
         audience, fan_out_s: of the fan-out benchmark, how many subscribe, and how long is written.
         storm: subscribers that reconnect at once.
@@ -52,6 +53,7 @@ class Scale:
     """
 
     repeat: int = 3
+    round_: int = 0
     updates: int = 30_000
     writes_s: float = 20.0
     requests_s: float = 6.0
@@ -63,7 +65,7 @@ class Scale:
     audience: int = 2000
     fan_out_s: float = 15.0
     storm: int = 10_000
-    minutes: float = 3.0
+    minutes: float = 30.0
     sockets: int = 5000
     crowd_s: float = 40.0
     bootstrap: int = 200_000

@@ -27,6 +27,7 @@ from websockets.protocol import State
 
 from gql.departures import Departures
 from gql.handshakes import take_frames
+from gql.inbox import Inbox
 from gql.outlets import OUTLET, Outlet
 from gql.stalling import Stall
 from gql.turns import Starts, Turns
@@ -49,6 +50,9 @@ _REQUESTS_A_TURN = 8
 _MESSAGE_BYTES = 500
 # What may wait to be taken of what was written without waiting.
 _UNTAKEN_BYTES = 256 * 1024
+# Of all that are: one of its own would be the better part of a kilobyte for each.
+_WRITABLE = asyncio.Event()
+_WRITABLE.set()
 
 
 class Connections:
@@ -132,6 +136,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.queue = Inbox()  # type: ignore[assignment]
+        self.writable = _WRITABLE
         self._connections = connections
         self._admitted = False
         self._stall = Stall(connections.stalled_s, connections.count_stalled_socket)
@@ -196,6 +202,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             raise ClientDisconnected
         await super().send(message)
         if message["type"] == "websocket.accept":
+            # What of it is still wanted stands in the scope.
+            del self.request, self.response
             self.outlet.open(self.transport)
             if not self._open:
                 self.outlet.pause()
@@ -222,6 +230,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def pause_writing(self) -> None:
         self.outlet.pause()
+        self.writable = asyncio.Event()
         super().pause_writing()
         # Pings are answered without asking for room.
         self._pause_reading()

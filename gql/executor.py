@@ -8,7 +8,7 @@ subscription.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from types import CoroutineType
 from typing import Any
@@ -22,6 +22,7 @@ from graphql.pyutils import Path
 from graphql.type.definition import GraphQLResolveInfoHelpers
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
+from gql.clones import cloner
 from gql.context import Context
 from gql.plans import Plan
 from gql.steps import gathered, steps_of
@@ -34,6 +35,11 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
 
     context_value: Context
     plan: Plan
+    # As they nearly always are: what has more than thirty attributes of its own takes a kilobyte
+    # more.
+    abort_signal = hooks = middleware_manager = async_work_finished_hook_task = None
+    # Of one that is `bare`.
+    _cloned: Callable[[Executor], Executor]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -72,17 +78,23 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
     def bare(self) -> Executor:
         """What is the same for all operations of its plan."""
         executor = copy(self)
+        own = [
+            name
+            for name, value in vars(self).items()
+            if vars(Executor).get(name, self) is not value
+        ]
+        executor._cloned = cloner(_Again, own)
         executor.context_value = None  # type: ignore[assignment]
         executor.variable_values = VariableValues({}, {})
         return executor
 
     def anew(self, context: Context, given: Mapping[str, Any]) -> Executor:
-        """For another operation of the same plan.
+        """For another operation of the same plan; of one that is `bare`.
 
         Args:
             given: its variables, coerced.
         """
-        executor = copy(self)
+        executor = self._cloned(self)
         executor.variable_values = VariableValues({}, dict(given))
         executor.context_value = context.fresh(self.plan)
         executor.context_value.executor = ref(executor)
@@ -154,6 +166,11 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         if self.context_value is not None:
             self.collected_errors.errors.extend(self.context_value.problems)
         return super().build_response(data)
+
+
+class _Again(Executor):
+    """One that was cloned: objects of a class share the names of thirty attributes, those that come
+    first, and here that is all of them."""
 
 
 def _helpers_of(executor: Executor) -> GraphQLResolveInfoHelpers:

@@ -4,7 +4,6 @@ its caller's sign-in does, whatever it is sent over."""
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import ExitStack, aclosing
 from typing import TypeVar
 
 from gql.context import Context
@@ -12,31 +11,44 @@ from gql.sessions import Session
 from resolvers.errors import Unauthenticated
 from resolvers.farewell import Farewell
 
-__all__ = ["followed"]
+__all__ = ["Followed"]
 
 T = TypeVar("T")
 
 
-async def followed(context: Context, name: str, items: AsyncGenerator[T]) -> AsyncGenerator[T]:
-    """The same items.
+class Followed:
+    """One of them; a context manager, and it shows while that is open."""
 
-    Raises:
-        Unauthenticated: the sign-in has ended, or an administrator has ended it.
-    """
-    with ExitStack() as stack:
-        session = context.session
-        if session is None and context.sessions is not None:
+    __slots__ = ("_farewell", "_name", "_session", "_sessions")
+
+    def __init__(self, context: Context, name: str) -> None:
+        self._name = name
+        self._session = context.session
+        self._sessions = context.sessions
+        self._farewell: Farewell | None = None
+        if self._session is None and self._sessions is not None:
             # Over a socket, closing that ends it. Elsewhere it has to end by itself.
-            farewell = Farewell()
+            self._farewell = farewell = Farewell()
 
             def end(reason: str) -> None:
                 farewell.say(reason, Unauthenticated)
 
-            session = Session(context.caller, "http", end)
-            stack.enter_context(context.sessions.opened(session))
-            items = farewell.until(items)
-        if session is not None:
-            stack.enter_context(session.following(name))
-        async with aclosing(items) as opened:
-            async for each in opened:
-                yield each
+            self._session = Session(context.caller, "http", end)
+
+    def __enter__(self) -> Followed:
+        if self._farewell is not None and self._session is not None and self._sessions is not None:
+            self._sessions.open(self._session)
+        if self._session is not None:
+            self._session.followed[self] = self._name
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._session is not None:
+            self._session.followed.pop(self, None)
+        if self._farewell is not None and self._session is not None and self._sessions is not None:
+            self._sessions.close(self._session)
+
+    def within(self, items: AsyncGenerator[T]) -> AsyncGenerator[T]:
+        """The same items, which raise `Unauthenticated` once the sign-in has ended, or an
+        administrator has ended it, where no socket does so."""
+        return items if self._farewell is None else self._farewell.until(items)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import ExitStack
 from typing import Any
 
 from gql.sessions import Session
@@ -31,7 +30,6 @@ class Introduction:
 
     def __init__(self, handler: Any) -> None:
         self._handler = handler
-        self._stack = ExitStack()
         self._session: Session | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -39,7 +37,8 @@ class Introduction:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        self._stack.close()
+        if self._session is not None:
+            self._handler.view.callers.sessions.close(self._session)
         if self._closing is not None:
             await asyncio.gather(self._closing, return_exceptions=True)
         # Each knows of the other: left so, only the garbage collector would find them.
@@ -60,8 +59,8 @@ class Introduction:
         except GatewayError as exc:
             await self._refuse(exc)
             return False
-        session = Session(principal, "websocket", self._end)
-        self._session = self._stack.enter_context(callers.sessions.opened(session))
+        self._session = Session(principal, "websocket", self._end)
+        callers.sessions.open(self._session)
         handler.context = context.over(self._session)
         return True
 

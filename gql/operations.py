@@ -9,7 +9,6 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 from graphql import GraphQLError
 from prometheus_client.core import HistogramMetricFamily
@@ -43,16 +42,15 @@ class Operations:
         self.none_on_sockets = asyncio.Event()
         self.none_on_sockets.set()
 
-    @contextmanager
-    def on_socket(self) -> Iterator[None]:
+    def __enter__(self) -> None:
+        """An operation begins on a WebSocket."""
         self.on_sockets += 1
         self.none_on_sockets.clear()
-        try:
-            yield
-        finally:
-            self.on_sockets -= 1
-            if not self.on_sockets:
-                self.none_on_sockets.set()
+
+    def __exit__(self, *_: object) -> None:
+        self.on_sockets -= 1
+        if not self.on_sockets:
+            self.none_on_sockets.set()
 
     def took(self, kind: str, seconds: float) -> None:
         """Of a query or mutation. The library's own histogram looks through its buckets and takes

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -29,6 +28,7 @@ class Session:
     """Args:
     transport: "websocket" or "http".
     end: closes it, given the reason; may be called more than once.
+    followed: the names of the subscriptions that run.
     """
 
     principal: Principal
@@ -53,16 +53,6 @@ class Session:
             self._timer.cancel()
             self._timer = None
 
-    @contextmanager
-    def following(self, name: str) -> Iterator[None]:
-        """While a subscription runs."""
-        key = object()
-        self.followed[key] = name
-        try:
-            yield
-        finally:
-            self.followed.pop(key, None)
-
 
 class Sessions:
     """All of one process.
@@ -78,18 +68,16 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    @contextmanager
-    def opened(self, session: Session) -> Iterator[Session]:
-        """While it is open; on a running loop."""
+    def open(self, session: Session) -> None:
+        """It is, until `close`; on a running loop."""
         self._open.add(session)
         session.until(session.principal)
-        try:
-            # Since he was asked for it, and had to wait.
-            self._review(session)
-            yield session
-        finally:
-            session.forget()
-            self._open.discard(session)
+        # Since he was asked for it, and had to wait.
+        self._review(session)
+
+    def close(self, session: Session) -> None:
+        session.forget()
+        self._open.discard(session)
 
     def shown(self) -> list[dict[str, Any]]:
         """As JSON, the oldest first."""

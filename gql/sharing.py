@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from contextlib import aclosing
+from functools import partial
 from typing import Protocol
 from weakref import WeakValueDictionary
 
@@ -51,14 +52,23 @@ class Lead(Protocol):
 
 
 class Audience:
-    """Those of one operation. `held`: subscriptions of it, in the audience or on their own."""
+    """Those of one operation. A context manager of each of its subscriptions, for as long as that
+    runs.
 
-    def __init__(self, told: Callable[[int], None]) -> None:
+    Attributes:
+        held: how many there are, in the audience or on their own.
+    """
+
+    def __init__(
+        self, told: Callable[[int], None], forget: Callable[[], object] = lambda: None
+    ) -> None:
         """Args:
         told: is given how many were told an event.
+        forget: called with the end of the last one.
         """
         self.held = 0
         self._told = told
+        self._forget = forget
         self._members: dict[Seat, asyncio.Future[str]] = {}
         self._recent = _ring("")
         self._position = ""
@@ -69,6 +79,15 @@ class Audience:
         self._reaching_back = asyncio.Lock()
         # How many have; nobody need be looked up while it stays the same.
         self._left = 0
+
+    def __enter__(self) -> Audience:
+        self.held += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.held -= 1
+        if not self.held:
+            self._forget()
 
     async def join(self, seat: Seat, position: str, lead: Lead, *, caught_up: bool) -> str | None:
         """Be told everything behind a position, for as long as this is not cancelled. Returns the
@@ -261,23 +280,16 @@ class Audiences:
         self.responses: WeakValueDictionary[Hashable, Told] = WeakValueDictionary()
         self._by_key: dict[Hashable, Audience] = {}
 
-    @contextmanager
-    def held(self, key: Hashable, told: Callable[[int], None]) -> Iterator[Audience]:
-        """The audience of an operation, while a subscription of it runs.
+    def of(self, key: Hashable, told: Callable[[int], None]) -> Audience:
+        """That of an operation, known for as long as a subscription holds it.
 
         Args:
             key: equal where everything that they are told is the same.
         """
         audience = self._by_key.get(key)
         if audience is None:
-            audience = self._by_key[key] = Audience(told)
-        audience.held += 1
-        try:
-            yield audience
-        finally:
-            audience.held -= 1
-            if not audience.held:
-                del self._by_key[key]
+            audience = self._by_key[key] = Audience(told, partial(self._by_key.pop, key, None))
+        return audience
 
 
 def _ring(floor: str) -> Ring[Told]:

@@ -142,7 +142,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
         SEAT.set(seat)
         if seat is not None:
             self._seats[operation.id] = seat
-        with self._operations.on_socket():
+        with self._operations:
             await super().run_operation(operation)
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
@@ -237,7 +237,7 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
         scope = self.websocket.ws.scope  # type: ignore[attr-defined]
         SEAT.set(SocketSeat.of(scope, args[0], b"data", _extensions.get()))
         # Nobody looks at what its task has raised.
-        with self._operations.on_socket(), suppress(WebSocketDisconnected):
+        with self._operations, suppress(WebSocketDisconnected):
             await super().handle_async_results(*args, **kwargs)
 
     async def handle_message(self, message: OperationMessage) -> None:

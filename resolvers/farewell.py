@@ -50,27 +50,37 @@ class Farewell:
             # One for each: who raises it adds what only concerns that subscriber.
             raise self._kind(self._message)
 
-    async def until(self, items: AsyncGenerator[T]) -> AsyncGenerator[T]:
-        """The same items, until it is said; a wait for the next one is cut short.
+    async def next(self, items: AsyncGenerator[T]) -> T:
+        """The next of them; the wait for it is cut short.
 
         Raises:
-            Unavailable: it was said.
+            StopAsyncIteration: there is none.
+            Unavailable, or what it was said with: it was said.
+        """
+        self.check()
+        wait = asyncio.timeout(None)
+        try:
+            async with wait:
+                self._waits.add(wait)
+                try:
+                    return await anext(items)
+                finally:
+                    self._waits.discard(wait)
+        except TimeoutError:
+            if wait.expired():
+                self.check()
+            raise
+
+    async def until(self, items: AsyncGenerator[T]) -> AsyncGenerator[T]:
+        """The same items, until it is said.
+
+        Raises:
+            Unavailable, or what it was said with: it was said.
         """
         async with aclosing(items):
             while True:
-                self.check()
-                wait = asyncio.timeout(None)
                 try:
-                    async with wait:
-                        self._waits.add(wait)
-                        try:
-                            item = await anext(items)
-                        finally:
-                            self._waits.discard(wait)
+                    item = await self.next(items)
                 except StopAsyncIteration:
                     return
-                except TimeoutError:
-                    if wait.expired():
-                        self.check()
-                    raise
                 yield item

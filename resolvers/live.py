@@ -124,10 +124,10 @@ class Changes:
         name = entity.collection
         self.following[name] += 1
         try:
-            async with aclosing(
-                self.farewell.until(self._parts(entity, request, company))
-            ) as parts:
-                async for source, changes in parts:
+            async with aclosing(self._parts(entity, request, company)) as parts:
+                # It has no end.
+                while True:
+                    source, changes = await self.farewell.next(parts)
                     for change in changes:
                         self.farewell.check()
                         yield change
@@ -160,32 +160,48 @@ class Changes:
         self, entity: Entity, request: ChangeRequest, company: Company | None
     ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
         """What was found at once, and where it comes from."""
-        me = object()
-        self._behind.add(me)
+        behind = object()
+        self._behind.add(behind)
         page = max(_LEAST_PAGE, min(self._page, _READ_MOST // len(self._behind)))
         try:
-            async with aclosing(self._followed(entity, request, page, company)) as parts:
+            after = await self._starts.token(self._archives[entity.collection], request)
+            if request.snapshot:
+                at = await self._mongo.operation_time()
+                async with aclosing(self._snapshot(entity, request, at, page)) as pages:
+                    async for taken in pages:
+                        yield "snapshot", taken
+                after = tokens.moment(at)
+                yield "snapshot", [Change(entity=entity, kind="CHECKPOINT", token=after)]
+            if request.since is not None:
+                company = None
+            left: str | None = None
+            here = self._hub.position if after is None else after
+            if company is not None and here >= self._hub.ring(entity.collection).floor:
+                self._behind.discard(behind)
+                left = await self._joined(entity, company, here, caught_up=False)
+            # Only now: nearly all of the thousands who come back at once need nothing of it.
+            followed = self._followed(entity, request, page, company, after, left)
+            async with aclosing(followed) as parts:
                 async for part in parts:
                     if part[0] == "live":
-                        self._behind.discard(me)
+                        self._behind.discard(behind)
                     yield part
         finally:
-            self._behind.discard(me)
+            self._behind.discard(behind)
 
     async def _followed(
-        self, entity: Entity, request: ChangeRequest, page: int, company: Company | None
+        self,
+        entity: Entity,
+        request: ChangeRequest,
+        page: int,
+        company: Company | None,
+        after: str | None,
+        left: str | None,
     ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
-        archive = self._archives[entity.collection]
-        after = await self._starts.token(archive, request)
-        if request.snapshot:
-            at = await self._mongo.operation_time()
-            async with aclosing(self._snapshot(entity, request, at, page)) as pages:
-                async for taken in pages:
-                    yield "snapshot", taken
-            after = tokens.moment(at)
-            yield "snapshot", [Change(entity=entity, kind="CHECKPOINT", token=after)]
+        """Behind a token; or behind that up to which the company told it, where it has joined
+        already."""
         replay = Replay(
-            archive,
+            self._archives[entity.collection],
             self._hub,
             self._progress,
             self._horizons,
@@ -197,23 +213,21 @@ class Changes:
         watch = Watch(entity, request, rows, completion, quiet_s=self._quiet_s)
         interest = interest_of(request, rows)
         told = alone = False
-        if company is not None and request.since is None:
+        if company is not None:
             # Those who were told there skip the token that they have come to.
-            told, left = True, None
-            here = self._hub.position if after is None else after
-            if here >= self._hub.ring(entity.collection).floor:
-                yield "live", []
-                left = await self._joined(entity, company, here, caught_up=False)
+            told = True
             if left is None:
                 async with aclosing(replay.follow(after, interest=interest)) as parts:
                     async for part in parts:
                         caught_up = isinstance(part, Quiet)
                         yield "live" if caught_up else "replay", await watch.take(part)
                         if isinstance(part, Quiet):
-                            here = part.token
+                            after = part.token
                             break
-                left = await self._joined(entity, company, here, caught_up=True)
-            after, alone = here if left is None else left, left is None
+                assert after is not None
+                left = await self._joined(entity, company, after, caught_up=True)
+                alone = left is None
+            after = after if left is None else left
         while True:
             async with aclosing(replay.follow(after, interest=interest)) as parts:
                 async for part in parts:

@@ -4,7 +4,7 @@ type of its events."""
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
-from contextlib import ExitStack, aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
@@ -16,7 +16,7 @@ from strawberry.types.field import StrawberryField
 
 from gql.context import Context, ResolveInfo
 from gql.fields import Argument, Read, Resolve
-from gql.following import followed
+from gql.following import Followed
 from gql.likeness import selection_key, shared_key
 from gql.records import CurrentDocument, SnapshotDocument
 from gql.schema.building import Types
@@ -233,24 +233,33 @@ async def _changes_of(
 ) -> AsyncGenerator[ChangeRecord]:
     """On its own, until it is told the same as others."""
     context, seat, entity = info.context, SEAT.get(), shape.entity
-    with ExitStack() as stack:
-        company = None
-        if seat is not None:
-            audience = stack.enter_context(
-                context.audiences.held(shared_key(info), context.live.told(entity))
-            )
-            lead = _Lead(shape, context, request, selection_key(info))
-            selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
-            company = _Company(audience, seat, lead, alike="replayed" not in selected)
+    last: str | None = None
+    company = None
+    if seat is not None:
+        audience = context.audiences.of(shared_key(info), context.live.told(entity))
+        lead = _Lead(shape, context, request, selection_key(info))
+        selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
+        company = _Company(audience, seat, lead, alike="replayed" not in selected)
+    with Followed(context, info.field_name) as followed, company or nullcontext():
         changes = context.live.changes(entity, request, company=company)
-        made = _followed(shape, followed(context, info.field_name, changes), context, seat)
-        async with aclosing(made) as opened:
-            async for each in opened:
-                yield each
+        try:
+            async with aclosing(followed.within(changes)) as opened:
+                async for change in opened:
+                    if change.kind != "SNAPSHOT":
+                        last = change.token
+                    if context.place is not None:
+                        context.place.token = None if last is None else context.token_out(last)
+                    yield ChangeRecord(shape, change)
+        except (SlowConsumer, Unauthenticated, Unavailable) as exc:
+            # What a client that kept no token of its own resumes after.
+            last = max(last or "", "" if seat is None else seat.token)
+            if last:
+                exc.facts["resumeToken"] = last
+            raise
 
 
 class _Company:
-    """The audience of a subscription, as `resolvers.live` knows it.
+    """The audience of a subscription, as `resolvers.live` knows it; held while this is open.
 
     Args:
         alike: whether those who catch up are told what is live to others in the same words.
@@ -261,6 +270,12 @@ class _Company:
         self._seat = seat
         self._lead = lead
         self._alike = alike
+
+    def __enter__(self) -> None:
+        self._audience.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._audience.__exit__()
 
     @property
     def others(self) -> bool:
@@ -316,26 +331,6 @@ class _Lead:
             )
             context.audiences.responses[key] = told
         return told
-
-
-async def _followed(
-    shape: Shape, changes: AsyncGenerator[Change], context: Context, seat: Seat | None
-) -> AsyncGenerator[ChangeRecord]:
-    last: str | None = None
-    try:
-        async with aclosing(changes) as opened:
-            async for change in opened:
-                if change.kind != "SNAPSHOT":
-                    last = change.token
-                if context.place is not None:
-                    context.place.token = None if last is None else context.token_out(last)
-                yield ChangeRecord(shape, change)
-    except (SlowConsumer, Unauthenticated, Unavailable) as exc:
-        # What a client that kept no token of its own resumes after.
-        last = max(last or "", "" if seat is None else seat.token)
-        if last:
-            exc.facts["resumeToken"] = last
-        raise
 
 
 def _within_years(since: datetime | DatetimeMS | None) -> datetime | None:

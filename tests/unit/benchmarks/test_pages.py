@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import pages
 from benchmarks.__main__ import main
-from benchmarks.charts import bars, curve
-from benchmarks.figures import Table
+from benchmarks.charts import Chart, bars, curve
+from benchmarks.figures import Table, over_rounds
 
 PAGE = """# By hand
 
@@ -64,6 +64,36 @@ def test_tables_and_charts_are_told_with_their_origin() -> None:
 
 def test_a_curve_has_no_more_points_than_are_told_apart() -> None:
     chart = curve("title", "minutes", 30, "MB", [float(n) for n in range(360)])
-    line = chart.splitlines()[-2]
+    line = chart.markdown().splitlines()[-2]
     assert line.startswith("    line [0, 6, 12, ")
     assert line.count(",") == 59
+
+
+def test_rounds_are_told_by_their_medians() -> None:
+    def round_(ms: float, other: float, told: str) -> list[Table | Chart]:
+        table = Table("Title", "what", "ms", "told")
+        table.add("this", ms, told)
+        table.add("that", other, told)
+        table.note(told)
+        return [table, bars("chart", {"this": ms, "that": other})]
+
+    table, chart = over_rounds([round_(9, 2, "a"), round_(1, 3, "b"), round_(5, 1, "c")])
+    assert re.search(r"^\| this \| 5.00 \| +c \|$", table.markdown(), re.M)
+    assert re.search(r"^\| that \| 2.00 \| +c \|$", table.markdown(), re.M)
+    assert table.markdown().endswith("\n\nc")
+    assert "bar [5, 2]" in chart.markdown()
+
+
+def test_rounds_of_other_rows_are_not_mixed_up() -> None:
+    one, other = Table("Title", "what", "ms"), Table("Title", "what", "ms")
+    one.add("this", 1.0)
+    other.add("that", 1.0)
+    with pytest.raises(ValueError, match="that"):
+        over_rounds([[one], [other]])
+
+
+def test_curves_of_several_lengths_are_told_by_the_last() -> None:
+    short, long = (
+        curve("title", "s", 1, "%", [float(n) for n in range(count)]) for count in (2, 3)
+    )
+    assert over_rounds([[long], [short]]) == [short]

@@ -388,12 +388,12 @@ async def test_a_thousand_tokens_are_reached_back_to_by_one_execution_each() -> 
 
 async def test_audiences_are_forgotten_with_the_last_who_holds_them() -> None:
     audiences = Audiences()
-    with audiences.held("a", int) as first, audiences.held("a", int) as second:
+    with audiences.of("a", int) as first, audiences.of("a", int) as second:
         assert first is second
         assert first.held == 2
-        with audiences.held("b", int) as other:
+        with audiences.of("b", int) as other:
             assert other is not first
-    with audiences.held("a", int) as again:
+    with audiences.of("a", int) as again:
         assert again is not first
 
 
