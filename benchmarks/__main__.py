@@ -117,13 +117,30 @@ def main(names: tuple[str, ...], page: bool, quick: bool, **given: Any) -> None:
     scale = replace(scale, **{name: value for name, value in given.items() if value is not None})
     of_page = pages.names(pages.BENCHMARKS.read_text(encoding="utf-8"))
     names = names or tuple(of_page if page else _BENCHMARKS)
-    # Several are repeated by turns: on a host that is slow for minutes, three repetitions in a row
-    # are hardly more than one.
+    found, failed = _by_turns(names, scale)
+    for name, (origin, repeated) in found.items():
+        parts = over_rounds(repeated)
+        if len(repeated) > 1:
+            print(f"\n{name}, medians of {len(repeated)}:")
+            _print(parts)
+        if page:
+            _write(name, pages.markdown(origin, parts), quick=quick)
+    if failed:
+        raise click.ClickException(f"not measured: {', '.join(failed)}")
+
+
+def _by_turns(
+    names: Sequence[str], scale: Scale
+) -> tuple[dict[str, tuple[str, list[Sequence[Part]]]], list[str]]:
+    """What each has found, by round, behind what it was measured on last; and those that failed.
+
+    Several go by turns: on a host that is slow for minutes, three repetitions in a row are hardly
+    more than one.
+    """
     rounds = 1 if len(names) == 1 else scale.repeat
     if rounds > 1:
         scale = replace(scale, repeat=1)
-    found: dict[str, list[Sequence[Part]]] = {name: [] for name in names}
-    origins: dict[str, str] = {}
+    found: dict[str, tuple[str, list[Sequence[Part]]]] = {}
     failed: list[str] = []
     for round_ in range(rounds):
         for name in names:
@@ -131,24 +148,16 @@ def main(names: tuple[str, ...], page: bool, quick: bool, **given: Any) -> None:
             if name in failed or (name in _ONCE and round_ < rounds - 1):
                 continue
             try:
-                origins[name], parts = _run(name, replace(scale, round_=round_))
+                origin, parts = _run(name, replace(scale, round_=round_))
             except Exception:
                 # Whatever it is: the others take long, too, and tell what they tell without it.
                 traceback.print_exc()
                 failed.append(name)
+                found.pop(name, None)
                 continue
-            found[name].append(parts)
-    for name in names:
-        if name in failed:
-            continue
-        parts = over_rounds(found[name])
-        if len(found[name]) > 1:
-            print(f"\n{name}, medians of {rounds}:")
-            _print(parts)
-        if page:
-            _write(name, pages.markdown(origins[name], parts), quick=quick)
-    if failed:
-        raise click.ClickException(f"not measured: {', '.join(failed)}")
+            _, before = found.get(name, ("", []))
+            found[name] = origin, [*before, parts]
+    return found, failed
 
 
 def _run(name: str, scale: Scale) -> tuple[str, Sequence[Part]]:

@@ -230,7 +230,9 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def pause_writing(self) -> None:
         self.outlet.pause()
-        self.writable = asyncio.Event()
+        if self.writable is _WRITABLE:
+            # The others go on writing.
+            self.writable = asyncio.Event()
         super().pause_writing()
         # Pings are answered without asking for room.
         self._pause_reading()

@@ -83,7 +83,7 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
             for name, value in vars(self).items()
             if vars(Executor).get(name, self) is not value
         ]
-        executor._cloned = cloner(_Again, own)
+        executor._cloned = cloner(_Clone, own)
         executor.context_value = None  # type: ignore[assignment]
         executor.variable_values = VariableValues({}, {})
         return executor
@@ -168,7 +168,7 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         return super().build_response(data)
 
 
-class _Again(Executor):
+class _Clone(Executor):
     """One that was cloned: objects of a class share the names of thirty attributes, those that come
     first, and here that is all of them."""
 

@@ -24,7 +24,9 @@ _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 
 class Operations:
-    """Attributes:
+    """A context manager of each operation that runs on a WebSocket.
+
+    Attributes:
     begun: operations, by whether their document was "known" or "new".
     failed: responses with errors, and events of subscriptions, by kind and the first error's code.
     on_sockets: operations of any kind that now run on WebSockets.

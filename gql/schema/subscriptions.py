@@ -236,9 +236,9 @@ async def _changes_of(
     last: str | None = None
     company = None
     if seat is not None:
-        audience = context.audiences.of(shared_key(info), context.live.told(entity))
         lead = _Lead(shape, context, request, selection_key(info))
         selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
+        audience = context.audiences.of(shared_key(info), context.live.told(entity))
         company = _Company(audience, seat, lead, alike="replayed" not in selected)
     with Followed(context, info.field_name) as followed, company or nullcontext():
         changes = context.live.changes(entity, request, company=company)
