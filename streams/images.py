@@ -4,45 +4,40 @@ MongoDB applies what an update says it has changed to the image before. Where an
 pipeline has moved a field to another place, it appends the field and leaves the old one where it
 was, so that the image has the field twice; drivers show the last one, and the server's own
 projections stop too early, leaving out what comes behind (seen on 6.0.5). Here the old one goes:
-what is left is the document as it is stored.
+what is left is the document as it is stored. Fields that the update has not written are kept byte
+for byte: a document may hold a key twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-import bson
 from bson.raw_bson import RawBSONDocument
 
-from streams.documents import DECODED, RAW, Document
-from streams.elements import elements_of, objects_of
+from streams.documents import RAW
+from streams.elements import document_of, elements_of, objects_of
 
 __all__ = ["settled"]
 
 _UPDATED = frozenset({b"updatedFields"})
+# BSON's types of documents and arrays.
+_CONTAINERS = frozenset({0x03, 0x04})
 
 
 def settled(
     after: RawBSONDocument | None, update: RawBSONDocument | None
 ) -> RawBSONDocument | None:
-    """The document after an update that is so described, each field once."""
+    """The document after an update that is so described, each field that it has written once."""
     if after is None or update is None:
         return after
     changed = _changed(bytes(update.raw))
     if not changed:
         return after
-    if b"." in b"".join(changed):
-        decoded: Document = bson.decode(after.raw, DECODED)
-        again = bson.encode(decoded, codec_options=DECODED)
-    elif _stand_once(bytes(after.raw), changed):
+    raw = bytes(after.raw)
+    if b"." not in b"".join(changed) and _stand_once(raw, changed):
         return after
-    else:
-        # What lies deeper was not touched. Of a copy: a raw document keeps the fields that were
-        # looked at, and the ring holds thousands of which nobody looks at any.
-        fields = dict(RawBSONDocument(after.raw, RAW).items())
-        again = bson.encode(fields, codec_options=RAW)
-    return after if len(again) == len(after.raw) else _each_once(after)
+    once = _each_once(raw, changed)
+    return after if len(once) == len(raw) else RawBSONDocument(once, RAW)
 
 
 def _changed(update: bytes) -> list[bytes]:
@@ -62,22 +57,22 @@ def _stand_once(raw: bytes, names: Iterable[bytes]) -> bool:
     return True
 
 
-def _each_once(document: RawBSONDocument) -> RawBSONDocument:
-    repeated = False
-
-    class Last(dict[str, Any]):
-        """A field stands where it stood last."""
-
-        def __setitem__(self, name: str, value: Any) -> None:
-            nonlocal repeated
-            if name in self:
-                repeated = True
-                del self[name]
-            super().__setitem__(name, value)
-
-    options: Any = DECODED.with_options(document_class=Last)
-    decoded: Document = bson.decode(document.raw, options)
-    # Text that is not UTF-8, and what BSON no longer has, come back in other lengths, too.
-    return (
-        RawBSONDocument(bson.encode(decoded, codec_options=options), RAW) if repeated else document
-    )
+def _each_once(raw: bytes, paths: Sequence[bytes]) -> bytes:
+    """The document with the fields on these dotted paths where they stand last, and not before."""
+    written: dict[bytes, list[bytes]] = {}
+    for path in paths:
+        written.setdefault(path.partition(b".")[0], []).append(path)
+    elements = list(elements_of(raw))
+    last = {name: place for place, (name, _) in enumerate(elements)}
+    kept: list[bytes] = []
+    for place, (name, element) in enumerate(elements):
+        # A name may have dots in it.
+        candidates = written.get(name.partition(b".")[0], ())
+        deeper = [each[len(name) + 1 :] for each in candidates if each.startswith(name + b".")]
+        if (deeper or name in candidates) and last[name] != place:
+            continue
+        if deeper and element[0] in _CONTAINERS:
+            value = element.index(0, 1) + 1
+            element = element[:value] + _each_once(element[value:], deeper)
+        kept.append(element)
+    return document_of(kept)

@@ -264,6 +264,34 @@ async def test_references_below_a_document_are_no_stumbling_block(
     assert ["gap" in each for each in records] == [False] * 3
 
 
+@one_driver
+async def test_a_key_that_a_document_holds_twice_is_archived_twice(
+    mongo: Mongo, client: Client
+) -> None:
+    """Drivers in other languages make such documents; a pipeline that moves the object with it
+    makes the server append fields, of which alone the old ones go."""
+    await enable_images(mongo, ["things"])
+    await Recording(mongo).begin(baseline_done=True)
+    once = bson.encode({"_id": 1, "data": {"a": 1, "b": 2}, "n": 0, "text": "x" * 500})
+    twice = RawBSONDocument(once.replace(b"\x10b\0", b"\x10a\0"), RAW)
+    database = client.get_database(mongo.name, codec_options=RAW)
+    database.command("insert", "things", documents=[twice])
+    stored = [bytes(twice.raw)]
+    for update in (
+        {"$set": {"n": 1}},
+        [{"$set": {"copy": "$data"}}],
+        [{"$set": {"data": {"in": "$data"}, "copy": "$$REMOVE"}}],
+    ):
+        database.things.update_one({"_id": 1}, update)
+        found = database.things.find_one({"_id": 1})
+        assert found is not None
+        stored.append(bytes(found.raw))
+    await Recording(mongo).record()
+    records = await archived(Recording(mongo), 1)
+    assert [bytes(each["full"].raw) for each in records] == stored
+    assert stored[-1].count(b"\x10a\0") == 4
+
+
 async def test_images_are_enabled_where_that_is_permitted(mongo: Mongo, client: Client) -> None:
     """On collections that exist, and on those that do not yet; a view is told apart."""
     client[mongo.name].create_collection("old")
