@@ -241,10 +241,6 @@ async def _assemble(
         backlog_bytes=settings.backlog_bytes,
     )
     hub = Hub(collections, position=position, options=hub_options)
-    # mongos does not tell how far each shard has come.
-    if mongo.unchanged is not None and not server.sharded:
-        as_stored = [name for name, archive in archives.items() if not archive.layout.keeps]
-        mongo.unchanged.follow(hub, as_stored)
     checkpoints = Checkpoints(mongo)
     progress = Progress(checkpoints, hub, limit_s=settings.archive_wait_s)
     lease_options = LeaseOptions(duration_s=settings.lease_s, renew_every_s=settings.lease_s / 5)

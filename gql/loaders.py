@@ -9,7 +9,6 @@ response and is then thrown away.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -53,9 +52,6 @@ class Loaders:
     """Args:
     current, history, moments, proposals: the batched reads, list in, list out, in the same order.
     seen: of `Current.seen`, where something was read before.
-
-    Attributes:
-        begun: when, on `time.monotonic`; what is read for it is not older.
     """
 
     def __init__(
@@ -72,7 +68,6 @@ class Loaders:
         self._proposals = proposals
         # Before anything is read: a number may not be of a version newer than the content.
         self._seen = seen or current.seen()
-        self.begun = time.monotonic()
         self._documents: dict[Hashable, asyncio.Future[Sequence[Document | None]]] = {}
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
         self._pools: dict[Hashable, Pool[Any, Any]] = {}

@@ -315,18 +315,6 @@ METRICS: tuple[Described, ...] = (
     ),
     Described("revstream_joint_page_reads_total", "counter", (), "Commands that these took."),
     Described(
-        "revstream_unchanged_pages_total",
-        "counter",
-        (),
-        "Pages of current documents, large or asked for together, told without being read again.",
-    ),
-    Described(
-        "revstream_unchanged_documents_total",
-        "counter",
-        (),
-        "Documents that others refer to, told so.",
-    ),
-    Described(
         "revstream_interned_documents_total",
         "counter",
         ("how",),

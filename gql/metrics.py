@@ -80,10 +80,6 @@ class _Process(Collector):
         yield "lookup_reads_total", (), gateway.current.lookups.reads
         yield "joint_pages_total", (), gateway.current.joint_pages.pools.asked
         yield "joint_page_reads_total", (), gateway.current.joint_pages.pools.reads
-        unchanged = gateway.mongo.unchanged
-        yield "unchanged_pages_total", (), 0 if unchanged is None else unchanged.told
-        by_name = 0 if unchanged is None else unchanged.told_by_name
-        yield "unchanged_documents_total", (), by_name
         interning = gateway.mongo.interning
         yield "interned_documents_total", ("recognized",), interning.recognized
         yield "interned_documents_total", ("decoded",), interning.decoded

@@ -100,8 +100,6 @@ class Rendering:
         self.besides: list[Beside] = []
         # Of each of these, what the response has.
         self.ready: list[Make] = []
-        # Whether all that the last documents refer to was known without reading it.
-        self._at_hand = False
         self._make = make
         self._rows: _Rows
         # The text of these, the same object for all that do the same.
@@ -116,7 +114,7 @@ class Rendering:
     def joint(self) -> bool:
         """Whether pages of it may be read with others', which then come all at once: not where more
         is read behind them, since MongoDB and the gateway would wait for each other."""
-        return not self.besides and (not self.links or self._at_hand)
+        return not self.besides and not self.links
 
     async def related(self, context: Context, documents: Sequence[Document]) -> Related:
         """Read what is shown with them: one read for each reference, one for the numbers. What
@@ -126,7 +124,6 @@ class Rendering:
         related = Related()
         if self.version:
             related.numbers = context.loads.known_numbers(self.shape.entity, documents)
-        self._at_hand = True
         reads: list[Any] = [self._follow(context, documents, *each) for each in self.links]
         if None in related.numbers:
             reads.append(self._number(context, documents, related))
@@ -152,10 +149,7 @@ class Rendering:
         if wanted:
             with suppress(GatewayError):
                 entity, ids, fields = target.shape.entity, list(wanted.values()), target.fields
-                read = context.current.unchanged(entity, ids, fields, begun=context.loads.begun)
-                if read is None:
-                    self._at_hand = False
-                    read = await context.current.by_ids(entity, ids, fields, shown=True)
+                read = await context.current.by_ids(entity, ids, fields, shown=True)
                 found = dict(zip(wanted, read, strict=True))
         there = {name: each for name, each in found.items() if each is not None}
         related = await target.related(context, list(there.values()))

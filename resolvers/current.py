@@ -47,8 +47,6 @@ T = TypeVar("T")
 _CATALOG_CHANGED = 246
 _ATTEMPTS = 5
 _MOST_WINDOWS = 500
-# So many documents by key cost MongoDB more than being asked for the time.
-_MANY = 4
 
 
 class Current:
@@ -100,23 +98,6 @@ class Current:
         # Judged here: whoever asks for the same fields shares the read, whatever he may see. To a
         # predicate, dates are in UTC, whether they say so or not.
         return rows.allowed(found)
-
-    def unchanged(
-        self, entity: Entity, ids: Sequence[Any], fields: Fields, *, begun: float
-    ) -> list[Document | None] | None:
-        """What `by_ids` would find to be shown, where nothing in their collection has changed since
-        it found them; None where it has to be asked.
-
-        Args:
-            begun: when what refers to them was asked for, at the latest, on `time.monotonic`.
-        """
-        known = self._mongo.unchanged
-        if known is None:
-            return None
-        rows = self._scope.read_rows(entity)
-        wanted = rows.widened(fields) or fields
-        found = known.by_name(entity.collection, wanted, identities(ids), begun)
-        return None if found is None else rows.allowed(found)
 
     async def shown_by_ids(
         self, entity: Entity, ids: Sequence[Any], fields: Fields, show: Show
@@ -336,29 +317,14 @@ class Current:
     async def _found(
         self, entity: Entity, ids: Sequence[Any], fields: Fields, *, shown: bool
     ) -> tuple[dict[Any, Document], Sequence[Any]]:
-        """Those that are there, by name, and the names of all that are asked for, in their order.
-
-        One read, or none where many are asked for and nothing has changed.
-        """
+        """The documents that are there, by name, and the names of all asked for, in order."""
         names = identities(ids)
-        known = self._mongo.unchanged if shown else None
-        pages = None
-        if known is not None:
-            if len(names) >= _MANY:
-                told = await known.again_by_name(entity.collection, fields, names)
-                if told is not None:
-                    there = zip(names, told, strict=True)
-                    return {name: each for name, each in there if each is not None}, names
-            # Before they are read: what changes meanwhile may be missing.
-            pages = known.pages(entity.collection)
         found = await self._layout(entity).find(
             with_ids([*dict(zip(names, ids, strict=True)).values()]),
             projection=document_projection(fields),
             naive=shown,
         )
         by_name = dict(zip(identities([each["_id"] for each in found]), found, strict=True))
-        if known is not None and pages is not None:
-            known.keep_by_name(pages, fields, names, by_name)
         return by_name, names
 
     def _layout(self, entity: Entity) -> Layout:

@@ -22,7 +22,6 @@ from streams.interning import Interning
 from streams.refusals import translated
 from streams.rounds import rounds
 from streams.sessions import Sessions
-from streams.unchanged import Unchanged
 from streams.unions import PageUnion
 from streams.wire_pool import WirePool
 
@@ -39,7 +38,6 @@ class Reads:
 
     Attributes:
         interning: of documents that are only shown.
-        unchanged: pages of those that need not be read again.
     """
 
     def __init__(
@@ -56,10 +54,6 @@ class Reads:
         self._finder = None if wires is None else Finder(wires, self._database, self.interning)
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[tuple[str, bool], Any] = {}
-
-    @property
-    def unchanged(self) -> Unchanged | None:
-        return None if self._finder is None else self._finder.unchanged
 
     async def find(
         self,
@@ -122,8 +116,8 @@ class Reads:
     async def find_each(
         self, collection: str, union: PageUnion, *, most_s: float
     ) -> list[list[Document]] | None:
-        """For each of n queries what `find` would find of it, `naive`, by one command, or none
-        where nothing has changed; None where that is not to be had, or takes the server longer than
+        """For each of n queries what `find` would find of it, `naive`, by one command; None
+        where that is not to be had, or takes the server longer than
         `most_s`."""
         if self._finder is None:
             return None

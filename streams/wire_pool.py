@@ -45,7 +45,6 @@ class WirePool(monitoring.TopologyListener):
         open: the connections that are.
         reads, writes: those of short ones. A write waits for a majority, and nobody who reads is to
             wait behind it.
-        lost: how many were, on either side.
 
     Raises:
         Unsuitable: the URI cannot be understood.
@@ -55,7 +54,6 @@ class WirePool(monitoring.TopologyListener):
         client = open_client(uri, replace(options, driver="pymongo"), listeners=[self])
         self._client: pymongo.AsyncMongoClient[Document] = client
         self.open: set[WireConnection] = set()
-        self.lost = 0
         # Why none can be used.
         self._unsupported: str | None = None
         if client.read_preference != pymongo.ReadPreference.PRIMARY:
@@ -152,7 +150,6 @@ class WirePool(monitoring.TopologyListener):
                         opened.set_result(connection)
                         await connection.lost.wait()
                 finally:
-                    self.lost += 1
                     self.open.discard(connection)
                     self.reads.forget(connection)
                     self.writes.forget(connection)

@@ -134,35 +134,6 @@ def test_each_answer_is_what_is_there(
     assert _counted(gateway, 'interned_documents_total{how="recognized"}') > 10 * STEPS
 
 
-@pytest.mark.parametrize(
-    ("name", "counter", "collection", "kind"),
-    [
-        ("large", "unchanged_pages_total", "things", "t0"),
-        ("owned", "unchanged_documents_total", "owners", "o"),
-    ],
-)
-def test_what_has_not_changed_is_not_read_again(
-    gateway: RunningGateway,
-    things: Collection[dict[str, Any]],
-    name: str,
-    counter: str,
-    collection: str,
-    kind: str,
-) -> None:
-    """A large list, and what one refers to, before something changes there."""
-
-    def told_again(before: float) -> bool:
-        _check(name, gateway.query(LISTS[name])["things"], things)
-        return _counted(gateway, counter) > before
-
-    for n in range(5):
-        before = _counted(gateway, counter)
-        wait_until(lambda before=before: told_again(before))  # type: ignore[misc]
-        changed = {"_id": f"{kind}{n % 3}"}
-        things.database[collection].update_one(changed, {"$set": {"name": f"anew {n}"}})
-        _check(name, gateway.query(LISTS[name])["things"], things)
-
-
 def test_a_number_is_the_last_one_though_nothing_else_has_changed(
     gateway: RunningGateway, things: Collection[dict[str, Any]]
 ) -> None:

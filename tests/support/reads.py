@@ -166,9 +166,6 @@ class MemoryCurrent:
         }
         return [found.get(identity(each)) for each in ids]
 
-    def unchanged(self, *_: Any, **__: Any) -> None:
-        return None
-
     async def shown_by_ids(
         self, entity: Entity, ids: Sequence[Any], fields: frozenset[str], show: Show
     ) -> list[Any]:
