@@ -17,7 +17,6 @@ __all__ = ["run", "slope"]
 _EVERY_S = 5.0
 _LEAST_SAMPLES = 12
 _RING_EVENTS = 1000
-_INTERNED_BYTES = 4_000_000
 _MB = 1024 * 1024
 
 
@@ -28,9 +27,8 @@ def run(stage: Stage) -> list[Part]:
     used_mb = []
     with stage.database() as database:
         stock_up(database)
-        # Full within a few minutes: what these hold is not what is looked for.
-        kept = ("--ring-events", str(_RING_EVENTS), "--interned-bytes", str(_INTERNED_BYTES))
-        options = ("--schema", str(MODEL), *kept)
+        # Full within a few minutes: what it holds is not what is looked for.
+        options = ("--schema", str(MODEL), "--ring-events", str(_RING_EVENTS))
         with stage.gateway(database, *options) as (gateway, address):
             await_versions(database, PRODUCTS)
             with stage.program("mixed", address, PRODUCTS) as load:

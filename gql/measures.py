@@ -315,13 +315,6 @@ METRICS: tuple[Described, ...] = (
     ),
     Described("revstream_joint_page_reads_total", "counter", (), "Commands that these took."),
     Described(
-        "revstream_interned_documents_total",
-        "counter",
-        ("how",),
-        "Documents of replies that come again: `recognized` by their bytes, or `decoded`.",
-    ),
-    Described("revstream_interned_bytes", "gauge", (), "About what these take in memory."),
-    Described(
         "revstream_operations_shed_total",
         "counter",
         (),

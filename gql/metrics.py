@@ -80,10 +80,6 @@ class _Process(Collector):
         yield "lookup_reads_total", (), gateway.current.lookups.reads
         yield "joint_pages_total", (), gateway.current.joint_pages.pools.asked
         yield "joint_page_reads_total", (), gateway.current.joint_pages.pools.reads
-        interning = gateway.mongo.interning
-        yield "interned_documents_total", ("recognized",), interning.recognized
-        yield "interned_documents_total", ("decoded",), interning.decoded
-        yield "interned_bytes", (), interning.size_bytes
         yield "operations_shed_total", (), self._admission.shed
         for labels, count in self._operations.failed.items():
             yield "operations_failed_total", labels, count

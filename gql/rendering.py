@@ -31,7 +31,6 @@ from resolvers.dates import date_texts
 from streams.documents import Document
 from streams.errors import GatewayError
 from streams.events import PLAIN
-from streams.interning import Interned
 
 if TYPE_CHECKING:
     from gql.context import Context
@@ -178,38 +177,11 @@ class Rendering:
                 self._remember(related, context)
             return self._make(CurrentDocument(self.shape, document, number), context)
 
-        return self._made(documents, related, unusual)
+        return self._rows(documents, related, unusual)
 
     def show(self, documents: Sequence[Document], numbers: Sequence[int | None]) -> Sequence[Any]:
         """See `resolvers.shown.Show`; of those without references."""
-        return self._made(documents, Related(numbers), _left) if documents else []
-
-    def _made(self, documents: Sequence[Any], related: Related, unusual: _Unusual) -> Any:
-        # Of one read either all are interned or none. One alone is sooner made than looked for.
-        interned = documents[0].__class__ is Interned and len(documents) > 1
-        # What references lead to may be another document each time, and what is beside it, too.
-        made = self._made_once if interned and self.alone else self._rows
-        return made(documents, related, unusual)
-
-    def _made_once(self, documents: Sequence[Any], related: Related, unusual: _Unusual) -> Any:
-        """Nothing but a document and its version's number decides."""
-        numbers = related.numbers or [None] * len(documents)
-        made: list[Any] = [
-            each.shown if each.shown_by is self.name and each.shown_number == number else None
-            for each, number in zip(documents, numbers, strict=True)
-        ]
-        lacking = [n for n, each in enumerate(made) if each is None]
-        if not lacking:
-            return made
-        some = [documents[n] for n in lacking]
-        beside = Related([numbers[n] for n in lacking]) if self.version else related
-        rows = self._rows(some, beside, unusual)
-        if rows is GIVEN_UP:
-            return GIVEN_UP
-        for n, document, row in zip(lacking, some, rows, strict=True):
-            made[n] = document.shown = row
-            document.shown_by, document.shown_number = self.name, numbers[n]
-        return made
+        return self._rows(documents, Related(numbers), _left) if documents else []
 
     def records(
         self, documents: Sequence[Document], related: Related, context: Context

@@ -83,11 +83,6 @@ class Settings:
         True, "Whether to have MongoDB keep the images before and after each write."
     )
     driver: Literal["motor", "pymongo"] = _setting("motor", "Which MongoDB driver to use.")
-    interned_bytes: int = _setting(
-        32 * 1024 * 1024,
-        "About the most memory for documents that come again, so that they are not decoded again; "
-        "0 for none.",
-    )
     ring_events: int = _setting(
         10_000, "Events per collection kept in memory for those who reconnect."
     )
@@ -260,7 +255,6 @@ class Settings:
             driver=self.driver,
             read_limit_s=self.read_limit_s,
             server_selection_s=self.connect_s,
-            interned_bytes=self.interned_bytes,
         )
 
     def limits(self) -> Limits:

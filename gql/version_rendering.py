@@ -10,7 +10,6 @@ Source: docs/decisions/0027-compiled-operations.md
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -28,7 +27,6 @@ from resolvers.dates import date_texts
 from resolvers.pages import Page
 from resolvers.records import OPERATION
 from streams.documents import Document
-from streams.interning import Interned
 from streams.versions import Version
 
 if TYPE_CHECKING:
@@ -57,7 +55,6 @@ _FACTS: Mapping[str, tuple[str, str]] = {
     "restoredFrom": ("restoredFrom", _NUMBER),
     "fromDraft": ("draft", _NUMBER),
 }
-_INTERNED = {Interned}
 _CHANGE = ("path", "kind", "before", "after")
 
 
@@ -66,19 +63,15 @@ class VersionRendering:
     make: of a record of the API, what the response has.
 
     Attributes:
-        diff: each is compared with the one before. compared: something of it depends on which
-            fields the caller may read. ended: it is shown when each was replaced.
+        diff: each is compared with the one before. ended: it is shown when each was replaced.
     """
 
     def __init__(self, shape: Shape, make: Make) -> None:
         self.shape = shape
         self.diff = False
-        self.compared = False
         self.ended = False
         self._make = make
         self._rows: _Rows
-        # The text of these, the same object for all that do the same.
-        self._name: str
 
     def made(
         self, page: Page[Document], context: Context, moment: Timestamp | None = None
@@ -95,7 +88,6 @@ class VersionRendering:
         if ends is None and self.ended:
             return GIVEN_UP
         comparison = context.scope.compared(self.shape.comparison)
-        for_all = comparison is self.shape.comparison or not self.compared
 
         def unusual(record: Document, before: Document | None) -> Any:
             version = Version.from_record(record)
@@ -103,33 +95,16 @@ class VersionRendering:
             record_ = VersionRecord(self.shape, version, moment, earlier, page.ends)
             return self._make(record_, context)
 
-        def made(some: Sequence[Document]) -> Any:
-            befores = _befores(page, some) if self.diff else [None] * len(some)
-            return self._rows(some, befores, ends or {}, comparison, context, unusual)
-
-        # They may be of several reads, of which some have come before.
-        # A version is replaced while its record stays what it is.
-        once = for_all and not self.ended and set(map(type, records)) == _INTERNED
-        return self._made_once(records, made) if once else made(records)
-
-    def _made_once(self, records: Sequence[Any], made: Callable[[Sequence[Document]], Any]) -> Any:
-        """Nothing but the record decides, and the one before, which stays what it is."""
-        name = self._name
-        lacking = [each for each in records if each.shown_by is not name]
-        rows = made(lacking) if lacking else ()
-        if rows is GIVEN_UP:
-            return GIVEN_UP
-        for record, row in zip(lacking, rows, strict=True):
-            record.shown, record.shown_by, record.shown_number = row, name, None
-        return [each.shown for each in records]
+        befores = _befores(page) if self.diff else [None] * len(records)
+        return self._rows(records, befores, ends or {}, comparison, context, unusual)
 
 
-def _befores(page: Page[Document], records: Sequence[Document]) -> list[Document | None]:
-    """Of some of a page's versions the ones before, where they were read, too."""
+def _befores(page: Page[Document]) -> list[Document | None]:
+    """The versions before those of a page, where they were read, too."""
     read: dict[Any, Document] = {each["_id"]: each for each in page.items}
     if page.beyond is not None:
         read[page.beyond["_id"]] = page.beyond
-    return [read.get(each.get("prev")) for each in records]
+    return [read.get(each.get("prev")) for each in page.items]
 
 
 def version_rendering_of(executor: Executor, shape: Shape, details: Any) -> VersionRendering | None:
@@ -148,7 +123,7 @@ def version_rendering_of(executor: Executor, shape: Shape, details: Any) -> Vers
     for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
         if not code.add(name, type_, found):
             return None
-    rendering._rows, rendering._name = code.function()
+    rendering._rows = code.function()
     return rendering
 
 
@@ -170,12 +145,10 @@ class _Code:
         self._reads: list[str] = []
         self._tests: list[str] = []
         self._items: list[str] = []
-        self._fields: list[str] = []
 
     def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
         """Whether the field can be part of the function."""
         field_name = details[0].node.name.value
-        self._fields.append(field_name)
         match field_name:
             case "__typename":
                 self._items.append(f"{name!r}: {parent.name!r}")
@@ -199,7 +172,6 @@ class _Code:
             case "resumeToken":
                 self._items.append(f"{name!r}: context.token_out(record['_id'])")
             case "changedFields":
-                self._rendering.compared = True
                 paths = "comparison.paths(tuple(get('changed', ())))"
                 self._items.append(f"{name!r}: {paths}")
             case "document":
@@ -250,7 +222,6 @@ class _Code:
         fields = self._executor.collect_subfields(type_, details).grouped_field_set
         for inner, found in fields.items():
             field_name = found[0].node.name.value
-            self._fields.append(f"document.{field_name}")
             if field_name == "__typename":
                 items.append(f"{inner!r}: {type_.name!r}")
                 continue
@@ -296,14 +267,13 @@ class _Code:
         fields = self._executor.collect_subfields(type_, details).grouped_field_set
         for inner, found in fields.items():
             field_name = found[0].node.name.value
-            self._fields.append(f"diff.{inner}:{field_name}")
             if field_name not in (*_CHANGE, "__typename"):
                 return False
             shown = repr(type_.name) if field_name == "__typename" else field_name
             items.append(f"{inner!r}: {shown}")
         var = f"change{len(self._head)}"
         self._head.append(f"{var} = lambda {', '.join(_CHANGE)}: {{{', '.join(items)}}}")
-        self._rendering.diff = self._rendering.compared = True
+        self._rendering.diff = True
         self._tests.append("get('cut') is None and (before is not None or get('prev') is None)")
         earlier = "None if before is None else before.get('full')"
         changed = "tuple(get('changed', ()))"
@@ -316,13 +286,11 @@ class _Code:
         self._reads.append(f"{var} = {get}({stored!r}, {default})")
         return var
 
-    def function(self) -> tuple[_Rows, str]:
+    def function(self) -> _Rows:
         columns = {"record": "records", "before": "befores"} | self._columns
         each, rows = ", ".join(columns), ", ".join(columns.values())
         tests, items = " and ".join(self._tests) or "True", ", ".join(self._items)
         lines = [
-            # The same text is to be the same for what is unusual, too.
-            f"# {self._rendering.shape.version}: {' '.join(self._fields)}",
             "def rows(records, befores, ends, comparison, context, unusual):",
             "    made = []",
             "    add = made.append",
@@ -342,6 +310,6 @@ class _Code:
             "    return made",
         ]
         # Nothing of a request is in the text but names, which GraphQL's grammar bounds, as text.
-        text = sys.intern("\n".join(lines))
-        exec(compile(text, "<versions>", "exec"), self._names)
-        return self._names["rows"], text
+        exec(compile("\n".join(lines), "<versions>", "exec"), self._names)
+        function: _Rows = self._names["rows"]
+        return function

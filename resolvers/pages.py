@@ -26,8 +26,7 @@ USUAL_PAGE = 20
 LONGEST_PAGE = 1000
 
 PLACED = "__placed"
-"""Where the server's own sort key is put, in what is read: it tells where a list in the way stands.
-It stays there, since others may have the same document (`streams.interning`)."""
+"""Name under which the server's sort key is read: it says where a list stands in an order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

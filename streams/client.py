@@ -45,13 +45,11 @@ class MongoOptions:
     driver: "motor" or "pymongo".
     read_limit_s: the longest a read may take on the server.
     server_selection_s: how long to look for a primary before `Unavailable`.
-    interned_bytes: see `streams.interning`.
     """
 
     driver: Driver = "motor"
     read_limit_s: float = 30.0
     server_selection_s: float = 10.0
-    interned_bytes: int = 32 * 1024 * 1024
 
 
 def open_client(uri: str, options: MongoOptions, *, listeners: Sequence[Any] = ()) -> Any:

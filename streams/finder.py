@@ -1,6 +1,5 @@
 """Short reads: one message to the primary and one back; and for what is only shown, dates without a
-time zone, which the driver makes twice as fast; they are UTC; and documents that come again and
-again are the same objects (`streams.interning`).
+time zone, which the driver makes twice as fast; they are UTC.
 
 What does not come in one batch, or fails for any reason but its time limit, is left to the driver's
 cursor, which repeats what may be repeated and says what is wrong.
@@ -17,7 +16,6 @@ import bson
 import pymongo.errors
 
 from streams.documents import DECODED, RAW, SHOWN, Document
-from streams.interning import Interning
 from streams.refusals import refused
 from streams.unions import PageUnion
 from streams.wire_pool import WirePool
@@ -28,11 +26,9 @@ __all__ = ["Finder"]
 class Finder:
     """Args:
     database: the driver's.
-    interning: of what is only shown.
     """
 
-    def __init__(self, wires: WirePool, database: Any, interning: Interning) -> None:
-        self._interning = interning
+    def __init__(self, wires: WirePool, database: Any) -> None:
         self._wires = wires.reads
         self._database = database
         self._extra: Document = {"$db": database.name}
@@ -46,7 +42,7 @@ class Finder:
         """All that a `find` or an `aggregate` finds; None where a cursor has to say it.
 
         Args:
-            naive: without the time zone of dates, and documents that may be others', too.
+            naive: without the time zone of dates.
             raw: not decoded.
 
         Raises:
@@ -59,10 +55,6 @@ class Finder:
         reply = await connection.ask(message)
         if reply is None:
             return None
-        if naive:
-            interned = self._interning.documents(reply)
-            if interned is not None:
-                return interned
         found: Any
         if raw:
             found = bson.decode(bytes(reply), RAW)

@@ -18,7 +18,6 @@ from streams.client import MongoOptions
 from streams.documents import DECODED, RAW, Document
 from streams.errors import TimeLimit
 from streams.finder import Finder
-from streams.interning import Interning
 from streams.refusals import translated
 from streams.rounds import rounds
 from streams.sessions import Sessions
@@ -34,11 +33,7 @@ COLLATION = {"locale": "simple"}
 
 
 class Reads:
-    """Each has a time limit, but those that say that they have none.
-
-    Attributes:
-        interning: of documents that are only shown.
-    """
+    """Each has a time limit, but those that say that they have none."""
 
     def __init__(
         self, client: Any, name: str, options: MongoOptions, wires: WirePool | None = None
@@ -50,8 +45,7 @@ class Reads:
         self._raw = client.get_database(name, codec_options=RAW)
         self._sessions = Sessions(client)
         self.wires = wires
-        self.interning = Interning(options.interned_bytes)
-        self._finder = None if wires is None else Finder(wires, self._database, self.interning)
+        self._finder = None if wires is None else Finder(wires, self._database)
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[tuple[str, bool], Any] = {}
 
@@ -74,8 +68,7 @@ class Reads:
 
         Args:
             short: they come in one batch, nearly always (`streams.finder`).
-            naive: so, and they are only shown: dates may lack their time zone, which is UTC, and
-                documents may be others', too (`streams.interning`).
+            naive: so, and they are only shown: dates may lack their time zone, which is UTC.
         """
         short = (short or naive) and self._finder is not None
         with translated():

@@ -37,7 +37,7 @@ _CALLERS = 100
 # are to have their share of it.
 _TURNS = 3
 _PEER, _FLOOR, _OURS = "Mercurius", "bare route", "revstream"
-_SIGNED, _ANEW = "revstream, signed in", "revstream, no document remembered"
+_SIGNED = "revstream, signed in"
 _WRITES_PER_S = 50
 
 
@@ -102,8 +102,6 @@ def _open(stage: Stage, opened: ExitStack, database: Database[Document]) -> dict
         _FLOOR: _Contender(floor, str(floor.hear("serving")["address"]), _routes),
         # It records for both: by the archive's place they know that a number is still the last.
         _OURS: _Contender(*gateway(MODEL), _graphql),
-        # As if nothing that is asked for had come before.
-        _ANEW: _Contender(*gateway(MODEL, "--no-record", "--interned-bytes", "0"), _graphql),
         _SIGNED: _Contender(
             *gateway(rules, *issuer.options(), "--no-record"),
             lambda shape, drawn: [

@@ -86,8 +86,7 @@ def served(
         database["products"].update_many({}, {"$inc": {"stock": 1}, "$set": {"weight": stock}})
     model = tmp_path_factory.mktemp("model") / "schema.graphql"
     model.write_text(MODEL)
-    # Without documents that are remembered: of what they refer to, some would not be read again.
-    options = ("--driver", request.param, "--archive-wait-s", "60", "--interned-bytes", "0")
+    options = ("--driver", request.param, "--archive-wait-s", "60")
     with running_gateway(mongo_uri, database.name, model, *options) as gateway:
         now = gateway.query("{ resumeToken }")["resumeToken"]
         ask(gateway, QUERIES["as of a moment"], COUNT, now)

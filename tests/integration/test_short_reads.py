@@ -43,32 +43,6 @@ async def test_dates_are_in_utc_and_do_not_say_so(client: Client, mongo: Mongo) 
     assert await mongo.find("nothing", {}, naive=True) == []
 
 
-async def test_what_comes_again_is_the_same_object_until_it_changes(
-    client: Client, mongo: Mongo
-) -> None:
-    """Each of a reply by itself; whoever must have dates with their zone has objects of his own."""
-    things = client[mongo.name].things
-    things.insert_many([{"_id": n, "at": NOON} for n in range(12)])
-    assert mongo.interning is not None
-
-    async def found() -> list[Any]:
-        return await mongo.find("things", {}, sort=[("_id", 1)], naive=True)
-
-    first, second, third = await found(), await found(), await found()
-    assert first == second == third
-    assert [one is other for one, other in zip(second, third, strict=True)] == [True] * 12
-    assert (mongo.interning.decoded, mongo.interning.recognized) == (12, 12)
-    things.update_one({"_id": 5}, {"$set": {"at": FAR}})
-    things.delete_one({"_id": 7})
-    changed = await found()
-    assert [each["_id"] for each in changed if each not in second] == [5]
-    assert changed[5] == {"_id": 5, "at": FAR}
-    assert [each["_id"] for each in changed] == [*range(7), *range(8, 12)]
-    assert mongo.interning.decoded == 13
-    aware = await mongo.find("things", {}, short=True)
-    assert aware[0]["at"] == NOON
-
-
 async def test_what_is_longer_than_one_batch_is_there_as_a_whole(
     client: Client, mongo: Mongo
 ) -> None:

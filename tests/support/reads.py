@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import bson
 from bson import Timestamp
 
 from gql.context import Context
@@ -30,9 +29,8 @@ from resolvers.shown import Asked, Show
 from resolvers.starts import ChangeRequest
 from resolvers.status import StreamStatus
 from streams import tokens
-from streams.documents import DECODED, Document
+from streams.documents import Document
 from streams.events import identity
-from streams.interning import Interned
 from streams.versions import Version
 from tests.support.bson_order import sort_key
 from tests.support.edits import MemoryEditing
@@ -52,8 +50,7 @@ def at(second: int) -> Timestamp:
 class Memory:
     """All documents and versions; `calls` are the reads: name, entity, how many, which fields.
 
-    `knowing`: numbers of versions are known without asking. `interned`: documents that are only
-    shown, by their bytes, for all memories that have it.
+    `knowing`: numbers of versions are known without asking.
     """
 
     documents: dict[str, list[Document]] = field(default_factory=dict)
@@ -63,7 +60,6 @@ class Memory:
     calls: list[tuple[str, str, int, frozenset[str] | None]] = field(default_factory=list)
     failure: Exception | None = None
     knowing: bool = False
-    interned: dict[bytes, Interned] | None = None
     editing: MemoryEditing = field(default_factory=MemoryEditing)
 
     def write(self, collection: str, document: Document | None, *, id_: Any = None) -> Version:
@@ -113,14 +109,6 @@ class Memory:
             deployment=DEPLOYMENT,
         )
 
-    def shown(self, document: Document, fields: Iterable[str]) -> Document:
-        """A document with these fields, to be shown."""
-        found = projected(document, fields)
-        if self.interned is None:
-            return found
-        raw = bson.encode(found, codec_options=DECODED)
-        return self.interned.setdefault(raw, Interned(found))
-
     def record(self, version: Version) -> Document:
         """As an archive has it, to be shown."""
         told = {
@@ -140,10 +128,7 @@ class Memory:
             "full": version.full,
         }
         found: Document = _naive(told)
-        if self.interned is None:
-            return found
-        raw = bson.encode(told, codec_options=DECODED)
-        return self.interned.setdefault(raw, Interned(found))
+        return found
 
     def called(self, name: str, entity: Entity, count: int, fields: frozenset[str] | None) -> None:
         self.calls.append((name, entity.name, count, fields))
@@ -159,9 +144,8 @@ class MemoryCurrent:
         self, entity: Entity, ids: Sequence[Any], fields: frozenset[str], *, shown: bool = False
     ) -> list[Document | None]:
         self._memory.called("by_ids", entity, len(ids), fields)
-        made = self._memory.shown if shown else projected
         found = {
-            identity(each["_id"]): made(each, fields)
+            identity(each["_id"]): projected(each, fields)
             for each in self._memory.documents.get(entity.collection, ())
         }
         return [found.get(identity(each)) for each in ids]
@@ -196,8 +180,7 @@ class MemoryCurrent:
         self._memory.called("page", entity, 1, fields)
         documents = self._memory.documents.get(entity.collection, [])
         chosen = _chosen(entity, documents, where, order)
-        made = self._memory.shown if shown else projected
-        return _page(chosen, page, fields, total, token, made)
+        return _page(chosen, page, fields, total, token)
 
     def reading(self, entity: Entity, **arguments: Any) -> Any:
         # Not of this memory: a schema keeps it for others.
@@ -533,11 +516,10 @@ def _page(
     fields: frozenset[str],
     total: bool,
     token: bool,
-    made: Callable[[Document, frozenset[str]], Document] = projected,
 ) -> Page[Document]:
     shown = found[: page.first]
     return Page(
-        items=[made(each, fields) for each in shown],
+        items=[projected(each, fields) for each in shown],
         cursors=[f"c{n}" for n, _ in enumerate(shown)],
         has_next=len(found) > len(shown),
         total=len(found) if total else None,

@@ -20,7 +20,6 @@ from gql.direct import coercion_of
 from gql.executor import Executor
 from resolvers.errors import BadUserInput
 from streams.errors import ArchiveBehind
-from streams.interning import Interned
 from tests.support.fuzzing import drawn_operation, examples
 from tests.support.reads import Memory, MemoryHistory
 from tests.unit.gql.test_plans import GOOD, _shown, _through, memories
@@ -79,10 +78,9 @@ def test_drawn_queries_are_answered_alike(schema: Any, data: st.DataObject) -> N
     assume(schema._documents.known.get(text) is not None)
     expected = by_graphql_core(schema, make(), text, variables)
     assert first == expected
-    interned: dict[bytes, Interned] = {}
     for knowing in (False, False, True, True):
         memory = make()
-        memory.knowing, memory.interned = knowing, interned
+        memory.knowing = knowing
         assert by_the_schema(schema, memory, text, variables) == expected
 
 
@@ -164,21 +162,17 @@ fragment change on FieldChange { path kind before after }
         min_size=2,
         max_size=5,
     ),
-    again=st.booleans(),
 )
 def test_the_past_is_answered_alike_whatever_the_variables(
     schema: strawberry.Schema,
     make: Callable[[], Memory],
     asked: list[dict[str, Any]],
-    again: bool,
 ) -> None:
     """Histories read ahead, under several names and of what is referred to; versions whose
     predecessors were not read with them."""
-    interned: dict[bytes, Interned] | None = {} if again else None
     for variables in asked:
         expected = by_graphql_core(schema, make(), PAST, variables)
         memory = make()
-        memory.interned = interned
         assert by_the_schema(schema, memory, PAST, variables) == expected
 
 

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gql import rendering
-from streams.interning import Interned
 from tests.support.fuzzing import examples
 from tests.support.reads import Memory
 from tests.unit.gql.test_direct import by_graphql_core, by_the_schema, told
@@ -68,64 +67,16 @@ async def test_no_object_is_made_of_what_is_usual(
     make=memories(),
     texts=st.lists(st.sampled_from([PAGE, EDGES, ONE, BOTH, PLAIN]), min_size=1, max_size=3),
     knowing=st.booleans(),
-    interning=st.booleans(),
 )
 def test_documents_are_shown_as_by_an_executor(
-    schema: Any, make: Callable[[], Memory], texts: list[str], knowing: bool, interning: bool
+    schema: Any, make: Callable[[], Memory], texts: list[str], knowing: bool
 ) -> None:
-    """Whatever they hold: the good ones of a page as well, and each error once. Also where they are
-    recognized, and what was shown of them before is shown again."""
+    """Whatever they hold: the good ones of a page as well, and each error once."""
     expected = {text: by_graphql_core(schema, make(), text, {}) for text in texts}
-    interned: dict[bytes, Interned] | None = {} if interning else None
     for text in 3 * texts:
         memory = make()
-        memory.knowing, memory.interned = knowing, interned
+        memory.knowing = knowing
         assert by_the_schema(schema, memory, text, {}) == expected[text]
-
-
-async def test_what_is_recognized_is_not_made_again(
-    schema: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """But for others who have the same of it under other names, and where the version is another
-    though the bytes are the same."""
-    interned: dict[bytes, Interned] = {}
-    made: list[int] = []
-    function = rendering._Code.function
-
-    def counted(self: Any) -> Any:
-        rows, text = function(self)
-
-        def counting(documents: Any, *more: Any) -> Any:
-            made.append(len(documents))
-            return rows(documents, *more)
-
-        return counting, text
-
-    monkeypatch.setattr(rendering._Code, "function", counted)
-
-    async def asked(text: str, writes: int = 0) -> list[dict[str, Any]]:
-        memory = usual()
-        for _ in range(writes):
-            memory.write("products", dict(memory.documents["products"][-1]))
-        memory.interned = interned
-        found = await schema.execute(text, None, memory.context())
-        assert found.errors is None
-        return [*found.data["products"]["nodes"]]
-
-    text = "{ products { nodes { sku version } } }"
-    named = "{ products { nodes { named: sku version } } }"
-    once = [{"sku": "a", "version": 1}] * 3
-    # By the executor, until it is compiled.
-    for _ in range(3):
-        assert await asked(text) == once
-    made.clear()
-    assert await asked(text) == once
-    assert made == []
-    assert await asked(text, writes=2) == [*once[:2], {"sku": "a", "version": 3}]
-    assert made == [1]
-    for _ in range(4):
-        assert await asked(named) == [{"named": "a", "version": 1}] * 3
-    assert await asked(text) == once
 
 
 @settings(max_examples=examples(100), deadline=None)

@@ -13,35 +13,23 @@ from model.reading import read_model
 from resolvers.principals import Principal
 from resolvers.scopes import Scope
 from streams import tokens
-from streams.documents import Document
 from streams.versions import Version
 from tests.support.reads import DEPLOYMENT, Memory, at
 from tests.unit.gql.test_plans import GOOD
 
 # Compiled from the second time on.
 TIMES = 3
-KINDS = pytest.mark.parametrize("again", ["none", "all", "some"])
-
-
-class Mixed(Memory):
-    """As of several reads, some of which came again."""
-
-    def record(self, version: Version) -> Document:
-        found = super().record(version)
-        return dict(found) if version.number == 2 else found
 
 
 @pytest.fixture
-def memory(again: str) -> Memory:
-    """`again`: which of the versions have come before."""
-    kind = Mixed if again == "some" else Memory
-    memory = kind(interned=None if again == "none" else {})
+def memory() -> Memory:
+    """Three versions of a product."""
+    memory = Memory()
     for stock in range(3):
         memory.write("products", {"_id": "p1", **GOOD, "stock": stock})
     return memory
 
 
-@KINDS
 async def test_versions_are_shown_as_they_were_read(
     model: Model, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,7 +55,6 @@ async def test_versions_are_shown_as_they_were_read(
     assert len(result.data["productVersions"]["edges"]) == 3
 
 
-@KINDS
 async def test_each_selection_shows_its_own_of_the_same_versions(
     model: Model, memory: Memory
 ) -> None:
@@ -91,11 +78,10 @@ async def test_each_selection_shows_its_own_of_the_same_versions(
             assert (result.data, result.errors) == ({"productVersions": {"nodes": nodes}}, None)
 
 
-@KINDS
 async def test_a_version_that_was_replaced_says_so_the_next_time(
     model: Model, memory: Memory
 ) -> None:
-    """Though its record is the same, and what was shown of it is remembered."""
+    """Though its record is the same."""
     schema = build_schema(model)
     text = "{ productVersions(first: 2) { nodes { version until } } }"
 
@@ -118,7 +104,6 @@ type Product @collection(name: "products") {
 """)
 
 
-@KINDS
 async def test_each_caller_is_told_of_the_changes_that_he_may_see(memory: Memory) -> None:
     """Of the same versions, whoever asked before."""
     schema = build_schema(GUARDED)
