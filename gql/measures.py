@@ -308,13 +308,6 @@ METRICS: tuple[Described, ...] = (
         "Reads that these took; those asked for together are one.",
     ),
     Described(
-        "revstream_joint_pages_total",
-        "counter",
-        (),
-        "Short pages of current documents, of which several may be read by one command.",
-    ),
-    Described("revstream_joint_page_reads_total", "counter", (), "Commands that these took."),
-    Described(
         "revstream_operations_shed_total",
         "counter",
         (),

@@ -78,8 +78,6 @@ class _Process(Collector):
             yield "operations_total", (document,), count
         yield "lookups_total", (), gateway.current.lookups.asked
         yield "lookup_reads_total", (), gateway.current.lookups.reads
-        yield "joint_pages_total", (), gateway.current.joint_pages.pools.asked
-        yield "joint_page_reads_total", (), gateway.current.joint_pages.pools.reads
         yield "operations_shed_total", (), self._admission.shed
         for labels, count in self._operations.failed.items():
             yield "operations_failed_total", labels, count

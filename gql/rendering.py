@@ -109,12 +109,6 @@ class Rendering:
         """Nothing but a document and its version's number decides what the response has of it."""
         return not (self.links or self.besides)
 
-    @property
-    def joint(self) -> bool:
-        """Whether pages of it may be read with others', which then come all at once: not where more
-        is read behind them, since MongoDB and the gateway would wait for each other."""
-        return not self.besides and not self.links
-
     async def related(self, context: Context, documents: Sequence[Document]) -> Related:
         """Read what is shown with them: one read for each reference, one for the numbers. What
         cannot be read is left to whoever says what is wrong."""

@@ -18,7 +18,6 @@ from bson import Timestamp
 from model.entities import Entity
 from resolvers.batches import pages_by_key
 from resolvers.filters import Condition
-from resolvers.joint_pages import LARGEST_JOINT, JointPages
 from resolvers.keyset import Keyset
 from resolvers.orders import Order, order_keys
 from resolvers.own_writes import OwnWrites, Seen
@@ -56,7 +55,7 @@ class Current:
         archives: by collection; where numbers that documents do not carry come from.
 
     Attributes:
-        lookups: reads by key, those made together as one. joint_pages: so, of pages.
+        lookups: reads by key, those made together as one.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class Current:
         self._archives = archives
         self._own_writes = own_writes
         self.lookups = Pools()
-        self.joint_pages = JointPages()
         self._scope = OPEN
         self._windows: dict[Hashable, tuple[Window, Mapping[str, Any]]] = {}
 
@@ -168,9 +166,6 @@ class Current:
         """What `read` reads for such a page, each time; arguments and errors as of `page`."""
         window, projection = self._window(entity, order, page, fields)
         query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
-        # Behind an `_id` nothing else decides the order, and every document has one.
-        joint = window.keys[0][0] == "_id" and window.size <= LARGEST_JOINT
-        joint = joint and not (total or token)
         return Reading(
             entity=entity,
             window=window,
@@ -179,20 +174,11 @@ class Current:
             projection=projection,
             total=total,
             token=token,
-            kind=(entity.name, window.keys, window.limit, *projection.items()) if joint else None,
         )
 
-    async def read(
-        self, reading: Reading, *, shown: bool = False, joint: bool = False
-    ) -> Page[Document]:
-        """See `page`.
-
-        Args:
-            joint: it may be read with pages of others, which then come all at once.
-        """
+    async def read(self, reading: Reading, *, shown: bool = False) -> Page[Document]:
+        """See `page`."""
         layout = self._layout(reading.entity)
-        if shown and joint and reading.kind is not None:
-            return reading.window.page(await self.joint_pages.rows(reading, layout))
         if reading.token:
             return await self._at_one_time(partial(reading.read, layout, shown))
         return await reading.read(layout, shown, None)

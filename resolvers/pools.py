@@ -29,7 +29,6 @@ class Pool(Generic[K, T]):
         under_way: so many reads at once; 0: as many as there are turns.
         patience_s: how long those that ask during a read wait for its end before one more is begun:
             most end sooner, and the more is read at once, the less each costs.
-        largest: so many ask at most for what one read brings; 0: any number.
         enough: so many that ask are not kept waiting, where one more read may be begun: it costs
             each of them little more than a larger one, and nobody is idle meanwhile.
     """
@@ -41,13 +40,11 @@ class Pool(Generic[K, T]):
         under_way: int = 0,
         patience_s: float = 0.002,
         enough: int = 8,
-        largest: int = 0,
     ) -> None:
         self._read = read
         self._most = under_way
         self._patience_s = patience_s
         self._enough = enough
-        self._largest = largest
         self._waiting: asyncio.TimerHandle | None = None
         self._asked: list[tuple[Sequence[K], asyncio.Future[Sequence[T]]]] = []
         self._under_way: set[asyncio.Task[None]] = set()
@@ -82,12 +79,9 @@ class Pool(Generic[K, T]):
             self._waiting = None
         self._planned = False
         asked, self._asked = self._asked, []
-        largest = self._largest or len(asked)
-        while asked:
-            part, asked = asked[:largest], asked[largest:]
-            task = asyncio.get_running_loop().create_task(self._run(part))
-            self._under_way.add(task)
-            task.add_done_callback(self._ended)
+        task = asyncio.get_running_loop().create_task(self._run(asked))
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
@@ -119,13 +113,12 @@ class Pools:
         asked: keys. reads: what they took.
 
     Args:
-        under_way, largest: of each.
+        under_way: of each.
         most: kept while nobody uses them.
     """
 
-    def __init__(self, *, under_way: int = 3, largest: int = 0, most: int = 500) -> None:
+    def __init__(self, *, under_way: int = 3, most: int = 500) -> None:
         self._under_way = under_way
-        self._largest = largest
         self._most = most
         self._pools: dict[Hashable, Pool[Any, Any]] = {}
         self.asked = 0
@@ -141,9 +134,7 @@ class Pools:
         if pool is None:
             if len(self._pools) >= self._most:
                 self._pools = {kind: each for kind, each in self._pools.items() if not each.idle}
-            pool = self._pools[kind] = Pool(
-                self._counted(read), under_way=self._under_way, largest=self._largest
-            )
+            pool = self._pools[kind] = Pool(self._counted(read), under_way=self._under_way)
         self.asked += len(keys)
         return pool.ask(keys)
 

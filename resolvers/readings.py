@@ -4,7 +4,7 @@ asked for again is only read again."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,6 @@ class Reading:
 
     Attributes:
         query: of all pages. windowed: of this one.
-        kind: equal where nothing else but `windowed` differs, of pages that may be read together;
-            None of others.
     """
 
     entity: Entity
@@ -36,39 +34,25 @@ class Reading:
     projection: Mapping[str, Any]
     total: bool
     token: bool
-    kind: Hashable
 
     async def read(self, layout: Layout, shown: bool, at: Timestamp | None) -> Page[Document]:
         """Args:
         layout: how the collection keeps its documents. shown: see `Current.by_ids`.
         """
-        reading = self.rows(layout, self.windowed, shown=shown, at=at)
-        if self.total:
-            counting = layout.count(self.query, at=at)
-            rows, count = await asyncio.gather(reading, counting)
-        else:
-            rows, count = await reading, None
-        return self.window.page(rows, total=count, token=token_of(at))
-
-    async def rows(
-        self,
-        layout: Layout,
-        windowed: Mapping[str, Any],
-        *,
-        shown: bool,
-        at: Timestamp | None = None,
-    ) -> list[Document]:
-        """Args:
-        windowed: this one's, or that of another of the same kind.
-        """
-        return await layout.find(
-            windowed,
+        reading = layout.find(
+            self.windowed,
             projection=self.projection,
             sort=self.window.keys,
             limit=self.window.limit,
             at=at,
             naive=shown,
         )
+        if self.total:
+            counting = layout.count(self.query, at=at)
+            rows, count = await asyncio.gather(reading, counting)
+        else:
+            rows, count = await reading, None
+        return self.window.page(rows, total=count, token=token_of(at))
 
 
 def token_of(at: Timestamp | None) -> str | None:

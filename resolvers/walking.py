@@ -191,8 +191,10 @@ class Walk:
         found = await self._mongo.aggregate(
             self._archive.name, pipeline, hint=MOMENTS, naive=self._naive
         )
-        horizon = found.pop()["horizon"] if found and "horizon" in found[-1] else ""
-        return found, horizon
+        # Known by its name: MongoDB does not promise the order of a union.
+        horizons = [each["horizon"] for each in found if "horizon" in each]
+        versions = [each for each in found if "horizon" not in each]
+        return versions, "".join(horizons)
 
 
 def _between(start: Start, reach: Reach, *, descending: bool) -> Document:

@@ -17,7 +17,6 @@ import pymongo.errors
 
 from streams.documents import DECODED, RAW, SHOWN, Document
 from streams.refusals import refused
-from streams.unions import PageUnion
 from streams.wire_pool import WirePool
 
 __all__ = ["Finder"]
@@ -78,16 +77,3 @@ class Finder:
             return None
         batch: list[Any] = cursor["firstBatch"]
         return batch
-
-    async def find_each(
-        self, collection: str, union: PageUnion, command: Document
-    ) -> list[list[Document]] | None:
-        """A page for each query, to be shown, by one command; None where they cannot be had so.
-
-        Args:
-            command: an `aggregate`, but for its pipeline.
-        Raises: as `first_batch`.
-        """
-        pipeline = union.pipeline(collection)
-        found = await self.first_batch({**command, "pipeline": pipeline}, naive=True)
-        return None if found is None else union.parted(found)

@@ -136,8 +136,7 @@ class Horizons:
 
 
 def horizon_stage(collection: str) -> Document:
-    """For the end of a pipeline: the horizon, in a document behind all others (`horizon`), read
-    when they were."""
+    """For the end of a pipeline: the horizon, in a document that has nothing else (`horizon`)."""
     shown = {"_id": 0, "horizon": {"$ifNull": ["$token", ""]}}
     pipeline: list[Document] = [{"$match": {"_id": collection}}, {"$project": shown}]
     return {"$unionWith": {"coll": COLLECTION, "pipeline": pipeline}}

@@ -16,12 +16,10 @@ from bson.raw_bson import RawBSONDocument
 
 from streams.client import MongoOptions
 from streams.documents import DECODED, RAW, Document
-from streams.errors import TimeLimit
 from streams.finder import Finder
 from streams.refusals import translated
 from streams.rounds import rounds
 from streams.sessions import Sessions
-from streams.unions import PageUnion
 from streams.wire_pool import WirePool
 
 __all__ = ["COLLATION", "Reads", "awaited"]
@@ -105,27 +103,6 @@ class Reads:
                 hint=hint,
             )
             return list(await cursor.to_list(None))
-
-    async def find_each(
-        self, collection: str, union: PageUnion, *, most_s: float
-    ) -> list[list[Document]] | None:
-        """For each of n queries what `find` would find of it, `naive`, by one command; None
-        where that is not to be had, or takes the server longer than
-        `most_s`."""
-        if self._finder is None:
-            return None
-        command: Document = {
-            "aggregate": collection,
-            "pipeline": [],
-            "collation": COLLATION,
-            "cursor": {"batchSize": _BATCH},
-            "maxTimeMS": int(most_s * 1000),
-        }
-        try:
-            with translated():
-                return await self._finder.find_each(collection, union, command)
-        except TimeLimit:
-            return None
 
     async def aggregate(
         self,

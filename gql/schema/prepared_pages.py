@@ -102,7 +102,7 @@ class _PreparedPage:
             if kept is None:
                 self._readings.keep(key, reading, len(text))
         rendering = self._rendering
-        found = await context.current.read(reading, shown=True, joint=rendering.joint)
+        found = await context.current.read(reading, shown=True)
         return found, await rendering.related(context, found.items)
 
     def _reading(

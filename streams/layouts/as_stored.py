@@ -11,7 +11,6 @@ from bson import Timestamp
 
 from streams.documents import Document
 from streams.layouts.layout import Layout
-from streams.unions import PageUnion
 
 __all__ = ["AsStored", "by_field"]
 
@@ -38,9 +37,6 @@ class AsStored(Layout):
             raw=raw,
             naive=naive,
         )
-
-    async def find_each(self, union: PageUnion, *, most_s: float) -> list[list[Document]] | None:
-        return await self.mongo.find_each(self.collection, union, most_s=most_s)
 
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
         return await self.mongo.count(self.collection, query, at=at)

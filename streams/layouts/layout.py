@@ -17,7 +17,6 @@ from streams.documents import Document
 from streams.events import ChangeEvent
 from streams.layouts.kept import Kept
 from streams.mongo import Mongo
-from streams.unions import PageUnion
 from streams.versions import Last
 from streams.writing import Pipeline, Writing
 
@@ -76,10 +75,6 @@ class Layout(ABC):
         naive: bool = False,
     ) -> list[Any]:
         """The current documents that match, as `Mongo.find`."""
-
-    async def find_each(self, union: PageUnion, *, most_s: float) -> list[list[Document]] | None:
-        """As `Mongo.find_each`; None where one command does not do it."""
-        return None
 
     @abstractmethod
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:

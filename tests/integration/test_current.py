@@ -49,6 +49,31 @@ def names(documents: Sequence[Mapping[str, Any]]) -> list[str]:
     return [each["_id"] for each in documents]
 
 
+async def test_pages_that_are_asked_for_together_are_reads_of_their_own(
+    counted: Mongo, commands: Commands, client: Client
+) -> None:
+    """No order of what one command finds decides whose rows are whose."""
+    stored = client[counted.name][PRODUCT.collection]
+    stored.insert_many([product(number, stock=number) for number in range(9)])
+    reads = current(counted)
+
+    async def page(below: int) -> list[str]:
+        reading = reads.reading(
+            PRODUCT,
+            where=where({"stock": {"lt": below}}),
+            order=None,
+            page=page_request(3),
+            fields=NAME,
+        )
+        return names((await reads.read(reading, shown=True)).items)
+
+    bounds = [4, 0, 1, 9, 0, 2, 2]
+    with commands.counting() as started:
+        found = await asyncio.gather(*map(page, bounds))
+    assert found == [[f"p{n:03}" for n in range(min(each, 3))] for each in bounds]
+    assert list(started) == ["find"] * len(bounds)
+
+
 async def test_documents_come_in_the_order_of_their_ids(mongo: Mongo, client: Client) -> None:
     """Twice where asked twice, None where there is none; with their fields and no others."""
     stored = client[mongo.name][PRODUCT.collection]

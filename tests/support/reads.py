@@ -186,9 +186,7 @@ class MemoryCurrent:
         # Not of this memory: a schema keeps it for others.
         return entity, arguments
 
-    async def read(
-        self, reading: Any, *, shown: bool = False, joint: bool = False
-    ) -> Page[Document]:
+    async def read(self, reading: Any, *, shown: bool = False) -> Page[Document]:
         entity, arguments = reading
         return await self.page(entity, **arguments, shown=shown)
 

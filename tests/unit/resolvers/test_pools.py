@@ -123,24 +123,6 @@ async def test_enough_who_wait_are_not_kept_waiting() -> None:
     assert pool.idle
 
 
-async def test_no_read_is_for_more_than_may_share_one() -> None:
-    """Those who ask are not parted, whatever each asks for; each read is one of those under way."""
-    source = Source()
-    source.open.clear()
-    pool = Pool(source.read, under_way=2, patience_s=3600, largest=2)
-    asked = [pool.ask(keys) for keys in ([0, 1], [2], [3], [4], [5])]
-    await turns()
-    assert source.reads == [[0, 1, 2], [3, 4], [5]]
-    asked.append(pool.ask([6]))
-    await turns()
-    assert len(source.reads) == 3
-    source.open.set()
-    assert await asyncio.gather(*asked) == [[0, 2], [4], [6], [8], [10], [12]]
-    assert source.reads[3:] == [[6]]
-    await turns()
-    assert pool.idle
-
-
 async def test_a_failure_is_that_of_all_whom_the_read_serves_and_of_nobody_else() -> None:
     source = Source()
     source.failure = ValueError("no")
