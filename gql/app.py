@@ -61,6 +61,7 @@ def context_of(
         caller=caller,
         principal=caller.name,
         idempotency_key=idempotency_key,
+        subscription_filters=gateway.subscription_filters,
     )
 
 

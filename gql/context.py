@@ -13,14 +13,17 @@ from graphql import GraphQLError, GraphQLResolveInfo
 
 from gql.clones import cloner
 from gql.editing import Editing
+from gql.engine.limits.subscription_filters import SubscriptionFilters
 from gql.loaders import Loaders
 from gql.plans import Plan, Plans
 from gql.records import CurrentDocument
 from gql.selection import Nodes, Selections
 from gql.sessions import Session, Sessions
 from gql.sharing import Audiences
+from model.entities import Entity, Model
 from resolvers.current import Current
 from resolvers.errors import BadUserInput
+from resolvers.filters import Condition, parse_where
 from resolvers.history import History
 from resolvers.live import Changes
 from resolvers.moments import Moments
@@ -68,6 +71,7 @@ class Context:
         audiences: of subscriptions that this caller's are told the same in. executor: of this
             operation; weakly, since that knows of its context.
         plans: of the document that is executed. plan: of its operation.
+        subscription_filters: those of all subscriptions of this process.
     Attributes:
         loads: what is read for this response.
         known: what was read ahead of the fields that refer to it, by type and fields, by `_id`.
@@ -98,6 +102,7 @@ class Context:
     executor: ref[Any] | None = None
     plans: Plans | None = None
     plan: Plan | None = None
+    subscription_filters: SubscriptionFilters = field(default_factory=SubscriptionFilters)
     loads: Loaders = field(init=False, repr=False)
     known: dict[tuple[str, frozenset[str]], dict[Any, CurrentDocument | None]] = field(
         init=False, repr=False
@@ -107,6 +112,7 @@ class Context:
     begun: dict[str, Any] | None = field(init=False, default=None)
     given: Mapping[str, Any] = field(init=False, default_factory=dict)
     ahead: dict[tuple[int, ...], dict[Any, Any]] = field(init=False, repr=False)
+    _conditions: dict[tuple[str, int], tuple[object, Condition]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.forget()
@@ -135,6 +141,7 @@ class Context:
         """What was read is not so any more."""
         self.known = {}
         self.ahead = {}
+        self._conditions = {}
         self.loads = Loaders(self.current, self.history, self.moments, self.editing, seen)
 
     def keep_ahead(self, nodes: Nodes, ids: Sequence[Any], found: Sequence[Any]) -> None:
@@ -182,6 +189,20 @@ class Context:
             repeat=None if key is None else f"{self.owner}\n{key}\n{info.path.key}",
             fingerprint=hashlib.sha256(asked).hexdigest(),
         )
+
+    def condition(self, model: Model, entity: Entity, where: Mapping[str, Any] | None) -> Condition:
+        """Parse a filter, once per operation where several places name the same variable.
+
+        Raises:
+            BadUserInput, Forbidden: see `parse_where`.
+        """
+        key = entity.name, id(where)
+        found = self._conditions.get(key)
+        if found is None:
+            parsed = parse_where(model, entity, where, self.scope.check_read)
+            # With the filter itself, so that its identity is not used again.
+            found = self._conditions[key] = where, parsed
+        return found[1]
 
     def token_out(self, token: str) -> str:
         """A resume token as the API shows it."""

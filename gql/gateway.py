@@ -20,6 +20,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from gql.editing import Editing, prepare_editing
+from gql.engine.limits.subscription_filters import SubscriptionFilters
 from gql.handlers import handlers_of
 from gql.listeners import Context, consumers_of
 from gql.progress import Report
@@ -104,6 +105,7 @@ class Gateway:
     consumers: tuple[tuple[Consumer, Listener], ...]
     failures: dict[str, BaseException]
     members: Members
+    subscription_filters: SubscriptionFilters
     follows: bool
     tasks: list[asyncio.Task[None]]
 
@@ -319,6 +321,7 @@ async def _assemble(
         consumers=consumers,
         failures={},
         members=members,
+        subscription_filters=settings.subscription_filters(),
         # Recorders and retentions know by themselves, or from checkpoints, how far archives are.
         follows=serves or bool(consumers),
         tasks=[],

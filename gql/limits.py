@@ -33,6 +33,7 @@ class Limits:
     max_directives: int = 100
     max_cost: int = 10_000
     max_values: int = 100_000
+    max_filter_conditions: int = 500
     max_nested: int = 100
     max_list_items: int = 20_000
     max_variable_values: int = 200_000
@@ -95,10 +96,18 @@ def check_weight(
     chosen = weighed.of(operation)
     if chosen is not None:
         _check(
+            "max_filter_conditions",
+            chosen.conditions,
+            limits,
+            "a filter has {} conditions",
+            "ask for many values with one list (in)",
+        )
+        _check(
             "max_cost",
             chosen.cost,
             limits,
-            "the operation costs {}: so many documents and versions it may have to read",
+            "the operation costs {}: so many documents and versions it may have to read, "
+            "and conditions of filters to evaluate",
             "ask for smaller pages (first, last), or fewer of them within one another",
         )
         _check(

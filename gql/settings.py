@@ -19,6 +19,7 @@ from pymongo.uri_parser import parse_uri
 from strawberry.http.websocket_origin import normalize_allowed_origins
 
 from gql.admission import Admission
+from gql.engine.limits.subscription_filters import SubscriptionFilters
 from gql.limits import Limits
 from gql.persisted import AutomaticDocuments, Persisted, TrustedDocuments, read_manifest
 from streams.client import MongoOptions
@@ -190,6 +191,21 @@ class Settings:
     max_values: int = _setting(
         100_000, "Of an operation: the values that its response may have, by the same count."
     )
+    max_filter_conditions: int = _setting(
+        500, "Of a filter: its conditions; an `in` list is one. They count in the cost, too."
+    )
+    max_subscription_conditions: int = _setting(
+        50,
+        "Of a subscription's filter: its conditions; twenty values of a list count as one more.",
+    )
+    max_principal_conditions: int = _setting(
+        5000, "Conditions in the filters of all subscriptions of one who is known."
+    )
+    max_process_conditions: int = _setting(
+        50_000,
+        "Conditions in the filters of all subscriptions; those of callers without a name may have "
+        "half of it.",
+    )
     max_nested: int = _setting(100, "Of an argument or a variable: lists and objects in another.")
     max_list_items: int = _setting(20_000, "Of a variable: the items of a list in it.")
     max_variable_values: int = _setting(200_000, "Of all variables together: the values in them.")
@@ -266,6 +282,13 @@ class Settings:
             waiting=self.max_waiting,
             per_principal=self.max_principal_operations,
             limit_s=self.operation_limit_s,
+        )
+
+    def subscription_filters(self) -> SubscriptionFilters:
+        return SubscriptionFilters(
+            per_subscription=self.max_subscription_conditions,
+            per_caller=self.max_principal_conditions,
+            in_all=self.max_process_conditions,
         )
 
     def persisted(self) -> Persisted:

@@ -34,6 +34,7 @@ from graphql import (
     is_list_type,
 )
 
+from gql.engine.limits.filter_conditions import FilterConditions
 from gql.fields import field_of
 from resolvers.errors import BadUserInput
 from resolvers.pages import LONGEST_PAGE, USUAL_PAGE
@@ -69,8 +70,9 @@ class Weight:
     """Of an operation, or of a fragment where it is spread once.
 
     Fields, aliases, directives and root fields count as often as fragments spread them. `cost`: how
-    many documents and versions may have to be read. `values`: how many values the response may
-    have. `nested`: the depth of the deepest value written in an argument.
+    many documents and versions may have to be read, and how many conditions of filters be parsed
+    and evaluated. `values`: how many values the response may have. `nested`: the depth of the
+    deepest value written in an argument. `conditions`: those of the largest filter.
     """
 
     depth: int = 0
@@ -81,6 +83,7 @@ class Weight:
     nested: int = 0
     cost: int = 0
     values: int = 0
+    conditions: int = 0
     introspects: bool = False
 
     def add(self, other: Weight, depth: int, times: int) -> None:
@@ -93,6 +96,7 @@ class Weight:
         self.nested = max(self.nested, other.nested)
         self.cost += times * other.cost
         self.values += times * other.values
+        self.conditions = max(self.conditions, other.conditions)
         self.introspects |= other.introspects
 
 
@@ -135,6 +139,7 @@ class Scales:
         fragments: dict[str | None, _Definition] = {}
         operations: dict[str | None, _Definition] = {}
         pages = _Pages(document, variables)
+        filters = FilterConditions(self._schema, document, variables)
         for each in document.definitions:
             if isinstance(each, FragmentDefinitionNode):
                 name: str | None = each.name.value
@@ -151,16 +156,17 @@ class Scales:
                 raise BadUserInput(f"there can be only one {kind} named '{name:.40}'")
             if found is operations and (None in found or (name is None and found)):
                 raise BadUserInput("there can be only one operation where one has no name")
-            found[name] = self._looked_at(each, type_, pages)
+            found[name] = self._looked_at(each, type_, pages, filters)
         weights = _resolved(fragments)
         summed = {name: _sum(definition, weights) for name, definition in operations.items()}
-        return Weighed(summed, pages.varied)
+        return Weighed(summed, pages.varied or filters.varied)
 
     def _looked_at(
         self,
         definition: OperationDefinitionNode | FragmentDefinitionNode,
         type_: GraphQLNamedType | None,
         pages: _Pages,
+        filters: FilterConditions,
     ) -> _Definition:
         found = _Definition()
         own = found.own
@@ -178,7 +184,7 @@ class Scales:
                 if isinstance(node, FragmentSpreadNode):
                     found.spreads.append((node.name.value, depth, times))
                 elif isinstance(node, FieldNode):
-                    below = self._count(own, node, type_, depth, times, pages)
+                    below = self._count(own, node, type_, depth, times, pages, filters)
                     if node.selection_set is not None:
                         waiting.append((node.selection_set, *below))
                 else:
@@ -196,6 +202,7 @@ class Scales:
         depth: int,
         times: int,
         pages: _Pages,
+        filters: FilterConditions,
     ) -> tuple[GraphQLNamedType | None, int, int]:
         """Add a field; returns the place of what is selected of it."""
         name = node.name.value
@@ -208,6 +215,11 @@ class Scales:
         for owner in owners:
             for argument in owner.arguments or ():
                 own.nested = max(own.nested, _depth(argument.value))
+        for argument in node.arguments or ():
+            if argument.name.value == "where":
+                conditions = filters.count(argument.value)
+                own.conditions = max(own.conditions, conditions)
+                own.cost += times * conditions
         if name in ("__schema", "__type"):
             own.introspects = True
         found: GraphQLField | None = None

@@ -21,7 +21,6 @@ from gql.schema.connections import (
 )
 from gql.shapes import BackLink
 from model.entities import Model
-from resolvers.filters import parse_where
 from resolvers.pages import page_request
 
 __all__ = ["back_link_field"]
@@ -49,7 +48,7 @@ def back_link_field(model: Model, link: BackLink) -> StrawberryField:
                 target.entity,
                 by.stored,
                 ids,
-                where=parse_where(model, target.entity, where, context.scope.check_read),
+                where=context.condition(model, target.entity, where),
                 order=allowed_order(context, target, order_by),
                 page=page_request(**page),
                 fields=selections.stored(selected.items, target, target.name),

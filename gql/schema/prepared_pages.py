@@ -24,7 +24,6 @@ from gql.schema.connections import (
 from gql.selection import ConnectionSelection
 from gql.shapes import Shape
 from model.entities import Model
-from resolvers.filters import parse_where
 from resolvers.pages import Page, page_request
 from resolvers.readings import Reading
 from resolvers.scopes import Scope
@@ -115,7 +114,7 @@ class _PreparedPage:
         shape, selected = self._shape, self._selected
         return context.current.reading(
             shape.entity,
-            where=parse_where(self._model, shape.entity, where, context.scope.check_read),
+            where=context.condition(self._model, shape.entity, where),
             order=allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=self._rendering.fields,

@@ -33,7 +33,6 @@ from gql.schema.version_pages import (
 from gql.schema.versions import STATE_ARGUMENTS, version_asked_for
 from gql.shapes import Shape
 from model.entities import Model
-from resolvers.filters import parse_where
 from resolvers.pages import page_request
 from resolvers.records import parse_version_where
 from streams import tokens
@@ -97,7 +96,7 @@ def _many(model: Model, shape: Shape) -> StrawberryField:
         )
         found = await context.current.page(
             shape.entity,
-            where=parse_where(model, shape.entity, where, context.scope.check_read),
+            where=context.condition(model, shape.entity, where),
             order=allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=selections.stored(selected.items, shape, shape.name),
@@ -152,7 +151,7 @@ def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
         found = await context.history.collection_as_of(
             shape.entity,
             moment,
-            where=parse_where(model, shape.entity, where, context.scope.check_read),
+            where=context.condition(model, shape.entity, where),
             order=allowed_order(context, shape, order_by),
             page=page_request(**page),
             **reading,

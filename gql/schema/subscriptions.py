@@ -31,7 +31,6 @@ from resolvers.changes import FieldChange, changed_fields, field_changes
 from resolvers.completion import Change
 from resolvers.dates import date_text
 from resolvers.errors import BadUserInput, Unauthenticated
-from resolvers.filters import parse_where
 from resolvers.starts import ChangeRequest
 from resolvers.values import Place, id_to_api
 from streams import tokens
@@ -173,9 +172,7 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
             after, since, cursor, snapshot = context.place.after, None, None, False
         request = ChangeRequest(
             id=None if id is None else stored_id(shape, id),
-            where=None
-            if where is None
-            else parse_where(model, shape.entity, where, context.scope.check_read),
+            where=None if where is None else context.condition(model, shape.entity, where),
             operations=None if operations is None else frozenset(operations),
             after=None if after is None else context.token_in(after),
             since=_within_years(since),
@@ -187,8 +184,9 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
             needs_author=_needs_author(selections, info.field_nodes, shape),
         )
         context.scope.check_shown(shape.entity)
+        context.subscription_filters.check(context.owner, where)
         # Not a generator itself: what cannot be asked is refused before there is a stream.
-        return _changes_of(shape, info, request)
+        return _changes_of(shape, info, request, where)
 
     name = shape.name
     return Resolve(
@@ -229,7 +227,7 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
 
 
 async def _changes_of(
-    shape: Shape, info: ResolveInfo, request: ChangeRequest
+    shape: Shape, info: ResolveInfo, request: ChangeRequest, where: Mapping[str, Any] | None
 ) -> AsyncGenerator[ChangeRecord]:
     """On its own, until it is told the same as others."""
     context, seat, entity = info.context, SEAT.get(), shape.entity
@@ -240,7 +238,8 @@ async def _changes_of(
         selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
         audience = context.audiences.of(shared_key(info), context.live.told(entity))
         company = _Company(audience, seat, lead, alike="replayed" not in selected)
-    with Followed(context, info.field_name) as followed, company or nullcontext():
+    filters = context.subscription_filters.hold(context.owner, where)
+    with filters, Followed(context, info.field_name) as followed, company or nullcontext():
         changes = context.live.changes(entity, request, company=company)
         try:
             async with aclosing(followed.within(changes)) as opened:

@@ -117,6 +117,18 @@ ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
     "interfaces beside types": (interfaces(60), {}),
     "deep variables": (WHERE, {"w": nested(450)}),
     "long lists": (WHERE, {"w": {"id": {"in": ["p"] * 150_000}}}),
+    "one large filter at many places": (
+        "query($w: ProductWhere) {"
+        + many("a#: products(where: $w, first: 1) { nodes { id } }", 50)
+        + "}",
+        {"w": {"or": [{"stock": {"eq": number}} for number in range(10_000)]}},
+    ),
+    "filters within a filter at many places": (
+        "query($w: ProductWhere) {"
+        + many("a#: products(where: {and: [$w, $w]}, first: 1) { nodes { id } }", 50)
+        + "}",
+        {"w": {"or": [{"stock": {"eq": number}} for number in range(240)]}},
+    ),
     "many mutations": (
         f"mutation {{ {many('m#: deleteProduct(id: 5) { __typename }', 60)} }}",
         {},

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 
+from gql import context as context_module
 from gql.plans import Plan
+from gql.schema import build_schema
+from model.reading import read_model
 from streams.errors import ResumeTokenInvalid
 from tests.support.reads import DEPLOYMENT, Memory
+from tests.unit.gql.conftest import SHOP
 
 
 def test_a_fresh_context_has_the_services_and_nothing_that_was_read(memory: Memory) -> None:
@@ -29,3 +35,16 @@ def test_tokens_carry_the_deployments_tag_outside_and_not_inside(memory: Memory)
     assert context.token_in(context.token_out(token)) == token
     with pytest.raises(ResumeTokenInvalid):
         context.token_in(f"{token}.elsewhere")
+
+
+async def test_a_filter_is_parsed_once_for_all_places_that_name_it(memory: Memory) -> None:
+    """A variable may stand at fifty places of one operation."""
+    names = [f"a{number}" for number in range(9)]
+    places = " ".join(f"{each}: products(where: $w, first: 1) {{ totalCount }}" for each in names)
+    text = f"query($w: ProductWhere) {{ {places} }}"
+    where = {"or": [{"stock": {"eq": number}} for number in range(9)]}
+    schema = build_schema(read_model(SHOP))
+    with patch.object(context_module, "parse_where", wraps=context_module.parse_where) as parse:
+        result = await schema.execute(text, {"w": where}, memory.context())
+        assert result.data == {each: {"totalCount": 0} for each in names}
+        assert parse.call_count == 1

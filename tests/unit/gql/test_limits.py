@@ -28,6 +28,7 @@ FEW = Limits(
     max_directives=4,
     max_cost=100,
     max_values=200,
+    max_filter_conditions=5,
     max_nested=5,
     max_list_items=10,
     max_variable_values=25,
@@ -70,6 +71,12 @@ WITHIN = {
     "max_values": (
         "{ products(first: 60) { nodes { id } } }",
         "{ products(first: 60) { nodes { id name stock } } }",
+    ),
+    "max_filter_conditions": (
+        "{ products(where: {or: [{stock: {gt: 1, lt: 9}}, {stock: {in: [1, 2, 3, 4, 5, 6]}}, {}]}) "
+        "{ totalCount } }",
+        "{ products(where: {not: {stock: {gt: 1, lt: 9}}, and: [{}, {}, {stock: {}}, {}]}) "
+        "{ totalCount } }",
     ),
     "max_nested": (product("x(a: [[[{b: {}}]]])"), product("x(a: [[[{b: {c: []}}]]])")),
 }

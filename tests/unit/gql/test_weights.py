@@ -64,6 +64,18 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
         12,
     ),
     "a mutation": ('mutation { a: deleteProduct(id: "1") { __typename } }', {}, 1),
+    "conditions of a filter": (
+        "{ products(first: 9, where: {stock: {gt: 1, lt: 9}}) { nodes { id } } }",
+        {},
+        9 + 2,
+    ),
+    "and at each place that names them": (
+        "query($w: ProductWhere) { a: products(first: 2, where: $w) { nodes { id } } "
+        "suppliers(first: 3) { nodes { products(first: 4, where: {and: [$w, $w]}) { totalCount } } "
+        "} }",
+        {"w": {"or": [{"stock": {"eq": 1}}, {"sku": {"in": ["1", "2", "3"]}}]}},
+        2 + 2 + 3 + 3 * (4 + 2 * 2),
+    ),
     "fields that are none": ("{ nope { products(first: 9) { nodes { id } } } }", {}, 0),
 }
 

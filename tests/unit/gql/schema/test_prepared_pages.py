@@ -7,7 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from gql.schema import build_schema, prepared_pages
+from gql import context as context_module
+from gql.schema import build_schema
 from model.entities import Model
 from resolvers.scopes import Scope
 from tests.support.reads import Memory
@@ -40,8 +41,9 @@ async def test_the_same_arguments_are_looked_at_once(model: Model, memory: Memor
 
     given: Any = {"below": 3, "first": 2, "after": None, "order": None}
     # By the executor, until it is compiled.
-    assert await asked(memory.context(), **given) == [0, 1]
-    with patch.object(prepared_pages, "parse_where", wraps=prepared_pages.parse_where) as parse:
+    for _ in range(2):
+        assert await asked(memory.context(), **given) == [0, 1]
+    with patch.object(context_module, "parse_where", wraps=context_module.parse_where) as parse:
         for _ in range(3):
             assert await asked(memory.context(), **given) == [0, 1]
         assert parse.call_count == 1

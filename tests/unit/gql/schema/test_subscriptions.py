@@ -11,6 +11,7 @@ import strawberry
 from bson import ObjectId
 from strawberry.types.execution import PreExecutionError
 
+from gql.engine.limits.subscription_filters import SubscriptionFilters
 from model.entities import Model
 from resolvers.completion import Change
 from resolvers.matching import compile_predicate
@@ -263,3 +264,53 @@ async def test_a_query_cannot_be_followed(ask: Ask) -> None:
     result = await ask("{ productChanges { kind } }")
     assert result.errors is not None
     assert "Cannot query field 'productChanges' on type 'Query'" in result.errors[0].message
+
+
+FILTERED = "subscription($w: ProductWhere) { productChanges(where: $w) { kind } }"
+
+
+def conditions(count: int) -> dict[str, Any]:
+    return {"or": [{"stock": {"eq": number}} for number in range(count)]}
+
+
+async def test_a_filter_of_many_conditions_is_refused(model: Model, follow: Follow) -> None:
+    """Before there is a stream: a filter stays in memory and is evaluated for each change."""
+    assert await follow(FILTERED, w=conditions(50)) == []
+    refused = await follow(FILTERED, w=conditions(51))
+    assert [each.data for each in refused] == [None]
+    facts = refused[0].errors[0].extensions
+    assert facts["code"] == "LIMIT_EXCEEDED"
+    assert (facts["limit"], facts["asked"], facts["bound"]) == (
+        "max_subscription_conditions",
+        51,
+        50,
+    )
+
+
+async def test_the_filters_of_open_subscriptions_are_counted(
+    schema: strawberry.Schema, memory: Memory, model: Model
+) -> None:
+    """By caller and in all, for as long as they are open."""
+    memory.changes = [change(model)]
+    filters = SubscriptionFilters(per_subscription=10, per_caller=15, in_all=20)
+
+    async def opened(name: str | None) -> Any:
+        context = memory.context()
+        context.principal, context.subscription_filters = name, filters
+        stream = await schema.subscribe(FILTERED, {"w": conditions(6)}, context)
+        return stream, await anext(stream)  # type: ignore[arg-type]
+
+    streams = [(await opened("ann"))[0] for _ in range(2)]
+    _, refused = await opened("ann")
+    assert refused.errors[0].extensions["limit"] == "max_principal_conditions"
+    streams.append((await opened(None))[0])
+    _, refused = await opened(None)
+    assert refused.errors[0].extensions["limit"] == "max_process_conditions"
+    _, refused = await opened("bob")
+    assert refused.errors[0].extensions["limit"] == "max_process_conditions"
+    assert filters.held == 18
+    for each in streams:
+        await each.aclose()
+    assert filters.held == 0
+    _, response = await opened("bob")
+    assert response.errors is None

@@ -1,0 +1,1 @@
+"""GraphQL execution: definitions, limits, requests, compiled and general execution."""

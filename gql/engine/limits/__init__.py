@@ -1,0 +1,1 @@
+"""Limits of requests: cost, concurrency, fair share, response size."""

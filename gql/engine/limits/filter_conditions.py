@@ -1,0 +1,124 @@
+"""Number of conditions in the filters of an operation, counted before the filters are parsed.
+
+A condition is one operator with its operand. An `in` list is one condition, however long it is: the
+limits of lists apply to it. Nothing recurses, and the contents of a variable are counted once,
+however many places name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphql import (
+    DocumentNode,
+    GraphQLSchema,
+    ListTypeNode,
+    ListValueNode,
+    NonNullTypeNode,
+    ObjectValueNode,
+    OperationDefinitionNode,
+    TypeNode,
+    ValueNode,
+    VariableNode,
+    is_input_object_type,
+)
+
+__all__ = ["FilterConditions", "conditions_in"]
+
+_SETS = frozenset({"in", "notIn", "hasSome"})
+"""Operators whose list is one condition: it is looked up as a set."""
+
+
+def conditions_in(value: object, *, values_each: int = 0) -> int:
+    """Return the number of conditions in a filter as JSON has it.
+
+    Args:
+        values_each: how many values of a list count as one condition more; 0: none does.
+    """
+    count = 0
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Mapping):
+            for name, inner in each.items():
+                if name in _SETS and isinstance(inner, list):
+                    count += 1 + (len(inner) // values_each if values_each else 0)
+                else:
+                    waiting.append(inner)
+        elif isinstance(each, list):
+            waiting += each
+        # An object without fields takes time as well.
+        if not each or not isinstance(each, Mapping | list):
+            count += 1
+    return count
+
+
+class FilterConditions:
+    """Counts of one operation's filters, given its variables.
+
+    Attributes:
+        varied: a variable was counted whose content may differ from request to request.
+    """
+
+    def __init__(
+        self, schema: GraphQLSchema, document: DocumentNode, variables: Mapping[str, Any]
+    ) -> None:
+        self.varied = False
+        self._variables = variables
+        self._counts: dict[str, int] = {}
+        self._defaults: dict[str, list[ValueNode]] = {}
+        # A variable of one scalar is one condition, whatever its value.
+        self._plain: set[str] = set()
+        for definition in document.definitions:
+            if not isinstance(definition, OperationDefinitionNode):
+                continue
+            for each in definition.variable_definitions or ():
+                name = each.variable.name.value
+                if each.default_value is not None:
+                    self._defaults.setdefault(name, []).append(each.default_value)
+                if _is_plain(schema, each.type):
+                    self._plain.add(name)
+
+    def count(self, value: ValueNode) -> int:
+        """Return the number of conditions in a filter as a document has it."""
+        count = 0
+        waiting = [value]
+        while waiting:
+            each = waiting.pop()
+            if isinstance(each, VariableNode):
+                count += self._in_variable(each.name.value)
+            elif isinstance(each, ObjectValueNode) and each.fields:
+                for field in each.fields:
+                    if field.name.value in _SETS:
+                        count += 1
+                    else:
+                        waiting.append(field.value)
+            elif isinstance(each, ListValueNode) and each.values:
+                waiting += each.values
+            else:
+                count += 1
+        return count
+
+    def _in_variable(self, name: str) -> int:
+        if name in self._plain:
+            return 1
+        self.varied = True
+        found = self._counts.get(name)
+        if found is None:
+            # A default that names a variable is refused by validation.
+            self._counts[name] = found = 1
+            if name in self._variables:
+                found = conditions_in(self._variables[name])
+            elif name in self._defaults:
+                found = max(map(self.count, self._defaults[name]))
+            self._counts[name] = found
+        return found
+
+
+def _is_plain(schema: GraphQLSchema, type_: TypeNode) -> bool:
+    if isinstance(type_, NonNullTypeNode):
+        type_ = type_.type
+    if isinstance(type_, ListTypeNode):
+        return False
+    return not is_input_object_type(schema.type_map.get(type_.name.value))  # type: ignore[attr-defined]
