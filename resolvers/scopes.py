@@ -116,6 +116,20 @@ class Scope:
             else:
                 self.check_whole(inner)
 
+    def check_increment(self, entity: Entity, given: Mapping[str, Any] | None) -> None:
+        """Check the fields that are added to: a refusal of an increment tells their values.
+
+        Raises:
+            Forbidden: the caller may not read one of them, or may not write it.
+        """
+        if self._model is None or not given:
+            return
+        self.check_content(entity, given, merges=True)
+        self.check_shown(entity)
+        for field in entity.fields:
+            if given.get(field.name) is not None:
+                self.check_read(entity, field)
+
     def check_whole(self, kind: ObjectType, seen: frozenset[str] = frozenset()) -> None:
         """Raises:
         Forbidden: there is a field that the caller may not write.

@@ -66,8 +66,9 @@ def _create(model: Model, shape: Shape) -> StrawberryField:
 
 def _update(model: Model, shape: Shape) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
-        for content in (given.get("patch"), given.get("increment")):
-            info.context.scope.check_content(shape.entity, content, merges=True)
+        scope = info.context.scope
+        scope.check_content(shape.entity, given.get("patch"), merges=True)
+        scope.check_increment(shape.entity, given.get("increment"))
         change = parse_change(model, shape.entity, given.get("patch"), given.get("increment"))
         return await info.context.editing.writes.alter(
             shape.entity,

@@ -234,6 +234,24 @@ async def test_who_may_write_and_not_read_is_told_that_it_was_done(office: Shop)
     assert made["data"]["made"] == {"__typename": "TicketWritten", "version": 1, "ticket": None}
 
 
+async def test_a_number_that_may_not_be_read_is_not_told_by_adding_to_it(office: Shop) -> None:
+    """A refusal would say whether the sum leaves its range, and by bisection what is stored."""
+    asked = "{ ... on TicketWritten { version } ... on InvalidDocument { path } }"
+    for caller in (WRITER, BOTH):
+        for number in (1, 2**31 - 1):
+            text = f'mutation {{ updateTicket(id: "t", increment: {{margin: {number}}}) {asked} }}'
+            assert await ask(office, caller, text) == {
+                "data": None,
+                "codes": ["FORBIDDEN"],
+                "paths": [["updateTicket"]],
+            }
+    text = f'mutation {{ updateTicket(id: "t", increment: {{margin: {2**31 - 1}}}) {asked} }}'
+    refused = await ask(office, STAFF, text)
+    assert refused["data"] == {"updateTicket": {"path": "margin"}}
+    patched = 'mutation { updateTicket(id: "t", patch: {margin: 78}) { __typename } }'
+    assert (await ask(office, BOTH, patched))["codes"] == []
+
+
 async def test_publishing_takes_the_right_to_write_and_not_that_to_read(office: Shop) -> None:
     """A draft with the one that it goes on from."""
     await ask(office, STAFF, _create("p"))
