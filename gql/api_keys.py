@@ -7,12 +7,13 @@
     claims = { tenant = "acme" }
 
 Guarantees: comparing takes the same time whichever key is given; the file is read again when it has
-changed, so that a key is withdrawn by taking it out. A file that does not read leaves the last one
-in force.
+changed, so that a key is withdrawn by taking it out. A key whose entry is changed is another one:
+what was opened with the old entry ends. A file that does not read leaves the last one in force.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import logging
@@ -35,11 +36,15 @@ _FIELDS = {"sha256", "principal", "roles", "claims"}
 
 
 class ApiKeys:
-    """Raises:
-    ValueError: the file cannot be read, or is none; says where.
+    """Attributes:
+        changed: called when other keys are in force.
+
+    Raises:
+        ValueError: the file cannot be read, or is none; says where.
     """
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.changed: Callable[[], None] = lambda: None
         self._path = path
         self._clock = clock
         self._looked_at = clock()
@@ -61,6 +66,16 @@ class ApiKeys:
             raise Unauthenticated("there is no such API key")
         return found
 
+    def holds(self, principal: Principal) -> bool:
+        """Return whether the entry of a principal is in force as it was."""
+        return self._principals.get(str(principal.key)) is principal
+
+    async def watch(self) -> None:
+        """Read the file when it changes, also while no key is sent: sockets are open under them."""
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            self._look()
+
     def _look(self) -> None:
         if self._clock() - self._looked_at < _LOOK_EVERY_S:
             return
@@ -68,13 +83,26 @@ class ApiKeys:
         stamp = _stamp(self._path)
         if stamp == self._stamp:
             return
+        self._stamp = stamp
         try:
-            self._principals = _read(self._path)
+            read = _read(self._path)
         except ValueError as exc:
             log.error("API keys not read", extra={"reason": str(exc)})
-        else:
-            log.info("API keys read", extra={"keys": len(self._principals)})
-        self._stamp = stamp
+            return
+        log.info("API keys read", extra={"keys": len(read)})
+        # The same object as before where nothing has changed: what is open under it goes on.
+        known = self._principals
+        self._principals = {key: _as_known(each, known.get(key)) for key, each in read.items()}
+        self.changed()
+
+
+def _as_known(read: Principal, known: Principal | None) -> Principal:
+    same = known is not None and (known.name, known.roles, known.claims) == (
+        read.name,
+        read.roles,
+        read.claims,
+    )
+    return known if known is not None and same else read
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -98,12 +126,14 @@ def _read(path: Path) -> dict[str, Principal]:
         problem = _problem(each)
         if problem is not None:
             raise ValueError(f"{path}: key {number}: {problem}")
-        if each["sha256"].lower() in found:
+        digest = each["sha256"].lower()
+        if digest in found:
             raise ValueError(f"{path}: key {number} is there twice")
-        found[each["sha256"].lower()] = Principal(
+        found[digest] = Principal(
             name=each["principal"],
             roles=frozenset(each.get("roles", ())),
             claims=each.get("claims", {}),
+            key=digest,
         )
     return found
 

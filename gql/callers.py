@@ -43,8 +43,8 @@ class Callers:
         self._deciding = deciding
         self._kept: OrderedDict[Principal, Context] = OrderedDict()
         self.sessions = Sessions() if sign_in is None else Sessions(sign_in.holds)
-        if sign_in is not None and sign_in.keys is not None:
-            sign_in.keys.changed = self.sessions.review
+        for keys in () if sign_in is None else sign_in.keys:
+            keys.changed = self.sessions.review
 
     @property
     def signs_in(self) -> bool:

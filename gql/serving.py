@@ -179,9 +179,8 @@ async def _until_stopped(
             accepting = [listening, *(listening.dup() for _ in range(1, _ACCEPTED_A_TURN))]
             serving = tasks.create_task(server.serve(sockets=accepting))
         collecting = tasks.create_task(garbage.collect_garbage(sockets))
-        watching = None
-        if sign_in is not None and sign_in.keys is not None:
-            watching = tasks.create_task(sign_in.keys.watch())
+        key_stores = () if sign_in is None else sign_in.keys
+        watching = [tasks.create_task(each.watch()) for each in key_stores]
         accompanying = None
         if beside is not None:
             accompanying = tasks.create_task(_guarded(beside(address), stop))
@@ -196,8 +195,8 @@ async def _until_stopped(
         if server is not None:
             server.should_exit = True
             await serving
-        if watching is not None:
-            watching.cancel()
+        for each in watching:
+            each.cancel()
         collecting.cancel()
 
 

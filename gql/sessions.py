@@ -20,7 +20,7 @@ from resolvers.principals import Principal
 __all__ = ["Session", "Sessions"]
 
 EXPIRED = "what was signed in with has expired"
-WITHDRAWN = "the key that the token is signed with has been withdrawn"
+WITHDRAWN = "the key of this sign-in has been withdrawn or changed; sign in again"
 
 
 @dataclass(eq=False)

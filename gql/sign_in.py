@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,14 +67,19 @@ class SignIn:
         self._anonymous = anonymous
 
     @property
-    def keys(self) -> KeySet | None:
-        """Of tokens; whoever serves has it watched."""
-        return None if self._bearer is None else self._bearer.keys
+    def keys(self) -> Sequence[KeySet | ApiKeys]:
+        """All key stores; the server runs `watch` of each."""
+        tokens = None if self._bearer is None else self._bearer.keys
+        return [each for each in (tokens, self._keys) if each is not None]
 
     def holds(self, principal: Principal) -> bool:
-        """Whether the key that he has signed in with is still in force."""
-        keys = self.keys
-        return keys is None or principal.key is None or keys.holds(principal.key)
+        """Return whether the key that a principal has signed in with is still in force."""
+        if principal.key is None:
+            return True
+        # An API key is known by its hash.
+        if isinstance(principal.key, str):
+            return self._keys is None or self._keys.holds(principal)
+        return self._bearer is None or self._bearer.keys.holds(principal.key)
 
     def known(self, headers: Mapping[str, str]) -> Principal | None:
         """Who was found to have sent these before, where that holds without a closer look."""

@@ -18,8 +18,8 @@ class Principal:
         name: the author of what is written; None for whoever has not signed in.
         claims: what `rows` may name, as JSON.
         expires_at: seconds since the epoch; None where it does not end by itself.
-        key: what the sign-in was checked with, and is good for no longer than; None of what is not
-            signed.
+        key: what the sign-in was checked with, and is good for no longer than: the key that a token
+            is signed with, or the hash of an API key; None of callers that have not signed in.
     """
 
     name: str | None = None

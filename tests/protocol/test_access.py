@@ -31,6 +31,7 @@ type Note @collection(name: "notes") @access(read: ["reader"], rows: "{ owner: {
 """
 NOTES = "{ notes { nodes { id } } }"
 KEY = "0123456789abcdef"
+OTHER_KEY = "fedcba9876543210"
 
 
 @pytest.fixture(scope="module")
@@ -38,22 +39,40 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
     return Issuer(tmp_path_factory.mktemp("issuer") / "jwks.json")
 
 
+def entry_of(key: str, principal: str, roles: str = '["reader"]') -> str:
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    return f'[[keys]]\nsha256 = "{digest}"\nprincipal = "{principal}"\nroles = {roles}\n'
+
+
+CHANGED = entry_of(KEY, "bob", '["reader", "operator"]')
+
+
+@pytest.fixture(scope="module")
+def api_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key of bob's and one of carl's."""
+    path = tmp_path_factory.mktemp("keys") / "keys.toml"
+    path.write_text(entry_of(KEY, "bob") + entry_of(OTHER_KEY, "carl"))
+    return path
+
+
 @pytest.fixture(scope="module")
 def guarded(
-    mongo_uri: str, client: Client, issuer: Issuer, tmp_path_factory: pytest.TempPathFactory
+    mongo_uri: str,
+    client: Client,
+    issuer: Issuer,
+    api_keys: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RunningGateway]:
     """A note of ann's and one of bob's."""
     folder = tmp_path_factory.mktemp("guarded")
-    model, keys = folder / "schema.graphql", folder / "keys.toml"
+    model = folder / "schema.graphql"
     model.write_text(MODEL)
-    digest = hashlib.sha256(KEY.encode()).hexdigest()
-    keys.write_text(f'[[keys]]\nsha256 = "{digest}"\nprincipal = "bob"\nroles = ["reader"]\n')
     name = f"guarded_{uuid4().hex[:8]}"
     begin_new(mongo_uri, name, model)
     client[name]["notes"].insert_many(
         [{"_id": "a", "owner": "ann"}, {"_id": "b", "owner": "bob", "text": "secret"}]
     )
-    options = [*issuer.options(), "--api-keys", str(keys), "--admin-role", "operator"]
+    options = [*issuer.options(), "--api-keys", str(api_keys), "--admin-role", "operator"]
     options += ["--jwt-keys-s", "0.2"]
     with running_gateway(mongo_uri, name, model, *options) as running:
         yield running
@@ -231,6 +250,41 @@ async def test_a_key_that_is_withdrawn_ends_what_was_opened_with_it(
     assert ask(guarded, bearer(old)).status_code == 401
     fresh = bearer(reader(issuer))
     await asyncio.to_thread(wait_until, lambda: ask(guarded, fresh).status_code == 200)
+
+
+@pytest.mark.parametrize("entry", ["", CHANGED], ids=["withdrawn", "changed"])
+async def test_an_api_key_that_is_withdrawn_or_changed_ends_what_was_opened_with_it(
+    guarded: RunningGateway, api_keys: Path, entry: str
+) -> None:
+    """Sockets and event streams, though nothing is sent with it; nothing of other keys."""
+    changes = "subscription { noteChanges(snapshot: true) { kind } }"
+    kept = await asyncio.to_thread(api_keys.read_text)
+    headers = {"X-API-Key": KEY, "accept": "text/event-stream"}
+    try:
+        async with (
+            signed_in(guarded, {"apiKey": KEY}) as socket,
+            signed_in(guarded, {"apiKey": OTHER_KEY}) as other,
+            httpx.AsyncClient(timeout=60) as client,
+            client.stream(
+                "POST",
+                f"{guarded.address}/graphql",
+                json={"query": changes},
+                headers=headers,
+            ) as stream,
+        ):
+            assert await socket.receive() == {"type": "connection_ack"}
+            assert await other.receive() == {"type": "connection_ack"}
+            other_entry = entry_of(OTHER_KEY, "carl")
+            await asyncio.to_thread(api_keys.write_text, other_entry + entry)
+            closed = await socket.closed()
+            assert closed is not None
+            assert (closed.code, "withdrawn" in closed.reason) == (4403, True)
+            assert "UNAUTHENTICATED" in "".join([each async for each in stream.aiter_text()])
+            assert await other.data(NOTES)
+    finally:
+        await asyncio.to_thread(api_keys.write_text, kept)
+    bob = {"X-API-Key": KEY}
+    await asyncio.to_thread(wait_until, lambda: ask(guarded, bob).status_code == 200)
 
 
 async def heard(socket: Socket, **wanted: str) -> dict[str, Any]:

@@ -47,6 +47,25 @@ def test_a_key_that_is_taken_out_is_one_no_longer(tmp_path: Path) -> None:
         keys.principal(KEY)
 
 
+def test_an_entry_that_changes_is_another_key(tmp_path: Path) -> None:
+    """What was opened with the old one is told; that of keys that stay as they were goes on."""
+    now = 0.0
+    other = f'[[keys]]\nsha256 = "{"0" * 64}"\nprincipal = "reader"\n'
+    path = written(tmp_path / "keys.toml", ENTRY)
+    keys = ApiKeys(path, clock=lambda: now)
+    changes: list[bool] = []
+    found = keys.principal(KEY)
+    keys.changed = lambda: changes.append(keys.holds(found))
+    assert keys.holds(found)
+    for text in (other + ENTRY, f'{ENTRY}roles = ["writer"]\n'):
+        written(path, text)
+        now += 2
+        keys.principal(KEY)
+    assert changes == [True, False]
+    assert keys.principal(KEY) is not found
+    assert keys.holds(keys.principal(KEY))
+
+
 @pytest.mark.parametrize(
     "text",
     [

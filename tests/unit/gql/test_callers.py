@@ -19,7 +19,7 @@ from tests.support.reads import Memory
 class _Known:
     """A sign-in of callers by the token's text, always the same ones."""
 
-    keys = None
+    keys = ()
 
     def __init__(self) -> None:
         self.principals: dict[str | None, Principal] = {}
