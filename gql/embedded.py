@@ -1,15 +1,17 @@
 """Run a real mongod as a one-node replica set in a directory, for as long as revstream runs.
 
 Guarantees: one revstream per directory (a file lock, which the kernel drops whatever ends the
-process); the server listens on 127.0.0.1 only and is a writable primary before the URI is handed
-out; it is stopped on the way out, within a bound. When this process is killed, the kernel tells the
-server to stop (Linux); elsewhere the next start stops it, known by its recorded pid and by its
-command line. Data survives both.
+process); the server listens on 127.0.0.1 only, asks for a password, and is a writable primary
+before the URI is handed out; it is stopped on the way out, within a bound. When this process is
+killed, the kernel tells the server to stop (Linux); elsewhere the next start stops it, known by its
+recorded pid and by its command line. Data survives both.
 Does not guarantee: anything about a server that someone else starts on the same data; mongod
 refuses that itself.
 
-The directory holds `data/`, `mongod.log` (and that of the start before), `mongod.pid`, `port` and
-`lock`.
+The directory holds `data/`, `mongod.log` (and that of the start before), `mongod.pid`, `port`,
+`lock`, `keyfile` (what mongod wants beside a password in a replica set) and `uri`, which holds the
+password. Only the user who runs revstream can read them: other users of the machine reach the port,
+but neither the data nor the password.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import fcntl
 import logging
 import os
 import random
+import secrets
 import signal
 import socket
 import subprocess
@@ -26,17 +29,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
-from pymongo import AsyncMongoClient
-from pymongo.errors import ConnectionFailure, OperationFailure
+from pymongo.uri_parser import parse_uri
 
-from gql.mongod import EmbeddedError, Mongod, death_of, find_mongod, last_lines, start, stop
+from gql.mongod import EmbeddedError, Mongod, death_of, find_mongod, start, stop
+from gql.replica_set import REPLICA_SET, USER, become_primary
 
 __all__ = ["EmbeddedError", "embedded_mongod"]
 
 log = logging.getLogger(__name__)
-
-REPLICA_SET = "revstream"
-NOT_YET_INITIALIZED = 94
 
 
 @asynccontextmanager
@@ -56,8 +56,8 @@ async def embedded_mongod(
     end of the thread that started the server stops it.
 
     Args:
-        directory: Made where missing. What an earlier run left there is served again, also after it
-            was killed.
+        directory: Made where missing, for this user alone (mode 0700). What an earlier run left
+            there is served again, also after it was killed.
         port: On 127.0.0.1. None: the port of the last run where that is free, else any free one.
         cache_gb: WiredTiger's cache; mongod's own minimum is 0.25.
         oplog_mb: Size of the oplog when the directory is new; an existing one keeps its size.
@@ -67,7 +67,7 @@ async def embedded_mongod(
 
     Raises:
         EmbeddedError: No mongod, too old, the port is taken, the directory is in use or not
-            writable, or it died at start.
+            writable, its password is not the server's, or the server died at start.
 
     Cancellation: safe; the server is stopped.
     """
@@ -76,18 +76,21 @@ async def embedded_mongod(
     with _held(directory):
         await _end_orphan(directory, stop_s)
         bound = _choose_port(directory, port)
+        password = _known_password(directory) or secrets.token_urlsafe(32)
+        uri = f"mongodb://{USER}:{password}@127.0.0.1:{bound}/?replicaSet={REPLICA_SET}"
+        _write_private(directory / "uri", uri)
         process = await _start(mongod, directory, bound, cache_gb, oplog_mb)
         watch: asyncio.Task[None] | None = None
         try:
             (directory / "mongod.pid").write_text(str(process.pid))
             (directory / "port").write_text(str(bound))
-            await _become_primary(process, directory, bound, start_s)
+            await become_primary(process, directory, bound, password, start_s)
             log.info(
                 "embedded mongod started",
                 extra={"version": mongod.version, "port": bound, "directory": str(directory)},
             )
             watch = asyncio.create_task(_watch(process, directory, on_death))
-            yield f"mongodb://127.0.0.1:{bound}/?replicaSet={REPLICA_SET}"
+            yield uri
         finally:
             if watch is not None:
                 watch.cancel()
@@ -98,10 +101,16 @@ async def embedded_mongod(
 
 @contextmanager
 def _held(directory: Path) -> Iterator[None]:
-    """Own the directory, made where missing."""
+    """Own the directory, made where missing, and close its data to other users."""
     # The lock file stays behind: removing it would let two processes lock two files of that name.
     try:
-        (directory / "data").mkdir(parents=True, exist_ok=True)
+        # A directory that was there before keeps its mode: it may hold other things.
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (directory / "data").mkdir(mode=0o700, exist_ok=True)
+        # Made by an earlier version, with the modes of the user's umask.
+        (directory / "data").chmod(0o700)
+        for log_file in directory.glob("mongod.log*"):
+            log_file.chmod(0o600)
         lock = (directory / "lock").open("a+")
     except OSError as exc:
         raise EmbeddedError(
@@ -171,6 +180,9 @@ async def _start(
         "--bind_ip", "127.0.0.1",
         "--nounixsocket",
         "--replSet", REPLICA_SET,
+        "--keyFile", str(directory / "keyfile"),
+        # The password is random: iterations would protect nothing, and cost each connection 10 ms.
+        "--setParameter", "scramSHA256IterationCount=5000",
         "--oplogSize", str(oplog_mb),
         "--wiredTigerCacheSizeGB", str(cache_gb),
         "--setParameter", "diagnosticDataCollectionEnabled=false",
@@ -178,9 +190,31 @@ async def _start(
         "--setParameter", "transactionLifetimeLimitSeconds=10",
     )
     # fmt: on
+    if not (directory / "keyfile").exists():
+        _write_private(directory / "keyfile", secrets.token_hex(256))
     with suppress(FileNotFoundError):
         (directory / "mongod.log").replace(directory / "mongod.log.1")
+    (directory / "mongod.log").touch(mode=0o600)
     return await start(mongod, options, log_file=directory / "mongod.log")
+
+
+def _known_password(directory: Path) -> str | None:
+    """Return the password of the last run; None in a new directory, or one that had none yet."""
+    try:
+        password = parse_uri((directory / "uri").read_text())["password"]
+    except FileNotFoundError:
+        return None
+    return str(password)
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only this user can read, in one step: a crash leaves the old one."""
+    beside = path.with_name(path.name + ".new")
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
 
 
 def _choose_port(directory: Path, asked: int | None) -> int:
@@ -212,72 +246,6 @@ def _is_free(port: int) -> bool:
         except (OSError, OverflowError):
             return False
     return True
-
-
-async def _become_primary(
-    process: asyncio.subprocess.Process, directory: Path, port: int, start_s: float
-) -> None:
-    """Return once the server accepts writes; make or mend its replica set on the way."""
-    try:
-        async with asyncio.timeout(start_s):
-            async for _ in _rounds(process, directory):
-                # Not yet with the driver, which leaks the socket of an attempt that is cancelled
-                # (PyMongo 4.20, asynchronous/pool.py).
-                with suppress(OSError):
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.close()
-                    break
-            async with AsyncMongoClient[dict[str, object]](
-                f"127.0.0.1:{port}", directConnection=True, serverSelectionTimeoutMS=200
-            ) as client:
-                async for _ in _rounds(process, directory):
-                    if await _is_primary(client, f"127.0.0.1:{port}"):
-                        return
-    except TimeoutError:
-        raise EmbeddedError(
-            f"mongod in {directory} did not become primary within {start_s:g} s. "
-            + last_lines(directory / "mongod.log")
-        ) from None
-
-
-async def _rounds(process: asyncio.subprocess.Process, directory: Path) -> AsyncIterator[None]:
-    """A turn every 10 ms, for as long as the process lives; its death is raised."""
-    while process.returncode is None:
-        yield
-        await asyncio.sleep(0.01)
-    raise EmbeddedError(death_of(process, directory / "mongod.log"))
-
-
-async def _is_primary(client: AsyncMongoClient[dict[str, object]], host: str) -> bool:
-    """Whether it is; where its configuration is what keeps it from that, set it right."""
-    try:
-        if (await client.admin.command("hello"))["isWritablePrimary"]:
-            return True
-        await _configure(client, host)
-    except ConnectionFailure:
-        # Stepping up closes connections; a dead process shows in the next round.
-        pass
-    except OperationFailure as exc:
-        # Not yet: it first asks whoever listens on its old port whether that is itself, and gives
-        # one who says nothing 30 s (measured on 6.0.5).
-        if exc.code != NOT_YET_INITIALIZED:
-            raise EmbeddedError(f"mongod on {host} refused: {exc}.") from exc
-    return False
-
-
-async def _configure(client: AsyncMongoClient[dict[str, object]], host: str) -> None:
-    """Give a new server its replica set, and one that moved to another port its right address."""
-    config = await client.local["system.replset"].find_one()
-    if config is None:
-        members = [{"_id": 0, "host": host}]
-        await client.admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": members})
-        return
-    [member] = config["members"] if isinstance(config["members"], list) else [{}]
-    if member.get("host") != host:
-        # Forced, since a node that does not find itself in its own configuration can have no
-        # primary to ask.
-        member["host"] = host
-        await client.admin.command("replSetReconfig", config, force=True)
 
 
 async def _watch(

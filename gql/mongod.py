@@ -34,14 +34,28 @@ WHERE_TO_GET_ONE = (
     "Or give the address of a replica set that runs already: --mongodb-uri."
 )
 
+ENVIRONMENT = (
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "TZ",
+    "LANG",
+    "LC_ALL",
+    "LD_LIBRARY_PATH",
+    "GLIBC_TUNABLES",
+)
+"""Variables that mongod may need; ours hold secrets, which are none of its business."""
+
 LAUNCH = """
 import ctypes, os, signal, sys
+os.umask(0o077)
 ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 if os.getppid() == int(sys.argv[1]):
     os.execv(sys.argv[2], sys.argv[2:])
 """
 """Becomes mongod, after asking the kernel for SIGTERM on the parent's death.
 
+What it writes is readable by its user alone: uvloop cannot set a child's umask.
 1 is PR_SET_PDEATHSIG, which is kept over execve (prctl(2)).
 A program of its own because Python code between fork and exec (`preexec_fn`) may deadlock where the
 parent has threads. The comparison closes the race with a parent that died before the kernel was
@@ -113,6 +127,7 @@ async def start(
     arguments = [str(mongod.path), *options]
     if sys.platform == "linux" and sys.executable:
         arguments = [sys.executable, "-ISc", LAUNCH, str(os.getpid()), *arguments]
+    environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     with log_file.open("wb") as output:
         # A session of its own: Ctrl-C at the terminal is for revstream, which stops it last.
         return await asyncio.create_subprocess_exec(
@@ -121,6 +136,7 @@ async def start(
             stdout=output,
             stderr=output,
             start_new_session=True,
+            env=environment,
         )
 
 

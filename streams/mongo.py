@@ -204,6 +204,10 @@ class Mongo(Reads):
         """Now, by the primary's wall clock (UTC, to the millisecond) and by the cluster's time."""
         reply = await self.command({"hello": 1})
         time = reply.get("operationTime")
+        if time is None and "lastWrite" in reply:
+            # A server that asks for passwords leaves the time out until it has the keys to sign it
+            # with, some seconds after a restart.
+            time = reply["lastWrite"]["opTime"]["ts"]
         if not isinstance(time, Timestamp):
             raise Unsuitable(STANDALONE)
         return reply["localTime"], time

@@ -250,7 +250,7 @@ async def test_a_server_that_cannot_be_reached_is_unavailable(options: MongoOpti
 
 async def test_a_wrong_password_is_unsuitable(options: MongoOptions, mongo_uri: str) -> None:
     """Trying again does not help, and the message does not repeat it."""
-    uri = mongo_uri.replace("mongodb://", "mongodb://alice:topsecret@")
+    uri = f"mongodb://alice:topsecret@{mongo_uri.rpartition('@')[2]}"
     limits = MongoOptions(driver=options.driver, server_selection_s=2)
     async with Mongo.connect(uri, "shop", options=limits) as mongo:
         with pytest.raises(

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 from pymongo import MongoClient
+from pymongo.errors import OperationFailure
 
 from gql.embedded import EmbeddedError, embedded_mongod
-from gql.mongod import find_mongod
+from gql.mongod import find_mongod, start, stop
 from tests.support.eventually import eventually
 
 KEEPER = """
@@ -48,7 +49,7 @@ def keeper(directory: Path, before: str = "") -> Iterator[subprocess.Popen[str]]
     ) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline().startswith("mongodb://127.0.0.1:")
+            assert "@127.0.0.1:" in process.stdout.readline()
             yield process
         finally:
             process.kill()
@@ -60,6 +61,10 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def environment_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
 
 
 def server_pid(directory: Path) -> int:
@@ -120,12 +125,62 @@ async def test_a_server_whose_port_was_taken_meanwhile_moves_to_another(tmp_path
         assert things(second) == [1, 2]
 
 
+async def test_another_user_of_the_machine_reads_neither_files_nor_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All files are this user's alone, the port wants a password, and mongod knows no secrets."""
+    monkeypatch.setenv("REVSTREAM_JWT_SECRET", "of-the-gateway")
+    directory = tmp_path / "new"
+    async with embedded_mongod(directory) as uri:
+        insert(uri, {"_id": 1})
+        port = int((directory / "port").read_text())
+        with (
+            MongoClient[dict[str, Any]](f"127.0.0.1:{port}", directConnection=True) as stranger,
+            pytest.raises(OperationFailure, match="requires authentication"),
+        ):
+            stranger.shop.things.find_one()
+        environment = environment_of(server_pid(directory))
+    assert b"PATH=" in environment
+    assert b"of-the-gateway" not in environment
+    opened = [path for path in [directory, *directory.rglob("*")] if path.stat().st_mode & 0o077]
+    assert [path.name for path in opened if path.parent != directory] == []
+    assert {path.name for path in opened} <= {"lock", "mongod.pid", "port"}, "and no more"
+
+
+async def test_data_without_a_password_gets_one(tmp_path: Path) -> None:
+    """A directory that an earlier version filled, readable by all, is closed and keeps its data."""
+    (tmp_path / "data").mkdir(mode=0o755)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    options = ("--replSet", "revstream", "--port", str(port), "--dbpath", str(tmp_path / "data"))
+    mongod = await start(find_mongod(), options, log_file=tmp_path / "mongod.log")
+    member = {"_id": 0, "host": f"127.0.0.1:{port}"}
+    with MongoClient[dict[str, Any]](f"127.0.0.1:{port}", directConnection=True) as client:
+        client.admin.command("replSetInitiate", {"_id": "revstream", "members": [member]})
+        await eventually(lambda: client.admin.command("hello")["isWritablePrimary"])
+        client.shop.things.insert_one({"_id": 1})
+    await stop(mongod, 20)
+    (tmp_path / "port").write_text(str(port))
+    async with embedded_mongod(tmp_path) as uri:
+        assert things(uri) == [1]
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+
+
+async def test_a_password_of_other_data_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    """A lost or foreign password is said at once; the start does not wait for its time limit."""
+    async with embedded_mongod(tmp_path) as uri:
+        insert(uri, {"_id": 1})
+    (tmp_path / "uri").unlink()
+    with pytest.raises(EmbeddedError, match="file `uri` is not that of user revstream"):
+        async with embedded_mongod(tmp_path):
+            pass
+
+
 async def test_a_killed_revstream_takes_its_server_along(tmp_path: Path) -> None:
     """After kill -9 the server stops by itself, and the next start has all acknowledged data."""
     with keeper(tmp_path) as process:
         pid = server_pid(tmp_path)
-        port = int((tmp_path / "port").read_text())
-        insert(f"mongodb://127.0.0.1:{port}/?replicaSet=revstream", {"_id": 1})
+        insert((tmp_path / "uri").read_text(), {"_id": 1})
         process.send_signal(signal.SIGKILL)
         await eventually(lambda: not is_running(pid))
     async with embedded_mongod(tmp_path) as uri:
@@ -136,8 +191,7 @@ async def test_a_start_right_after_a_kill_waits_for_the_old_server(tmp_path: Pat
     """Whether the old server is gone yet makes no difference to a restart."""
     for number in range(3):
         with keeper(tmp_path):
-            port = int((tmp_path / "port").read_text())
-            insert(f"mongodb://127.0.0.1:{port}/?replicaSet=revstream", {"_id": number})
+            insert((tmp_path / "uri").read_text(), {"_id": number})
     async with embedded_mongod(tmp_path) as uri:
         assert things(uri) == [0, 1, 2]
 
