@@ -48,7 +48,6 @@ _CLOCK = "middle, by the clock"
 # So many that no page behind a cursor is asked for twice.
 _PAST_DOCUMENTS = 20_000
 _TURNS = 10
-# Of a filtered list nothing is remembered.
 _CURSORS = """query ($asOf: TimePoint!, $after: String) { page: productsAsOf(
     asOf: $asOf, first: 1000, after: $after, where: {id: {ne: -1}}, orderBy: [{id: DESC}]
     ) { edges { cursor } pageInfo { hasNextPage endCursor } } }"""

@@ -32,8 +32,7 @@ from resolvers.orders import Order, order_keys
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.projections import EVERY_FACT, Fields, record_projection
 from resolvers.queries import to_query
-from resolvers.successors import Successors
-from resolvers.walking import Place, Walk
+from resolvers.walking import Walk
 from streams.archive import Archive
 from streams.archive_indexes import ALL, MOMENTS, last_of_each
 from streams.documents import Document
@@ -54,7 +53,6 @@ class CollectionAsOf:
     """Reads of one collection at one cluster time, with one filter and order.
 
     Args:
-        successors: see `Walk`.
         shown: see `History.pages_of`.
     """
 
@@ -67,7 +65,6 @@ class CollectionAsOf:
         *,
         where: Condition | None,
         order: Order | None,
-        successors: Successors,
         facts: Fields = EVERY_FACT,
         shown: bool = False,
     ) -> None:
@@ -81,7 +78,7 @@ class CollectionAsOf:
         condition = EVERYTHING if where is None else on_records(where, entity)
         self._where = to_query(condition)
         where_id = to_query(_of_id(condition))
-        self._walk = Walk(mongo, archive, at, where_id=where_id, successors=successors, naive=shown)
+        self._walk = Walk(mongo, archive, at, where_id=where_id, naive=shown)
         keys = order_keys(entity, order, id_path="doc", version_path="v", prefix="full.")
         self._keyset = Keyset(f"as of {entity.name}", keys)
         looked_at = {path for path, _ in keys} | paths(condition)
@@ -131,7 +128,7 @@ class CollectionAsOf:
         if len(self._keyset.keys) > 1:
             return await self._sweep(window, window.query, projection, window.limit), None
         rows: list[Document] = []
-        place = Place.first(window)
+        place = window.query
         walked, step = 0, window.limit
         while walked < _WALK_MOST:
             passed = await self._walk.step(window, place, step, self._where_here, projection)
@@ -140,10 +137,10 @@ class CollectionAsOf:
             if missing <= 0 or not passed.more:
                 return rows[: window.limit], passed.horizon
             walked += step
-            place = place.behind(window, passed, step)
+            place = window.behind({"doc": passed.last})
             # As many as will do if they drop out as they did so far, and not too many on a few.
             step = min(missing * walked // (len(rows) + 1) + missing, 8 * step, _WALK_MOST)
-        rows += await self._sweep(window, place.query, projection, window.limit - len(rows))
+        rows += await self._sweep(window, place, projection, window.limit - len(rows))
         return rows, None
 
     async def _sweep(
@@ -163,13 +160,13 @@ class CollectionAsOf:
         if len(self._keyset.keys) > 1:
             return await self._first_apart(window)
         rows: list[Document] = []
-        step, walking = window.limit, Place.first(window)
+        step, place = window.limit, window.query
         while True:
-            passed = await self._walk.step(window, walking, step, {}, None)
+            passed = await self._walk.step(window, place, step, {}, None)
             rows += await self._judging.matching(passed.found)
             if len(rows) >= window.limit or not passed.more:
                 return rows[: window.limit]
-            walking = walking.behind(window, passed, step)
+            place = window.behind({"doc": passed.last})
             step = min(2 * step, _WALK_MOST)
 
     async def _first_apart(self, window: Window) -> list[Document]:

@@ -32,7 +32,6 @@ from resolvers.records import VersionFilter
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
 from resolvers.sifting import Sifting
-from resolvers.successors import Successors
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import HistoryLost
@@ -64,7 +63,6 @@ class History:
         self._archives = archives
         self._own_writes = own_writes
         self._horizons = Horizons(mongo)
-        self._successors = Successors()
         self._scope = OPEN
 
     def within(self, scope: Scope) -> History:
@@ -354,7 +352,6 @@ class History:
             moment.at,
             where=rows.narrowed(where),
             order=order,
-            successors=self._successors,
             facts=facts,
             shown=shown,
         )

@@ -133,18 +133,6 @@ class Window:
         return Window(self._keyset, replace(self._request, after=None, before=None))
 
     @property
-    def start(self) -> tuple[Any, ...] | None:
-        """The values of the place that it begins behind; none where it begins at an end of all, and
-        None where it has another end as well."""
-        request = self._request
-        begin, end = request.after, request.before
-        if self.backwards:
-            begin, end = end, begin
-        if end is not None:
-            return None
-        return () if begin is None else tuple(self._keyset.values_of(begin))
-
-    @property
     def keys(self) -> Keys:
         """The order in which rows are read."""
         return reversed_keys(self._keyset.keys) if self.backwards else self._keyset.keys

@@ -19,7 +19,6 @@ from resolvers.as_of import CollectionAsOf
 from resolvers.filters import parse_where
 from resolvers.matching import compile_predicate
 from resolvers.pages import Page, PageRequest
-from resolvers.successors import Successors
 from streams.archive import Archive
 from streams.events import identity
 from streams.mongo import Mongo
@@ -117,8 +116,7 @@ async def test_pages_are_those_of_a_plain_replay(
     order: tuple[tuple[str, str], ...],
     size: int,
 ) -> None:
-    """Walked both ways; walking, sweeping, and by the one until the other goes on; also
-    where all of them were passed before."""
+    """Walked both ways; walking, sweeping, and by the one until the other goes on."""
     monkeypatch.setattr(as_of, "_WALK_MOST", walk_most)
     monkeypatch.setattr(as_of, "_PORTION", 2)
     monkeypatch.setattr("streams.storage._WORTH_IT", 0)
@@ -132,10 +130,6 @@ async def test_pages_are_those_of_a_plain_replay(
             scribe.write(key, body, at(second, 1))
     await scribe.save()
     moment = data.draw(st.sampled_from(sorted(near)), label="moment")
-    successors = Successors()
-    for before in data.draw(st.sets(st.sampled_from(["ASC", "DESC"])), label="passed before"):
-        passing = plain(mongo, scribe.archive, second, (("id", before),), successors)
-        await passing.page(PageRequest(first=len(KEYS)), frozenset())
     reading = CollectionAsOf(
         mongo,
         scribe.archive,
@@ -143,7 +137,6 @@ async def test_pages_are_those_of_a_plain_replay(
         at(moment),
         where=None if said is None else parse_where(SHOP, PRODUCT, said),
         order=order,
-        successors=successors,
     )
     state = replayed(scribe, moment)
     ids = expected(state, said, order)
@@ -167,18 +160,18 @@ MIXED = [*KEYS[:5], 1, 2.5, 3, Int64(2**40), ObjectId(24 * "5"), None]
     keys=st.sampled_from([list(KEYS), [1, 2, 3, 4, Int64(5), Int64(6)], MIXED]),
     entity=st.sampled_from([PRODUCT, PACKED]),
 )
-async def test_a_page_that_was_read_before_is_what_it_would_have_been(
+async def test_a_page_is_what_stood_then_whatever_came_in_between(
     mongo: Mongo,
     monkeypatch: pytest.MonkeyPatch,
     data: st.DataObject,
     keys: list[Any],
     entity: Entity,
 ) -> None:
-    """As of other moments, with documents that came in between or are gone with all their history;
-    ids of all sorts."""
+    """As of any moment, with documents that came later or are gone with all their history; ids of
+    all sorts."""
     monkeypatch.setattr("streams.storage._WORTH_IT", 0)
     await mongo.command({"delete": "products.versions", "deletes": [{"q": {}, "limit": 0}]})
-    scribe, successors = Scribe(mongo, entity), Successors()
+    scribe = Scribe(mongo, entity)
     erased: set[Any] = set()
     for second in range(data.draw(st.integers(2, 8), label="steps")):
         match data.draw(st.sampled_from(["write", "write", "delete", "erase"]), label="what"):
@@ -203,7 +196,7 @@ async def test_a_page_that_was_read_before_is_what_it_would_have_been(
             forwards = data.draw(st.booleans(), label="forwards")
             direction = data.draw(st.sampled_from(["ASC", "DESC"]), label="direction")
             size = data.draw(st.integers(1, 3), label="size")
-            reading = plain(mongo, scribe.archive, moment, (("id", direction),), successors)
+            reading = plain(mongo, scribe.archive, moment, (("id", direction),))
             stood = {
                 record["doc"]: record["v"]
                 for record in scribe.records
@@ -220,115 +213,28 @@ async def test_a_page_that_was_read_before_is_what_it_would_have_been(
             assert [(each.document, each.number) for each in versions] == expected
 
 
-async def test_ids_of_another_type_do_not_come_before_those_behind_a_page_that_was_read_before(
-    mongo: Mongo,
-) -> None:
-    """They are found with it where nothing of it was there then."""
-    scribe, successors = Scribe(mongo, PRODUCT), Successors()
-    for second, key in enumerate(["c", ObjectId(24 * "5"), "a", "b"]):
-        scribe.write(key, {"stock": 1}, at(second))
-    await scribe.save()
-    for second, expected in [(3, ["a"]), (1, ["c"])]:
-        reading = plain(mongo, scribe.archive, second, (), successors)
-        page = await reading.page(PageRequest(first=1), frozenset())
-        assert [each.document for each in page.items] == expected
-
-
-@pytest.mark.parametrize(("direction", "other"), [("ASC", ObjectId(24 * "5")), ("DESC", 7)])
-async def test_ids_of_another_type_come_behind_a_last_page_that_was_read_before(
-    mongo: Mongo, direction: str, other: Any
-) -> None:
-    scribe, successors = Scribe(mongo, PRODUCT), Successors()
-    for key in "abcd":
-        scribe.write(key, {"stock": 1}, at(0))
-    await scribe.save()
-    expected = sorted("abcd", reverse=direction == "DESC")
-
-    async def read(second: int) -> list[Any]:
-        reading = plain(mongo, scribe.archive, second, (("id", direction),), successors)
-        versions = await walked(reading, 3, forwards=True, total=4 + second)
-        return [each.document for each in versions]
-
-    assert await read(0) == expected
-    scribe.write(other, {"stock": 1}, at(1))
-    await scribe.save()
-    assert await read(1) == [*expected, other]
-
-
-class Reader:
-    """Pages of 20 whose `stock` is looked at, as of any second."""
-
-    def __init__(self, mongo: Mongo, archive: Archive, order: Any = ()) -> None:
-        self._mongo, self._archive, self._order = mongo, archive, order
-        self._successors = Successors()
-
-    async def page(self, second: int, after: str | None = None) -> Page[Version]:
-        reading = plain(self._mongo, self._archive, second, self._order, self._successors)
-        return await reading.page(PageRequest(first=20, after=after), frozenset({"stock"}))
-
-
-async def test_a_page_that_was_read_before_is_one_read(counted: Mongo, commands: Commands) -> None:
-    """However many documents there are behind it."""
+async def test_a_page_in_the_order_of_ids_is_two_reads(counted: Mongo, commands: Commands) -> None:
+    """The ids, and their versions; however many documents there are behind it."""
     scribe = Scribe(counted, PRODUCT)
     for n in range(200):
         scribe.write(n, {"stock": n}, at(n // 10))
     await scribe.save()
-    reader = Reader(counted, scribe.archive)
-
-    async def read(second: int) -> list[str]:
-        return told(await reader.page(second))
-
-    first = [f"{n}@1" for n in range(20)]
-    assert await read(19) == first
     with commands.counting() as started:
-        assert await read(18) == first
-    assert started == ["aggregate"]
-    # As of a moment at which less was there, the rest is looked for; nothing is forgotten.
-    assert await read(0) == first[:10]
-    with commands.counting() as started:
-        assert await read(18) == first
-    assert started == ["aggregate"]
-    # Where many come in between, it is read anew.
-    for n in range(40):
-        scribe.write(n * 100 + 1000, {"stock": n}, at(20))
-        scribe.write(-n, {"stock": n}, at(20))
-    await scribe.save()
-    with commands.counting() as started:
-        assert (await read(20))[:2] == ["-39@1", "-38@1"]
-    assert started == ["aggregate", "find", "aggregate"]
-    with commands.counting() as started:
-        assert (await read(21))[:2] == ["-39@1", "-38@1"]
-    assert started == ["aggregate"]
-
-
-async def test_where_little_was_there_then_it_is_not_guessed_again(
-    counted: Mongo, commands: Commands
-) -> None:
-    """The documents that came later would be passed one by one."""
-    scribe = Scribe(counted, PRODUCT)
-    for n in range(200):
-        scribe.write(n, {"stock": n}, at(int(n % 10 > 0)))
-    await scribe.save()
-    reader = Reader(counted, scribe.archive)
-    after: str | None = None
-    for _ in range(10):
-        after = (await reader.page(1, after)).cursors[-1]
-    with commands.counting() as started:
-        assert told(await reader.page(0)) == [f"{n}@1" for n in range(0, 200, 10)]
-    assert started == ["aggregate", "find", "aggregate"]
+        reading = plain(counted, scribe.archive, 19)
+        page = await reading.page(PageRequest(first=20), frozenset({"stock"}))
+    assert told(page) == [f"{n}@1" for n in range(20)]
+    assert started == ["find", "aggregate"]
 
 
 @pytest.mark.parametrize("direction", ["ASC", "DESC"])
-async def test_between_two_cursors_nothing_is_guessed(mongo: Mongo, direction: str) -> None:
-    """Whatever is known of what comes behind the one."""
+async def test_a_page_lies_between_its_two_cursors(mongo: Mongo, direction: str) -> None:
     scribe = Scribe(mongo, PRODUCT)
     for n in range(30):
         scribe.write(n, {"stock": n}, at(0))
     await scribe.save()
-    successors = Successors()
 
     async def read(order: str, **request: Any) -> tuple[list[Any], Sequence[str]]:
-        reading = plain(mongo, scribe.archive, 1, (("id", order),), successors)
+        reading = plain(mongo, scribe.archive, 1, (("id", order),))
         page = await reading.page(PageRequest(**request), frozenset())
         return [each.document for each in page.items], page.cursors
 
@@ -343,49 +249,6 @@ async def test_between_two_cursors_nothing_is_guessed(mongo: Mongo, direction: s
                 request["before"] = cursors[end]
             expected = everything[0 if begin is None else begin + 1 : end]
             assert (await read(direction, **request))[0] == expected
-
-
-@pytest.mark.parametrize("order", [(), (("id", "DESC"),)])
-async def test_of_pages_that_are_read_one_after_the_other_most_are_one_read(
-    counted: Mongo, commands: Commands, order: Any
-) -> None:
-    """The ids of several are read at once; and of pages that were read before all are."""
-    scribe = Scribe(counted, PRODUCT)
-    for n in range(190):
-        scribe.write(f"{n:03}", {"stock": n}, at(n % 7))
-    await scribe.save()
-    reader = Reader(counted, scribe.archive, order)
-
-    async def read(second: int) -> tuple[list[str], list[int]]:
-        """All pages, and the number of commands of each."""
-        shown, took, after = [], [], None
-        while True:
-            with commands.counting() as started:
-                page = await reader.page(second, after)
-            took.append(len(started))
-            shown += told(page)
-            if not page.has_next:
-                return shown, took
-            after = page.cursors[-1]
-
-    everything = [f"{n:03}@1" for n in range(190)]
-    expected = everything[::-1] if order else everything
-    assert await read(8) == (expected, [2, 2, 1, 1, 1, 1, 2, 1, 1, 1])
-    assert await read(7) == (expected, [1] * 10)
-    # One that has come since, in the middle of a page and at each end.
-    for key in ("0", "0755", "999"):
-        scribe.write(key, {"stock": 1}, at(9))
-    # And one that is gone with all its history.
-    await scribe.save()
-    for name in ("031", "150"):
-        deletion = {"q": {"doc": name}, "limit": 0}
-        await counted.command({"delete": "products.versions", "deletes": [deletion]})
-    there = {*expected, "0@1", "0755@1", "999@1"} - {"031@1", "150@1"}
-    expected = sorted(there, key=lambda each: each.partition("@")[0], reverse=bool(order))
-    shown, took = await read(10)
-    assert shown == expected
-    assert sum(took) <= 14
-    assert await read(11) == (shown, [1] * 10)
 
 
 def _asked(full: dict[str, Any] | None) -> dict[str, Any]:
@@ -428,9 +291,7 @@ async def test_a_content_that_lies_elsewhere_since_a_moment_ago_is_not_judged_wi
     scribe.write("a", {"stock": 1}, at(2))
     await scribe.save()
     where = parse_where(SHOP, PRODUCT, {"stock": {"ne": 1}})
-    reading = CollectionAsOf(
-        mongo, scribe.archive, PRODUCT, at(3), where=where, order=(), successors=Successors()
-    )
+    reading = CollectionAsOf(mongo, scribe.archive, PRODUCT, at(3), where=where, order=())
 
     async def none_yet() -> bool:
         return False
@@ -446,7 +307,6 @@ def plain(
     archive: Archive,
     second: int,
     order: Any = (),
-    successors: Successors | None = None,
 ) -> CollectionAsOf:
     """Without a filter."""
     return CollectionAsOf(
@@ -456,7 +316,6 @@ def plain(
         at(second),
         where=None,
         order=order,
-        successors=successors or Successors(),
     )
 
 
@@ -502,7 +361,6 @@ async def test_the_versions_that_stood_are_found_without_reading_the_others(
             at(second),
             where=parse_where(SHOP, PRODUCT, where),
             order=((order, "DESC" if backwards else "ASC"),),
-            successors=Successors(),
         )
         client[mongo.name].command({"profile": 2})
         page = await reading.page(PageRequest(first=5), None, total=True)
@@ -536,8 +394,8 @@ async def test_a_page_in_id_order_passes_over_what_is_not_there(
 async def test_a_page_in_id_order_costs_the_same_however_many_versions(
     mongo: Mongo, client: Client, backwards: bool, size: int
 ) -> None:
-    """A key for each document that is passed, and two for its version; those alone where it was
-    read before, also where there is nothing behind it."""
+    """A key for each document that is passed, and two for its version; also where there is nothing
+    behind it."""
     scribe = Scribe(mongo, PRODUCT)
     for second in range(40):
         for key in range(30):
@@ -545,48 +403,15 @@ async def test_a_page_in_id_order_costs_the_same_however_many_versions(
     await scribe.save()
     client[mongo.name].command({"profile": 2})
     order = (("id", "DESC"),) if backwards else ()
-    successors = Successors()
     keys = [f"{key:02}@21" for key in range(30)]
-    for _ in range(2):
-        reading = plain(mongo, scribe.archive, 2050, order, successors)
-        page = await reading.page(PageRequest(first=size), None)
-        assert told(page) == (keys[::-1] if backwards else keys)[:size]
+    page = await plain(mongo, scribe.archive, 2050, order).page(PageRequest(first=size), None)
+    assert told(page) == (keys[::-1] if backwards else keys)[:size]
     client[mongo.name].command({"profile": 0})
-    *profiled, again = client[mongo.name]["system.profile"].find(
-        {"ns": f"{mongo.name}.products.versions"}
+    profiled = list(
+        client[mongo.name]["system.profile"].find({"ns": f"{mongo.name}.products.versions"})
     )
     assert len(profiled) == 2
     # One more, to know whether there are more.
     passed = min(size + 1, 30)
     assert sum(each["keysExamined"] for each in profiled) <= 3 * passed + 1
     assert sum(each["docsExamined"] for each in profiled) <= 2 * passed
-    assert again["keysExamined"] <= 2 * passed + 3
-    assert again["docsExamined"] <= passed + 1
-
-
-@pytest.mark.parametrize("order", [(), (("id", "DESC"),)])
-async def test_a_page_that_was_read_before_costs_the_same_however_many_versions(
-    mongo: Mongo, client: Client, order: Any
-) -> None:
-    """From an end, behind a cursor, and up to where there is nothing more; ids that are read ahead
-    are no versions."""
-    scribe = Scribe(mongo, PRODUCT)
-    for second in range(40):
-        for key in range(50):
-            scribe.write(f"{key:02}", {"stock": second}, at(100 * second, key + 1))
-    await scribe.save()
-    reader = Reader(mongo, scribe.archive, order)
-    client[mongo.name].command({"profile": 2})
-    for _ in range(2):
-        after: str | None = None
-        for _ in range(3):
-            after = (await reader.page(2050, after)).cursors[-1]
-    client[mongo.name].command({"profile": 0})
-    profiled = list(
-        client[mongo.name]["system.profile"].find({"ns": f"{mongo.name}.products.versions"})
-    )
-    # Twice ids before versions; of the second page the ids of all that come behind it.
-    assert [each["nreturned"] for each in profiled] == [21, 21, 30, 21, 10, 21, 21, 10]
-    for each in profiled[-4:]:
-        assert each["keysExamined"] <= 2 * each["nreturned"] + 3
-        assert each["docsExamined"] <= each["nreturned"] + 1

@@ -15,7 +15,6 @@ from resolvers.as_of import CollectionAsOf
 from resolvers.filters import parse_where
 from resolvers.history import History
 from resolvers.pages import PageRequest
-from resolvers.successors import Successors
 from streams.checkpoints import Checkpoints
 from streams.errors import DamagedArchive
 from streams.mongo import Mongo
@@ -142,7 +141,6 @@ async def test_a_document_as_large_as_can_be_is_kept_in_parts(mongo: Mongo, clie
             records[-1]["at"],
             where=where,
             order=order,
-            successors=Successors(),
         )
         page = await reading.page(PageRequest(first=5), frozenset({"stock"}), total=True)
         assert [each.document for each in page.items] == expected
