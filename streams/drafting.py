@@ -28,7 +28,6 @@ from streams.layouts.recording import Passed, found_there, write_of
 from streams.memory import LastVersions
 from streams.mongo import Mongo
 from streams.partitions import Partition
-from streams.recollection import Recollection
 from streams.reconstruction import Reconstruction
 from streams.storage import as_kept, as_patch
 from streams.versions import Last, archived_operation, make_version, without_reserved
@@ -72,17 +71,11 @@ class Drafting:
         self._deltas = deltas
         self._settled = settled
         self._lasts = LastVersions(archive, capacity_bytes=cache_bytes)
-        self._recollection = Recollection(archive, self._lasts, partition)
         self._reconstruction = Reconstruction(mongo, archive.collection)
         self._deletions = Deletions(mongo)
 
     def forget(self) -> None:
         self._lasts.clear()
-        self._recollection.begin_anew()
-
-    async def recollect(self) -> None:
-        """Get to know some documents that may be written next; of a moment in which nothing is."""
-        await self._recollection.step()
 
     async def writes(self, events: Sequence[ChangeEvent], baseline: Baseline) -> Draft:
         """The versions of writes.

@@ -37,10 +37,6 @@ class LastVersions:
         """Whether the next `load` lets something go, which is then read from the archive again."""
         return self._size_bytes > self._capacity_bytes
 
-    @property
-    def half_full(self) -> bool:
-        return self._size_bytes * 2 >= self._capacity_bytes
-
     async def load(self, keys: Iterable[Any]) -> None:
         """Make sure that `get` knows these, in one read for all that are missing; what does not fit
         leaves first."""

@@ -230,8 +230,6 @@ class Recorder:
         self._checkpoint = replace(self._checkpoint, token=position)
         await self._committing.put(draft, self._checkpoint, worth_saving=bool(batch.events))
         baseline = self._checkpoint.baseline
-        if baseline.done and not batch.events:
-            await self._drafting.recollect()
         if not baseline.done and self._chunk is None and batch.position >= self._caught_up_at:
             if not baseline.started:
                 total = await self._mongo.estimated_count(self.collection)
