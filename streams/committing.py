@@ -30,8 +30,7 @@ __all__ = ["Committing"]
 # What may be lost without harm is not waited for any longer.
 _PARTING_S = 1.0
 
-# Of what waits while versions are being inserted; one batch more may come. What is longer than that
-# is no short write (`streams.short_writes`): the driver makes it, after it was encoded in vain.
+# Of what waits while versions are being inserted; one batch more may come.
 _MOST_RECORDS = 5000
 _MOST_BYTES = 7 * 1024 * 1024
 # Other processes look for checkpoints every 20 ms, where somebody waits for history.

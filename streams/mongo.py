@@ -9,7 +9,6 @@ Source: docs/decisions/0004-driver.md.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from datetime import datetime
@@ -26,7 +25,6 @@ from streams.errors import Unsuitable
 from streams.reads import COLLATION, Reads, awaited
 from streams.refusals import STANDALONE, translated
 from streams.rounds import rounds
-from streams.short_writes import ShortWrites
 from streams.wire_pool import WirePool
 
 __all__ = ["COLLATION", "Mongo"]
@@ -45,10 +43,8 @@ class Mongo(Reads):
         name: str,
         options: MongoOptions,
         wires: WirePool | None = None,
-        writes: ShortWrites | None = None,
     ) -> None:
         super().__init__(client, name, options, wires)
-        self._writes = writes
         self._replies = client.get_database(name, codec_options=REPLY)
 
     @classmethod
@@ -64,15 +60,11 @@ class Mongo(Reads):
         options = options or MongoOptions()
         client = open_client(uri, options)
         wires = WirePool(uri, options)
-        writes = ShortWrites(wires.writes, client[name], options)
-        mongo = cls(client, name, options, wires, writes)
+        mongo = cls(client, name, options, wires)
         try:
             yield mongo
         finally:
             # They say goodbye to the server, which may be gone.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_PARTING_S):
-                    await writes.close()
             with pymongo.timeout(_PARTING_S), suppress(pymongo.errors.PyMongoError):
                 await wires.close()
                 await mongo._sessions.close()
@@ -89,9 +81,7 @@ class Mongo(Reads):
         if not documents:
             return
         with translated():
-            command = {"insert": collection, "documents": documents, "ordered": True}
-            if await self._written(command) is None:
-                await self._database[collection].insert_many(documents, ordered=True)
+            await self._database[collection].insert_many(documents, ordered=True)
 
     async def update_each(
         self,
@@ -101,12 +91,7 @@ class Mongo(Reads):
         """One update_one per (filter, update), in one round trip. Returns how many matched."""
         if not updates:
             return 0
-        made = [{"q": query, "u": change, "multi": False} for query, change in updates]
-        command = {"update": collection, "updates": made, "ordered": False}
         with translated():
-            reply = await self._written(command)
-            if reply is not None:
-                return int(reply["n"])
             result = await self._database[collection].bulk_write(
                 [pymongo.UpdateOne(query, change) for query, change in updates], ordered=False
             )
@@ -138,18 +123,7 @@ class Mongo(Reads):
         Raises:
             DuplicateKey: the upsert met a document that the filter left out.
         """
-        command = {
-            "findAndModify": collection,
-            "query": query,
-            "update": change,
-            "upsert": upsert,
-            "new": True,
-        }
         with translated():
-            reply = await self._written(command)
-            if reply is not None:
-                value: Document | None = reply["value"]
-                return value
             found = await self._database[collection].find_one_and_update(
                 query,
                 change,
@@ -157,12 +131,6 @@ class Mongo(Reads):
                 return_document=pymongo.ReturnDocument.AFTER,
             )
             return None if found is None else dict(found)
-
-    async def _written(self, command: Document) -> Document | None:
-        """See `ShortWrites.run`."""
-        if self._writes is None:
-            return None
-        return await self._writes.run(command)
 
     async def create_index(
         self, collection: str, keys: Sequence[tuple[str, int]], **options: Any

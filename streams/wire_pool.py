@@ -27,8 +27,7 @@ __all__ = ["SharedWires", "WirePool"]
 
 log = logging.getLogger(__name__)
 
-# As many short reads are under way at once, and as many short writes; what comes on top waits for
-# one of them to end.
+# As many short reads are under way at once; what comes on top waits for one of them to end.
 _SHARED = 16
 # How long a short command looks for a primary before the driver waits for one.
 _SELECTION_S = 1.0
@@ -43,8 +42,7 @@ class WirePool(monitoring.TopologyListener):
 
     Attributes:
         open: the connections that are.
-        reads, writes: those of short ones. A write waits for a majority, and nobody who reads is to
-            wait behind it.
+        reads: those of short ones.
 
     Raises:
         Unsuitable: the URI cannot be understood.
@@ -65,17 +63,16 @@ class WirePool(monitoring.TopologyListener):
         self._most_idle: float | None = limits.max_idle_time_seconds
         # Where it bounds the connections, each leaves room for the others.
         shared = int(min(_SHARED, limits.max_pool_size / 2))
-        self._most_dedicated: float = limits.max_pool_size - 2 * shared
+        self._most_dedicated: float = limits.max_pool_size - shared
         self._dedicated = 0
         # The tasks that open a connection and keep it.
         self._keepers: set[asyncio.Task[None]] = set()
-        self.reads, self.writes = SharedWires(self, shared), SharedWires(self, shared)
+        self.reads = SharedWires(self, shared)
 
     async def close(self) -> None:
         """And the client; whoever still waits is left to the driver."""
         self._unsupported = "closed"
         self.reads.leave_to_driver()
-        self.writes.leave_to_driver()
         while self._keepers:
             for keeper in self._keepers:
                 keeper.cancel()
@@ -152,7 +149,6 @@ class WirePool(monitoring.TopologyListener):
                 finally:
                     self.open.discard(connection)
                     self.reads.forget(connection)
-                    self.writes.forget(connection)
         except Unsupported as exc:
             if self._unsupported is None:
                 self._unsupported = str(exc)

@@ -269,7 +269,7 @@ async def test_streams_leave_connections_to_others(
 ) -> None:
     """Where the URI bounds them, streams beyond use the driver's commands."""
     client[database_name].create_collection("things")
-    async with Mongo.connect(f"{mongo_uri}&maxPoolSize=17", database_name) as mongo:
+    async with Mongo.connect(f"{mongo_uri}&maxPoolSize=2", database_name) as mongo:
         assert mongo.wires is not None
         begin = await now(mongo)
         first, second = (source_of(mongo).batches(begin) for _ in range(2))

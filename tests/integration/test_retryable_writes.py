@@ -1,0 +1,120 @@
+"""Writes of the archive, of leases and of checkpoints: made once by the driver's own retry rules,
+whatever becomes of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams.client import MongoOptions
+from streams.errors import DatabaseError, DuplicateKey, Unavailable
+from streams.mongo import Mongo
+from tests.support.bare_mongod import BareMongod, failing, short_lived_replica_set
+
+Client = MongoClient[dict[str, Any]]
+
+INTERRUPTED = 11602  # InterruptedDueToReplStateChange
+UNCONFIRMED = {
+    "writeConcernError": {"code": INTERRUPTED, "errmsg": "operation was interrupted"},
+    "errorLabels": ["RetryableWriteError"],
+}
+LOST = {"closeConnection": True}
+REFUSED = {"errorCode": INTERRUPTED, "errorLabels": ["RetryableWriteError"]}
+HOW = pytest.mark.parametrize("how", [UNCONFIRMED, LOST, REFUSED], ids=["done", "lost", "refused"])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[BareMongod]:
+    """One that does what tests tell it to."""
+    with short_lived_replica_set("--setParameter", "enableTestCommands=1") as server:
+        yield server
+
+
+@pytest.fixture
+def direct(server: BareMongod) -> Iterator[Client]:
+    with MongoClient[dict[str, Any]](f"127.0.0.1:{server.port}", directConnection=True) as client:
+        yield client
+
+
+@pytest.fixture
+async def mongo(server: BareMongod, database_name: str) -> AsyncIterator[Mongo]:
+    async with Mongo.connect(server.uri, database_name) as mongo:
+        yield mongo
+
+
+async def count(mongo: Mongo) -> Any:
+    """Change a document in a way that shows how often."""
+    made = await mongo.find_one_and_update("things", {"_id": 1}, {"$inc": {"n": 1}}, upsert=True)
+    assert made is not None
+    return made["n"]
+
+
+@HOW
+async def test_a_write_of_which_it_is_not_known_is_made_once(
+    server: BareMongod, mongo: Mongo, how: dict[str, Any]
+) -> None:
+    """Whether it was made before, or never arrived."""
+    with failing(server, "findAndModify", 1, **how):
+        assert await count(mongo) == 1
+    assert await count(mongo) == 2
+    with failing(server, "insert", 1, **how):
+        await mongo.insert_in_order("others", [{"_id": n} for n in range(3)])
+    assert await mongo.count("others", {}) == 3
+    updates = [({"_id": n}, {"$inc": {"n": 1}}) for n in range(4)]
+    with failing(server, "update", 1, **how):
+        assert await mongo.update_each("others", updates) == 3
+    assert await mongo.count("others", {"n": 1}) == 3
+    with pytest.raises(DuplicateKey):
+        await mongo.insert_in_order("others", [{"_id": 3}, {"_id": 2}, {"_id": 4}])
+    assert await mongo.count("others", {}) == 4
+
+
+@HOW
+async def test_what_stays_unknown_is_unavailable(
+    server: BareMongod, database_name: str, how: dict[str, Any]
+) -> None:
+    """Never an answer as if it had been made; the next write is made."""
+    # A server that has refused is looked at again with the next heartbeat.
+    uri, options = f"{server.uri}&heartbeatFrequencyMS=500", MongoOptions(server_selection_s=3)
+    async with Mongo.connect(uri, database_name, options=options) as mongo:
+        await count(mongo)
+        with failing(server, "findAndModify", 1000, **how), pytest.raises(Unavailable):
+            await count(mongo)
+        assert isinstance(await count(mongo), int)
+
+
+async def test_what_is_refused_is_told_as_it_is(mongo: Mongo, direct: Client) -> None:
+    """By the server's own code, also where others of the same command were made."""
+    with pytest.raises(DatabaseError, match="Unknown modifier: \\$nonsense") as raised:
+        await mongo.find_one_and_update("things", {"_id": 1}, {"$nonsense": {"a": 1}})
+    assert raised.value.number == 9
+    direct[mongo.name].create_collection("others", validator={"n": {"$lt": 9}})
+    with pytest.raises(DatabaseError) as raised:
+        await mongo.insert_in_order("others", [{"_id": 1, "n": 1}, {"_id": 2, "n": 9}])
+    assert raised.value.number == 121
+    assert await mongo.count("others", {}) == 1
+    with pytest.raises(DatabaseError) as raised:
+        await mongo.update_each("others", [({"_id": 1}, {"$set": {"n": 9}})])
+    assert raised.value.number == 121
+
+
+async def test_what_is_too_long_for_a_message_is_divided(mongo: Mongo) -> None:
+    """Of 60 MB, which no server takes at once."""
+    await mongo.insert_in_order("things", [{"_id": n, "a": "x" * 6_000_000} for n in range(10)])
+    assert await mongo.count("things", {}) == 10
+
+
+async def test_writes_take_no_connection_that_reads_have(
+    server: BareMongod, database_name: str
+) -> None:
+    """Where the URI bounds the connections, reads keep those that are for them."""
+    for most, opened in ((1, 0), (5, 2)):
+        async with Mongo.connect(f"{server.uri}&maxPoolSize={most}", database_name) as mongo:
+            await mongo.insert_in_order("things", [{"_id": most}])
+            for _ in range(20):
+                assert await mongo.find("things", {"_id": most}, short=True) == [{"_id": most}]
+            assert mongo.wires is not None
+            assert len(mongo.wires.open) <= opened
