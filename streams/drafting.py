@@ -316,7 +316,7 @@ class Drafting:
                 self.skipped += 1
                 return
             after, read_at = rebuilt.document, rebuilt.read_at
-            gap = gap or read_at is not None
+            gap = gap or read_at is not None or event.bare
         self._add(
             draft,
             last,

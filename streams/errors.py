@@ -7,6 +7,7 @@ GatewayError
 ├── SlowConsumer        SLOW_CONSUMER         backlog full; the client resumes from its last token
 ├── TimeLimit           TIMEOUT               a read took longer than its limit
 ├── Unavailable         UNAVAILABLE           MongoDB cannot be reached, or refuses for now
+│   └── ConnectionLost                        an open connection was closed by the other side
 ├── Unsuitable          UNAVAILABLE           MongoDB is reached but cannot serve: standalone, too
 │                                             old, not permitted
 └── InternalError       INTERNAL              masked on the wire
@@ -26,6 +27,7 @@ from typing import Any, ClassVar, Self
 
 __all__ = [
     "ArchiveBehind",
+    "ConnectionLost",
     "DamagedArchive",
     "DatabaseError",
     "DuplicateKey",
@@ -87,6 +89,10 @@ class TimeLimit(GatewayError):
 
 class Unavailable(GatewayError):
     code = "UNAVAILABLE"
+
+
+class ConnectionLost(Unavailable):
+    pass
 
 
 class Unsuitable(GatewayError):

@@ -62,6 +62,7 @@ class ChangeEvent:
             writes, also to the same document, may have the same cluster time.
         kept: of a collection that keeps its versions itself, the number that this one has there;
             the event is then that of a document, whatever was written (`streams.layouts`).
+        bare: read without its content, which exceeds what the server can send.
         deletion: where a version says that the document was deleted, the `_change` that it carries.
         heard_at: when this process heard of it, on `time.monotonic`.
     """
@@ -77,6 +78,7 @@ class ChangeEvent:
     update: RawBSONDocument | None
     renamed_to: str | None = None
     session: Binary | None = None
+    bare: bool = False
     kept: int | None = None
     deletion: Any = None
     heard_at: float = field(default_factory=time.monotonic, compare=False, repr=False)
@@ -115,10 +117,11 @@ class ChangeEvent:
 @dataclass(frozen=True, slots=True)
 class Batch:
     """What one round trip brought: events in order, and the place up to which there are no
-    others."""
+    others, but for those that could not be read (`passed_over`)."""
 
     events: tuple[ChangeEvent, ...]
     position: str
+    passed_over: bool = False
 
 
 def decode_event(raw: RawBSONDocument) -> ChangeEvent:

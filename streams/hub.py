@@ -151,6 +151,7 @@ class Hub:
         self._slow_consumers: Counter[str] = Counter()
         self._published: Counter[str] = Counter()
         self._moved: asyncio.Event = asyncio.Event()
+        self._followed = False
         self.restart(position)
 
     def restart(self, position: str) -> None:
@@ -224,6 +225,15 @@ class Hub:
         self._moved.set()
         self._moved = asyncio.Event()
 
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the stream was last heard of; 0 where nothing publishes it."""
+        return time.monotonic() - self.moved_at if self._followed else 0.0
+
+    def follow(self) -> None:
+        """From now on a stream is published: silence means trouble."""
+        self._followed, self.moved_at = True, time.monotonic()
+
     async def reached(self, token: str) -> None:
         """Return once everything up to a token has been published. Cancellation: safe."""
         while self.position < token:
@@ -258,8 +268,16 @@ async def follow(source: Source, hub: Hub, layouts: Mapping[str, Layout] | None 
         layouts: of the collections that keep versions themselves, by name: of their events, the
             writes of documents that they mean.
     """
+    layouts = layouts or {}
+    hub.follow()
     async for batch in source.batches(hub.position):
-        hub.publish(await _meant(batch, layouts) if layouts else batch)
+        if batch.passed_over or any(
+            each.bare and each.collection in layouts for each in batch.events
+        ):
+            # The archive reads the present again; subscribers resume from there.
+            hub.restart(batch.position)
+        else:
+            hub.publish(await _meant(batch, layouts) if layouts else batch)
 
 
 async def _meant(batch: Batch, layouts: Mapping[str, Layout]) -> Batch:

@@ -26,6 +26,9 @@ __all__ = ["Progress"]
 
 Stored = Mapping[Partition, Checkpoint]
 
+# A stream speaks ten times a second.
+_SILENT_S = 3.0
+
 
 class Progress:
     """Positions of the recorders of all collections, as this process knows them."""
@@ -148,7 +151,7 @@ class Progress:
 
         Where the archive stands before all that this process's ring holds, as while it catches up
         after an outage, what lies between is not seen: then it is the age of the place itself,
-        which no change that waits can exceed.
+        which no change that waits can exceed. The same while the live stream is silent.
         """
         _, oldest = self._waiting(partition)
         return self._lag_s(partition.collection, self.reached(partition), oldest)
@@ -167,7 +170,12 @@ class Progress:
     def _lag_s(self, collection: str, token: str, oldest: ChangeEvent | None) -> float:
         if tokens.BEGINNING < token < self._hub.ring(collection).floor:
             return _age_s(tokens.cluster_time(token).as_datetime())
-        return 0.0 if oldest is None else _age_s(oldest.wall)
+        if oldest is not None:
+            return _age_s(oldest.wall)
+        silent_s = self._hub.silent_s
+        if silent_s < _SILENT_S or token <= tokens.BEGINNING:
+            return 0.0
+        return min(silent_s, _age_s(tokens.cluster_time(token).as_datetime()))
 
     def _waiting(self, partition: Partition) -> tuple[int, ChangeEvent | None]:
         """How many, and the oldest of them."""

@@ -214,6 +214,8 @@ class Recorder:
         """Draft a batch, and the chunk of the first reading that stands in it; it is written
         meanwhile."""
         events = batch.events
+        if batch.passed_over or (self._layout.keeps and any(each.bare for each in events)):
+            self._doubt(batch.position)
         if self._chunk is not None and batch.position >= tokens.moment(self._chunk.at):
             before = [each for each in events if each.at <= self._chunk.at]
             await self._committing.write(await self._draft(before))
@@ -243,6 +245,17 @@ class Recorder:
                 size=self._options.chunk_documents,
                 layout=self._layout if isinstance(self._layout, Keeping) else None,
             )
+
+    def _doubt(self, position: str) -> None:
+        """A write up to there could not be read: read the present again behind it."""
+        self._progress.interrupt(self.partition)
+        log.error(
+            "a change could not be read: reading the present again",
+            extra={"collection": self.collection},
+        )
+        self._chunk = None
+        self._caught_up_at = position
+        self._checkpoint = replace(self._checkpoint, baseline=Baseline(doubt=position))
 
     async def _draft(self, events: Sequence[ChangeEvent]) -> Draft:
         """The versions of a batch, not yet written; only what befalls the whole collection is

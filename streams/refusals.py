@@ -14,6 +14,7 @@ from typing import Any
 import pymongo.errors
 
 from streams.errors import (
+    ConnectionLost,
     DatabaseError,
     DuplicateKey,
     GatewayError,
@@ -104,7 +105,9 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
     if isinstance(exc, pymongo.errors.ServerSelectionTimeoutError):
         return Unavailable(f"MongoDB cannot be reached: {_first_line(exc)}")
     if isinstance(exc, pymongo.errors.ConnectionFailure):
-        return Unavailable(f"the connection to MongoDB was lost: {_first_line(exc)}")
+        late = isinstance(exc, pymongo.errors.NetworkTimeout)
+        kind = Unavailable if late else ConnectionLost
+        return kind(f"the connection to MongoDB was lost: {_first_line(exc)}")
     if isinstance(exc, pymongo.errors.OperationFailure):
         if exc.code == _TIME_LIMIT:
             return TimeLimit("the read took longer than its limit on the server")

@@ -4,7 +4,8 @@ Guarantees: every event after the starting token once, in order, across cursor d
 outages; the position never goes back. Cancelling is safe at any await: what was not handed over is
 read again.
 Does not guarantee: images (the server may not have them, and an event that would exceed 16 MB with
-them comes without), or an end to an outage; retries go on until cancelled.
+them comes without, or without any content: `streams.changefeed.detail`), or an end to an outage;
+retries go on until cancelled.
 Source: docs/decisions/0005-resume-by-time.md.
 """
 
@@ -14,16 +15,17 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
-from streams.errors import DatabaseError, GatewayError, HistoryLost, Unavailable
+from streams.changefeed.detail import Detail, Level
+from streams.errors import ConnectionLost, DatabaseError, GatewayError, HistoryLost, Unavailable
 from streams.events import WRITES, Batch, ChangeEvent, decode_event, key_of
 from streams.mongo import Mongo
 from streams.refusals import TOO_LARGE
@@ -37,11 +39,13 @@ _TURN = 200
 
 _NEVER = Timestamp(0, 0)
 
+Behind: TypeAlias = RawBSONDocument
+
 # How often an interruption that lasts is told of.
 _TOLD_AGAIN_S = 60.0
 
-# Events read without images, where large ones keep coming.
-_LONGEST_STAY = 4095
+# So often the server closes the connection at one place before the event there is too large.
+_CLOSED_MOST = 2
 
 _HISTORY_LOST = {
     286,  # ChangeStreamHistoryLost
@@ -118,6 +122,10 @@ class Source:
         self.trouble: str | None = None
         self._name = name
         self._told_at = 0.0
+        # Whether the last reply had no events: all that there were had been sent.
+        self._at_end = False
+        # The server's token of the last event of the last reply.
+        self._read: Behind | None = None
 
     async def batches(self, after: str) -> AsyncGenerator[Batch]:
         """Every event after that token; also empty batches, whose position tells that nothing was
@@ -129,22 +137,27 @@ class Source:
         """
         position = after
         start = tokens.cluster_time(after)
-        attempt = 0
-        care = _Care(before_images=self._before_images)
+        behind: Behind | None = None
+        attempt = closed = 0
+        detail = Detail(before_images=self._before_images)
         try:
             while True:
+                self._at_end = False
                 try:
-                    async with aclosing(self._opened(position, start, care)) as opened:
+                    async with aclosing(self._opened(position, start, behind, detail)) as opened:
                         async for batch in opened:
                             attempt = 0
                             self.connected = True
                             self._recovered()
+                            if batch.position > position:
+                                closed = 0
+                                behind = None
                             position = batch.position
                             yield batch
-                            if care.passed(len(batch.events)):
+                            if detail.changed:
                                 break
-                    if care.changed:
-                        start = tokens.cluster_time(position)
+                    if detail.changed:
+                        start, behind = tokens.cluster_time(position), self._read
                         continue
                     # The server ended the stream after an invalidate; at its own time it would only
                     # end again.
@@ -153,7 +166,12 @@ class Source:
                     position = max(position, tokens.moment(last))
                     continue
                 except GatewayError as exc:
-                    if getattr(exc, "number", None) == TOO_LARGE and care.take(position):
+                    if isinstance(exc, ConnectionLost) and not self._at_end:
+                        closed += 1
+                    too_large = getattr(exc, "number", None) == TOO_LARGE
+                    if closed >= _CLOSED_MOST and await self._answers():
+                        too_large, closed = True, 0
+                    if too_large and detail.reduce(position):
                         start = tokens.cluster_time(position)
                         continue
                     self.connected = False
@@ -171,6 +189,14 @@ class Source:
         finally:
             # Nobody reads it any more: what kept it from being read keeps nobody from anything.
             self.connected, self.trouble = False, None
+
+    async def _answers(self) -> bool:
+        """Return whether the server answers another command: then it is not away."""
+        try:
+            await self._mongo.command({"ping": 1})
+        except GatewayError:
+            return False
+        return True
 
     def _interrupted(self, reason: str, attempt: int, delay_s: float) -> None:
         # An outage of an hour is not a line for each attempt.
@@ -193,16 +219,29 @@ class Source:
             self.trouble = None
             log.info("change stream open again", extra={"stream": self._name})
 
-    async def _opened(self, position: str, start: Timestamp, care: _Care) -> AsyncGenerator[Batch]:
-        """One cursor's life; ends where the server closes it."""
+    async def _opened(
+        self, position: str, start: Timestamp, behind: Behind | None, detail: Detail
+    ) -> AsyncGenerator[Batch]:
+        """One cursor's life; ends where the server closes it.
+
+        Args:
+            behind: the server's token of an event that is not to be read again, as too large.
+        """
         last_event = ""
-        care.changed = False
+        detail.changed = False
+        level = detail.level
         async with self._mongo.change_batches(
-            self._pipeline(start, care.images),
-            size=self._options.batch_events,
+            self._pipeline(start, behind, level),
+            size=1 if level.single else self._options.batch_events,
             wait_ms=self._options.wait_ms,
         ) as replies:
             async for reply in replies:
+                if level.lossy and (beyond := _time_of_first(reply["batch"])) > position:
+                    # What stands there is read again with full detail.
+                    self._read = None
+                    detail.passed(1, moved=True)
+                    yield Batch((), beyond, passed_over=True)
+                    return
                 events: list[ChangeEvent] = []
                 for count, raw in enumerate(reply["batch"], 1):
                     if count % _TURN == 0:
@@ -212,9 +251,12 @@ class Source:
                     event = decode_event(raw)
                     # Opened by time, so what stands at that time comes again.
                     if event.token > position:
-                        events.append(event)
+                        events.append(replace(event, bare=True) if level.bare else event)
+                # Where there is nothing more, no event is too large.
+                self._at_end = not reply["batch"]
                 if reply["batch"]:
                     last_event = tokens.from_stream(reply["batch"][-1]["_id"]["_data"])
+                fresh = len(reply["batch"] if level.single else events)
                 reached = max(position, last_event)
                 if events and events[-1].token == last_event and not events[-1].is_write:
                     # Of what befalls a whole collection the archive makes many records.
@@ -224,8 +266,11 @@ class Source:
                     more = last_event if reply["batch"] else ""
                     opening = start if not last_event else _NEVER
                     reached = max(reached, self._mark(data, more, opening))
+                moved = reached > position
                 position = reached
-                yield Batch(tuple(events), position)
+                self._read = reply["batch"][-1]["_id"] if reply["batch"] else None
+                detail.passed(fresh, moved=moved)
+                yield Batch(tuple(events), position, passed_over=level.lossy and moved)
 
     def _wanted(self, raw: RawBSONDocument) -> bool:
         if self._holds is None or raw["operationType"] not in WRITES:
@@ -250,13 +295,14 @@ class Source:
             return token
         return tokens.moment(time)
 
-    def _pipeline(self, start: Timestamp, images: Mapping[str, str]) -> list[dict[str, Any]]:
+    def _pipeline(self, start: Timestamp, behind: Behind | None, level: Level) -> list[Any]:
         stage: dict[str, Any] = {
             # By time and not by token: a token whose event the $match leaves out (another model
             # wrote it) could not be resumed from (280 on 6.0.5), and a high-water mark, an
-            # invalidate or a moment need no other way.
-            "startAtOperationTime": start,
-            **images,
+            # invalidate or a moment need no other way. But where the event there is too large to be
+            # read again, by its token.
+            **({"startAtOperationTime": start} if behind is None else {"startAfter": behind}),
+            **level.images,
         }
         return [
             {"$changeStream": stage},
@@ -269,58 +315,15 @@ class Source:
                     ]
                 }
             },
+            *level.stages,
         ]
 
 
-class _Care:
-    """Which images are asked for: fewer after an event that would exceed 16 MB with them.
-
-    The server gives up a whole round trip on such an event. Read again with fewer images it fits,
-    and so do those around it, which may lack theirs without harm: what is missing is made from
-    deltas. Then all are asked for again; where that was too early, later the next time.
-    """
-
-    def __init__(self, *, before_images: bool) -> None:
-        after = {"fullDocument": "whenAvailable"}
-        before = {"fullDocumentBeforeChange": "whenAvailable"}
-        self._levels = [{**after, **before}, after, {}] if before_images else [after, {}]
-        self._level = 0
-        self._stay = 0
-        self._seen = 0
-        self.changed = False
-
-    @property
-    def images(self) -> Mapping[str, str]:
-        return self._levels[self._level]
-
-    def take(self, position: str) -> bool:
-        """More of it; False where there is no more to take: the event is too large by itself."""
-        if self._level == len(self._levels) - 1:
-            return False
-        if self._level == 0:
-            self._stay = min(2 * self._stay + 1, _LONGEST_STAY)
-            log.warning(
-                "an event exceeds 16 MB with its images: read without",
-                extra={
-                    "after": f"{tokens.cluster_time(position).as_datetime():%F %T}Z",
-                    "events": self._stay,
-                },
-            )
-        self._level += 1
-        self._seen = 0
-        return True
-
-    def passed(self, events: int) -> bool:
-        """Whether all may be asked for again."""
-        self._seen += events
-        if self._level == 0:
-            if self._seen > _LONGEST_STAY:
-                self._stay = 0
-            return False
-        if self._seen < self._stay:
-            return False
-        self._level, self._seen, self.changed = 0, 0, True
-        return True
+def _time_of_first(events: Sequence[RawBSONDocument]) -> str:
+    """A place before the first event, and behind all of earlier times; "" where there is none."""
+    if not events:
+        return ""
+    return tokens.time_prefix(tokens.cluster_time(tokens.from_stream(events[0]["_id"]["_data"])))
 
 
 def _check_resumable(exc: GatewayError, position: str) -> None:

@@ -209,6 +209,24 @@ async def test_the_lag_while_it_catches_up_is_the_age_of_the_place() -> None:
     assert progress.lag_behind_s(NAME, token_at(now - 9)) == 0.0
 
 
+async def test_the_lag_while_the_live_stream_is_silent_is_what_may_have_happened_since() -> None:
+    """What waits then is not seen; 0 would say that nothing does."""
+    now = int(datetime.now(UTC).timestamp())
+    hub = Hub([NAME], position=token_at(now - 60))
+    progress = progress_of(Stored(), hub)
+    progress.advance(WHOLE, token_at(now - 60))
+    hub.moved_at -= 50
+    # Nobody follows it: its silence says nothing.
+    assert progress.lag_s(WHOLE) == 0.0
+    hub.follow()
+    assert progress.lag_s(WHOLE) == 0.0
+    hub.moved_at -= 50
+    assert progress.lag_s(WHOLE) == pytest.approx(50, abs=5)
+    # A recorder with a stream of its own has come further.
+    progress.advance(WHOLE, token_at(now - 20))
+    assert progress.lag_s(WHOLE) == pytest.approx(20, abs=5)
+
+
 PARTS = partitions_of(NAME, 3)
 # Of each partition, the `_id` of a document in it.
 KEYS = {part: next(n for n in range(99) if part.holds(n)) for part in PARTS}

@@ -6,6 +6,7 @@ import pymongo.errors
 import pytest
 
 from streams.errors import (
+    ConnectionLost,
     DatabaseError,
     DuplicateKey,
     GatewayError,
@@ -64,7 +65,7 @@ def became(exc: Exception) -> GatewayError:
         (pymongo.errors.WriteConcernError("waiting for replication" + REPLY, 64), Unavailable),
         (pymongo.errors.NotPrimaryError("stepping down"), Unavailable),
         (pymongo.errors.ServerSelectionTimeoutError("no servers" + TOPOLOGY), Unavailable),
-        (pymongo.errors.AutoReconnect("connection closed"), Unavailable),
+        (pymongo.errors.AutoReconnect("connection closed"), ConnectionLost),
         (pymongo.errors.NetworkTimeout("timed out"), Unavailable),
         (pymongo.errors.OperationFailure("in the process of being dropped", 215), Unavailable),
         (pymongo.errors.OperationFailure("not authorized on shop" + REPLY, 13), Unsuitable),

@@ -14,7 +14,7 @@ from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.documents import RAW
-from streams.errors import DatabaseError, HistoryLost, Unavailable, Unsuitable
+from streams.errors import ConnectionLost, DatabaseError, HistoryLost, Unavailable, Unsuitable
 from streams.events import Batch
 from streams.source import Source, SourceOptions
 from tests.support.eventually import eventually
@@ -60,14 +60,18 @@ class Script:
     """Each opening of the stream takes the next list: replies, and perhaps an error at its end."""
 
     def __init__(self, *openings: Sequence[Any]) -> None:
-        self.started_at: list[Timestamp] = []
+        self.started_at: list[Timestamp | str] = []
+        self.asked: list[str] = []
+        self.away = False
         self._openings = iter(openings)
 
     @asynccontextmanager
     async def change_batches(
         self, pipeline: Sequence[Mapping[str, Any]], *, size: int, wait_ms: int
     ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-        self.started_at.append(pipeline[0]["$changeStream"]["startAtOperationTime"])
+        self.asked.append(asked(pipeline, size))
+        stage = pipeline[0]["$changeStream"]
+        self.started_at.append(stage.get("startAtOperationTime") or stage["startAfter"]["_data"])
         opening = next(self._openings, None)
         if opening is None:
             raise DatabaseError("the script ends", number=999)
@@ -79,6 +83,11 @@ class Script:
                 yield each
 
         yield replies()
+
+    async def command(self, command: Mapping[str, Any]) -> dict[str, Any]:
+        if self.away:
+            raise Unavailable("no primary")
+        return {"ok": 1}
 
 
 async def read(script: Script, after: str, **options: Any) -> list[Batch]:
@@ -303,21 +312,86 @@ async def test_others_have_their_turn_while_a_large_batch_is_decoded() -> None:
     assert turns >= 5
 
 
-async def test_an_event_that_is_too_large_by_itself_is_raised() -> None:
-    """After it was asked for without images: there is nothing left to leave out."""
-    asked: list[bool] = []
+TOO_LARGE = DatabaseError("BSONObj size is invalid", number=10334)
+CLOSED = ConnectionLost("the connection to MongoDB was lost: connection closed")
 
-    class TooLarge(Script):
-        @asynccontextmanager
-        async def change_batches(
-            self, pipeline: Sequence[Mapping[str, Any]], *, size: int, wait_ms: int
-        ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
-            asked.append("fullDocument" in pipeline[0]["$changeStream"])
-            raise DatabaseError("the script ends: BSONObj size is invalid", number=10334)
-            yield
 
-    await read(TooLarge(), moment(1))
-    assert asked == [True, False]
+def asked(pipeline: Sequence[Mapping[str, Any]], size: int) -> str:
+    """The level of detail that an opening asks for, in short."""
+    stages = {name for each in pipeline[2:] for name in each}
+    return " ".join(
+        [
+            *(["images"] if "fullDocument" in pipeline[0]["$changeStream"] else []),
+            *(["single"] if size == 1 else []),
+            *(["bare"] if "$project" in stages else []),
+            *(["short keys"] if "$match" in stages else []),
+        ]
+    )
+
+
+async def test_an_event_that_is_too_large_is_asked_for_with_ever_less_detail() -> None:
+    """Only where nothing is left to leave out the refusal is raised."""
+    script = Script(*[[TOO_LARGE]] * 4, [DatabaseError("the script ends", number=10334)])
+    await read(script, moment(1))
+    assert script.asked == ["images", "", "single", "single bare", "single bare short keys"]
+
+
+async def test_an_event_without_content_is_bare_and_those_after_it_are_not() -> None:
+    """Full detail is asked for again behind the one that was too large, and not before."""
+    script = Script(
+        *[[TOO_LARGE]] * 3,
+        [reply(token=mark(4)), reply(change(5, 1), token=data(5, 1)), ZeroDivisionError()],
+        [reply(change(6, 2), token=data(6, 2))],
+    )
+    found = await read(script, moment(4))
+    assert [(each.key, each.bare) for batch in found for each in batch.events] == [
+        (1, True),
+        (2, False),
+    ]
+    assert script.asked == ["images", "", "single", "single bare", "images", "images"]
+    # At its own time it would come again.
+    assert script.started_at == [*[Timestamp(4, 1)] * 4, data(5, 1), Timestamp(6, 2)]
+
+
+async def test_a_place_whose_event_cannot_be_read_at_all_is_passed_and_said() -> None:
+    """The batch that comes behind it says that something is missing; the next one does not."""
+    script = Script(
+        *[[TOO_LARGE]] * 4,
+        [reply(token=mark(4)), reply(change(6, 1), token=data(6, 1)), ZeroDivisionError()],
+        [reply(change(6, 1), change(7, 2), token=data(7, 2))],
+    )
+    found = await read(script, moment(4))
+    assert [(keys([each]), each.passed_over) for each in found] == [
+        ([], False),
+        ([], True),
+        ([1, 2], False),
+    ]
+    assert script.started_at[4:6] == [Timestamp(4, 1), Timestamp(6, 1)]
+    assert not any(event.bare for batch in found for event in batch.events)
+
+
+async def test_a_server_that_closes_twice_at_one_place_means_that_an_event_is_too_large() -> None:
+    """Some bytes below the limit it closes the connection instead of saying so."""
+    script = Script(
+        [reply(change(4, 1), token=data(4, 1)), CLOSED],
+        [CLOSED],
+        [reply(change(5, 2), token=data(5, 2))],
+        [reply(token=mark(6)), CLOSED],
+        [reply(token=mark(6)), CLOSED],
+        [reply(token=mark(6)), CLOSED],
+    )
+    found = await read(script, moment(3))
+    assert keys(found) == [1, 2]
+    # An empty reply has shown that nothing stood there.
+    assert script.asked == ["images", "images", "", *["images"] * 4]
+
+
+async def test_a_server_that_is_away_is_not_taken_for_one_that_closes_at_a_large_event() -> None:
+    """However often the connection is lost: it does not answer anything else, either."""
+    script = Script(*[[CLOSED]] * 9, [reply(change(5, 1), token=data(5, 1))])
+    script.away = True
+    assert keys(await read(script, moment(4))) == [1]
+    assert script.asked == ["images"] * 11
 
 
 async def test_what_is_not_read_any_more_is_in_no_trouble() -> None:

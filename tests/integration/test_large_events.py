@@ -1,0 +1,156 @@
+"""Change events that are too large for a reply of the server: one version is read again, and
+everything else is recorded and published as ever."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from bson import Timestamp
+from pymongo import MongoClient
+
+from streams.documents import RAW
+from streams.hub import Hub, follow
+from streams.mongo import Mongo
+from streams.server import enable_images
+from streams.source import Source
+from tests.support.eventually import eventually
+from tests.support.streams import BRISK, Recording, finished, told
+
+Client = MongoClient[dict[str, Any]]
+one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+# The event of an update names each path in full, the oplog's entry nests.
+_LONG = "n" * 1000
+_ITEMS = 17_000
+# Of a document within the server: 16 MB and 16 KB.
+_LARGEST = 16_793_600
+
+
+def write_many_paths(things: Any) -> Any:
+    """An update whose event has 17 MB; returns the document's `_id`."""
+    things.insert_one({"_id": "lines", _LONG: [{"q": 1, "s": "x" * 60} for _ in range(_ITEMS)]})
+    more = {"$mergeObjects": ["$$this", {"q": {"$add": ["$$this.q", 1]}}]}
+    things.update_one(
+        {"_id": "lines"}, [{"$set": {_LONG: {"$map": {"input": f"${_LONG}", "in": more}}}}]
+    )
+    return "lines"
+
+
+def write_long_id(things: Any) -> Any:
+    """An insert of nearly 16 MB whose event repeats the id in its token and its key."""
+    key = "i" * 10_001
+    things.insert_one({"_id": key, "name": "x" * 16_767_000})
+    return key
+
+
+def write_closing_id(things: Any) -> Any:
+    """An insert whose event is 40 bytes smaller than what the server can send: instead of saying
+    so it closes the connection."""
+    raw = things.database.with_options(RAW)
+    at = things.database.client.admin.command("ping")["operationTime"]
+    things.insert_one({"_id": "i" * 6000, "name": ""})
+    stream = {"$changeStream": {"startAtOperationTime": Timestamp(at.time, at.inc + 1)}}
+    reply = raw.command(
+        {"aggregate": "things", "pipeline": [stream], "cursor": {}}, codec_options=RAW
+    )
+    (event,) = reply["cursor"]["firstBatch"]
+    key = "j" * 6000
+    things.insert_one({"_id": key, "name": "x" * (_LARGEST - 40 - len(event.raw))})
+    return key
+
+
+LARGE = pytest.mark.parametrize("write", [write_many_paths, write_long_id, write_closing_id])
+
+
+@pytest.mark.parametrize("wired", [True, False])
+@pytest.mark.parametrize("images", [True, False])
+@LARGE
+@one_driver
+async def test_a_version_whose_event_is_too_large_is_read_again_and_marked_as_a_gap(
+    mongo: Mongo, client: Client, write: Any, images: bool, wired: bool
+) -> None:
+    """Those before and behind it are as exact as without it."""
+    if not wired:
+        mongo.wires = None
+    if images:
+        await enable_images(mongo, ["things"])
+    recording = Recording(mongo)
+    await recording.begin(baseline_done=True)
+    things = client[mongo.name].things
+    things.insert_one({"_id": 1, "n": 1})
+    things.update_one({"_id": 1}, {"$set": {"n": 2}})
+    key = write(things)
+    things.update_one({"_id": 1}, {"$set": {"n": 3}})
+    records = await recording.record()
+    assert told(records, 1) == [("INSERT", 1, False), ("UPDATE", 2, False), ("UPDATE", 3, False)]
+    assert [each["full"]["n"] for each in records if each["doc"] == 1] == [1, 2, 3]
+    *earlier, (_, _, gap) = told(records, key)
+    assert gap
+    assert not any(each[2] for each in earlier)
+    last = (await recording.archive.find({"doc": key}, sort=[("v", -1)], limit=1))[0]
+    assert last["full"] == things.find_one({"_id": key})
+
+
+@one_driver
+async def test_a_change_that_cannot_be_read_at_all_is_found_by_reading_the_present(
+    mongo: Mongo, client: Client
+) -> None:
+    """Not even its key and its token fit into a reply: the place is passed, nothing stops."""
+    recording = Recording(mongo)
+    await recording.begin(baseline_done=True)
+    things = client[mongo.name].things
+    things.insert_one({"_id": 1})
+    key = "i" * 6_000_000
+    things.insert_one({"_id": key})
+    things.insert_one({"_id": 2})
+    records = await recording.record()
+    assert told(records, 1) == [("INSERT", 1, False)]
+    assert told(records, 2) == [("INSERT", 1, False)]
+    assert told(records, key) == [("BASELINE", 1, True)]
+
+
+@LARGE
+@one_driver
+async def test_a_live_stream_goes_on_past_an_event_that_is_too_large(
+    mongo: Mongo, client: Client, write: Any
+) -> None:
+    """Its subscribers are given the change, and those after it, with their images."""
+    await enable_images(mongo, ["things"])
+    recording = Recording(mongo)
+    begun = await recording.begin()
+    hub = Hub(["things"], position=begun.token)
+    subscriber = hub.attach("things")
+    source = Source(mongo, ["things"], before_images=True, options=BRISK)
+    things = client[mongo.name].things
+    key = write(things)
+    things.insert_one({"_id": 2})
+    things.update_one({"_id": 2}, {"$set": {"n": 1}})
+    follower = asyncio.create_task(follow(source, hub))
+    found: list[Any] = []
+    while len(found) < 3 or found[-1].key != 2 or found[-1].operation != "update":
+        found += await subscriber.next()
+    await finished(follower)
+    assert [each.bare for each in found if each.key == key][-1]
+    inserted, updated = found[-2:]
+    assert (inserted.bare, updated.bare) == (False, False)
+    assert updated.document == {"_id": 2, "n": 1}
+    assert updated.document_before == {"_id": 2}
+
+
+@one_driver
+async def test_subscribers_are_sent_to_the_archive_where_a_change_could_not_be_read(
+    mongo: Mongo, client: Client
+) -> None:
+    """The live stream does not have it; their tokens resume behind it, once it has been read."""
+    recording = Recording(mongo)
+    begun = await recording.begin()
+    hub = Hub(["things"], position=begun.token)
+    subscriber = hub.attach("things")
+    source = Source(mongo, ["things"], before_images=True, options=BRISK)
+    client[mongo.name].things.insert_one({"_id": "i" * 6_000_000})
+    follower = asyncio.create_task(follow(source, hub))
+    await eventually(lambda: subscriber._end)
+    assert hub.ring("things").after(begun.token) is None
+    await finished(follower)
