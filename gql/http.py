@@ -17,7 +17,7 @@ from datetime import timedelta
 
 import orjson
 from graphql import GraphQLError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -28,21 +28,21 @@ from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL, GRAPHQL_WS_P
 from strawberry.types import ExecutionResult
 from strawberry.types.graphql import OperationType
 
-from gql.answering import Answering, Takes, answered, taken
 from gql.callers import Callers
+from gql.content_negotiation import RESPONSE_JSON, AcceptedFormats, negotiate
 from gql.context import Context, Place
-from gql.event_streams import StreamResponse, streamed
+from gql.event_streams import StreamResponse, body_of, streamed
 from gql.execution import Schema
+from gql.failures import answer
 from gql.http_requests import (
     GraphQLRequest,
     Refused,
-    cycle_of,
     headers_of,
     read_request,
-    request_of,
 )
-from gql.known_heads import NEW_HEAD
+from gql.media_types import JSON, MediaType
 from gql.pages import graphiql_response
+from gql.responses import Executed
 from gql.seats import StreamSeat
 from gql.sockets import LegacySocket, SocketMessages, TransportSocket
 from gql.told import SEAT
@@ -105,12 +105,14 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             await super().__call__(scope, receive, send)
             return
         headers = headers_of(scope)
-        answering = Answering(self, headers, taken(headers.get("accept", "")), scope["method"])
-        new = scope.get("extensions", {}).get(NEW_HEAD)
-        if new is not None and cycle_of(receive) is not None and cycle_of(send) is not None:
-            # Nobody stands between, and who looked at it before looked at nothing but its head.
-            new.keep(answering)
-        await answering(scope, receive, send)
+        formats = negotiate(headers.get("accept", ""))
+        try:
+            response = await self._response(scope, receive, headers, formats)
+        except ClientDisconnect:
+            return
+        except Exception as exc:
+            response = self.schema.failures.response(exc, formats.json or JSON)
+        await response(scope, receive, send)
 
     async def get_context(
         self, request: Request | WebSocket, response: Response | WebSocket
@@ -133,28 +135,15 @@ class GraphQLEndpoint(GraphQL[Context, None]):
     def decode_json(self, data: str | bytes) -> object:
         return orjson.loads(data)
 
-    def at_hand(
-        self, body: bytes, headers: Mapping[str, str]
-    ) -> tuple[GraphQLRequest, Context] | None:
-        """What is asked for with POST, and who asks; None where that takes a closer look, or where
-        something is wrong with it, which is said there."""
-        context = self.callers.known(headers)
-        if context is None:
-            return None
-        try:
-            return request_of(body, headers, most_bytes=self._body_bytes), context
-        except Refused:
-            return None
-
-    async def response(
-        self, scope: Scope, receive: Receive, headers: Mapping[str, str], takes: Takes
+    async def _response(
+        self, scope: Scope, receive: Receive, headers: Mapping[str, str], formats: AcceptedFormats
     ) -> ASGIApp:
         method = scope["method"]
         if method not in _ALLOWED:
             raise _not_allowed(f"requests are sent with GET or POST, got {method}")
-        if takes.page and method == "GET" and "query" not in Request(scope).query_params:
+        if formats.page and method == "GET" and "query" not in Request(scope).query_params:
             return graphiql_response()
-        if takes.json is None and takes.stream is None:
+        if formats.json is None and formats.stream is None:
             raise Refused(
                 406,
                 "responses are of application/graphql-response+json, application/json, "
@@ -162,20 +151,20 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             )
         asked = await read_request(scope, receive, headers, most_bytes=self._body_bytes)
         context = await self.callers.of_request(headers)
-        return await self.response_to(asked, context, scope, headers, takes)
+        return await self._response_to(asked, context, scope, headers, formats)
 
-    async def response_to(
+    async def _response_to(
         self,
         asked: GraphQLRequest,
         context: Context,
         scope: Scope,
         headers: Mapping[str, str],
-        takes: Takes,
+        formats: AcceptedFormats,
     ) -> ASGIApp:
         result = await self._executed(asked, scope["method"], context)
-        if result is not None and takes.json is not None:
-            return answered(result, takes.json)
-        if takes.stream is None:
+        if result is not None and formats.json is not None:
+            return _executed_response(result, formats.json)
+        if formats.stream is None:
             raise Refused(
                 400,
                 "subscriptions run over WebSocket: connect to this address with the protocol "
@@ -184,7 +173,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         place = Place(after=headers.get("last-event-id") or None)
         seat = None
         if result is None:
-            seat = StreamSeat.of(scope, takes.stream, asked.extensions)
+            seat = StreamSeat.of(scope, formats.stream, asked.extensions)
             SEAT.set(seat)
             results = await self.schema.stream(
                 asked.query,
@@ -195,8 +184,8 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             )
         else:
             results = _one(result)
-        chunks = streamed(results, takes.stream, place, self._heartbeat_s, seat=seat)
-        return StreamResponse(chunks, takes.stream.media_type)
+        chunks = streamed(results, formats.stream, place, self._heartbeat_s, seat=seat)
+        return StreamResponse(chunks, formats.stream.media_type)
 
     async def _executed(
         self, asked: GraphQLRequest, method: str, context: Context
@@ -225,6 +214,16 @@ class GraphQLEndpoint(GraphQL[Context, None]):
 
 async def _one(result: ExecutionResult) -> AsyncGenerator[ExecutionResult]:
     yield result
+
+
+def _executed_response(result: ExecutionResult, media_type: MediaType) -> ASGIApp:
+    """Make the response to an operation that was executed or refused."""
+    body = body_of(result)
+    if "data" in body:
+        return Executed(body, media_type)
+    # In application/json, for which the specification wants 200, what is wrong with a document is
+    # no matter of the status.
+    return answer(body, media_type, otherwise=400 if media_type is RESPONSE_JSON else 200)
 
 
 def _not_allowed(message: str) -> Refused:

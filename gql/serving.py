@@ -29,7 +29,6 @@ from gql.embedded import embedded_mongod
 from gql.gateway import Gateway, open_gateway
 from gql.heads import RequestConnection
 from gql.hosts import allowed_hosts
-from gql.known_heads import known_heads
 from gql.logs import expect_refusals
 from gql.operations import Operations
 from gql.progress import shown_progress, shown_readings
@@ -168,7 +167,7 @@ async def _until_stopped(
                     ws=_within(WebSocketConnection, app.state.connections),
                     ws_max_size=settings.socket_message_bytes,
                     ws_per_message_deflate=False,
-                    http=_within(RequestConnection, app.state.connections, heads=known_heads()),
+                    http=_within(RequestConnection, app.state.connections),
                     lifespan="off",
                     log_config=None,
                     access_log=False,
@@ -201,10 +200,10 @@ async def _until_stopped(
 
 
 def _within(
-    kind: Callable[..., asyncio.Protocol], connections: Connections, **options: Any
+    kind: Callable[..., asyncio.Protocol], connections: Connections
 ) -> type[asyncio.Protocol]:
     """uvicorn makes one of each connection, or of each handshake."""
-    made: Any = partial(kind, connections=connections, **options)
+    made: Any = partial(kind, connections=connections)
     return cast(type[asyncio.Protocol], made)
 
 

@@ -14,7 +14,6 @@ from starlette.applications import Starlette
 
 from gql.connections import WebSocketConnection
 from gql.heads import RequestConnection
-from gql.known_heads import known_heads
 
 __all__ = ["served"]
 
@@ -25,7 +24,7 @@ async def served(app: Starlette) -> AsyncIterator[str]:
     within: Any = partial(partial, connections=app.state.connections)
     config = uvicorn.Config(
         app,
-        http=within(RequestConnection, heads=known_heads()),
+        http=within(RequestConnection),
         ws=within(WebSocketConnection),
         # asyncio's own loop keeps timers that were cancelled until their time; uvloop does not.
         ws_ping_interval=None,

@@ -20,7 +20,6 @@ from gql import heads
 from gql.connections import Connections, WebSocketConnection
 from gql.handshakes import handshake_of
 from gql.heads import RequestConnection
-from gql.known_heads import known_heads
 from tests.support.fuzzing import examples
 from tests.unit.gql.test_responses import Recording
 
@@ -110,7 +109,7 @@ async def outcome(chunks: list[bytes], *, most: int = 1) -> tuple[bytes, list[An
     config.load()
     state, transport = ServerState(), Recording()
     opened = RequestConnection(
-        config, state, {}, asyncio.get_running_loop(), connections=connections, heads=known_heads()
+        config, state, {}, asyncio.get_running_loop(), connections=connections
     )
     transport.set_protocol(opened)
     opened.connection_made(transport)

@@ -1,4 +1,4 @@
-"""Lookups by key over connections that stay open: answered without a task, and as ever."""
+"""Requests over connections that stay open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from pymongo import MongoClient
 
 from gql.app import create_app
-from gql.lookups import Lookups
 from resolvers.current import Current
 from tests.support.editing import Shop, open_shop
 from tests.support.eventually import eventually
@@ -62,33 +61,30 @@ async def connected(address: str, query: str = GAUGE) -> AsyncIterator[Connectio
             await writer.wait_closed()
 
 
-class Counted:
-    """How many lookups were begun, and what they wait for before they read."""
+class Reads:
+    """Reads by id that can be held up.
+
+    Attributes:
+        begun: how many have begun. go_on: cleared, they wait.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun = 0
-        self.reading = 0
         self.go_on = asyncio.Event()
         self.go_on.set()
-        begin, found = Lookups.begin, Current._found
-
-        def counting(*args: Any) -> bool:
-            begun = begin(*args)
-            self.begun += begun
-            return begun
+        found = Current._found
 
         async def held(*args: Any, **options: Any) -> Any:
-            self.reading += 1
+            self.begun += 1
             await self.go_on.wait()
             return await found(*args, **options)
 
-        monkeypatch.setattr(Lookups, "begin", counting)
         monkeypatch.setattr(Current, "_found", held)
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    return Counted(monkeypatch)
+def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
+    return Reads(monkeypatch)
 
 
 @pytest.fixture
@@ -100,21 +96,8 @@ async def shop(client: Client, mongo_uri: str, database_name: str) -> AsyncItera
         yield opened
 
 
-async def warm(connection: Connection, counted: Counted) -> None:
-    """Until its lookups need no task."""
-
-    async def begun() -> bool:
-        connection.ask(id="g0")
-        _, told = await connection.answer()
-        assert told.get("data"), told
-        return counted.begun > 0
-
-    while not await begun():
-        pass
-
-
 @pytest.mark.parametrize("query", [GAUGE, NUMBERED])
-async def test_each_answer_is_what_is_there(shop: Shop, counted: Counted, query: str) -> None:
+async def test_each_answer_is_what_is_there(shop: Shop, query: str) -> None:
     """While others write, delete, and store what does not fit the model; whether all is known that
     is shown, or a number has to be looked for."""
     dice, gauges = random.Random(3), shop.database["gauges"]
@@ -122,7 +105,6 @@ async def test_each_answer_is_what_is_there(shop: Shop, counted: Counted, query:
         served(create_app(shop.gateway)) as address,
         connected(address, query) as connection,
     ):
-        await warm(connection, counted)
         for step in range(200):
             id_ = f"g{dice.randrange(4)}"
             match dice.randrange(6):
@@ -149,39 +131,32 @@ async def test_each_answer_is_what_is_there(shop: Shop, counted: Counted, query:
                     "sequence": stored["sequence"],
                     "value": stored["value"],
                 }
-        assert counted.begun > 150
 
 
-async def test_two_that_come_one_after_the_other_are_answered_so(
-    shop: Shop, counted: Counted
-) -> None:
+async def test_two_that_come_one_after_the_other_are_answered_so(shop: Shop, reads: Reads) -> None:
     """Though the second one has come before the first is answered."""
     async with served(create_app(shop.gateway)) as address, connected(address) as connection:
-        await warm(connection, counted)
-        counted.go_on.clear()
+        reads.go_on.clear()
         connection.ask(id="g1")
-        before = counted.reading
-        await eventually(lambda: counted.reading > before)
+        before = reads.begun
+        await eventually(lambda: reads.begun > before)
         connection.ask(id="g2")
-        counted.go_on.set()
+        reads.go_on.set()
         told = [(await connection.answer())[1]["data"]["gauge"]["id"] for _ in range(2)]
         assert told == ["g1", "g2"]
 
 
 @pytest.mark.parametrize("query", [GAUGE, NUMBERED])
-async def test_who_leaves_meanwhile_leaves_nothing(
-    shop: Shop, counted: Counted, query: str
-) -> None:
+async def test_who_leaves_meanwhile_leaves_nothing(shop: Shop, reads: Reads, query: str) -> None:
     app = create_app(shop.gateway)
     async with served(app) as address:
         async with connected(address, query) as connection:
-            await warm(connection, counted)
-            counted.go_on.clear()
-            before = counted.reading
+            reads.go_on.clear()
+            before = reads.begun
             connection.ask(id="g1")
-            await eventually(lambda: counted.reading > before)
+            await eventually(lambda: reads.begun > before)
             connection.writer.transport.abort()
-        counted.go_on.set()
+        reads.go_on.set()
         async with connected(address) as connection:
             connection.ask(id="g2")
             assert (await connection.answer())[1]["data"]["gauge"]["id"] == "g2"
@@ -200,37 +175,20 @@ async def once_refused(address: str, go_on: asyncio.Event) -> None:
 
 @pytest.mark.parametrize("query", [GAUGE, NUMBERED])
 async def test_what_is_under_way_is_answered_though_the_server_stops(
-    shop: Shop, counted: Counted, query: str
+    shop: Shop, reads: Reads, query: str
 ) -> None:
     """And says that nothing else will be."""
     async with served(create_app(shop.gateway)) as address:
         opened = connected(address, query)
         connection = await opened.__aenter__()
-        await warm(connection, counted)
-        counted.go_on.clear()
-        before = counted.reading
+        reads.go_on.clear()
+        before = reads.begun
         connection.ask(id="g1")
-        await eventually(lambda: counted.reading > before)
-        stopping = asyncio.create_task(once_refused(address, counted.go_on))
+        await eventually(lambda: reads.begun > before)
+        stopping = asyncio.create_task(once_refused(address, reads.go_on))
     await stopping
     head, told = await connection.answer()
     assert told["data"]["gauge"]["id"] == "g1"
     assert b"\r\nconnection: close\r\n" in head
     assert await connection.reader.read() == b""
     await opened.__aexit__(None, None, None)
-
-
-async def test_what_cannot_be_written_is_said(
-    shop: Shop, counted: Counted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And nobody waits for ever."""
-
-    def unwritable(*_: Any) -> None:
-        raise TypeError("no JSON")
-
-    async with served(create_app(shop.gateway)) as address, connected(address) as connection:
-        await warm(connection, counted)
-        monkeypatch.setattr("gql.answering.Executed", unwritable)
-        connection.ask(id="g1")
-        _, told = await connection.answer()
-        assert [each["extensions"]["code"] for each in told["errors"]] == ["INTERNAL"]
