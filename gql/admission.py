@@ -86,16 +86,13 @@ class Admission:
         else:
             del self._of[principal]
 
-    def place(self, *, taken: bool = False) -> Place:
+    def place(self) -> Place:
         """Hold it while executing; wait for it where it is not `free`.
-
-        Args:
-            taken: it was entered before.
 
         Raises:
             TimeLimit: it was held for too long; what was under way is cancelled.
         """
-        return Place(self, taken)
+        return Place(self)
 
     def late(self) -> TimeLimit:
         return TimeLimit(
@@ -152,9 +149,9 @@ class Place:
 
     __slots__ = ("_admission", "_cancelling", "_taken", "expired", "expires", "free", "task")
 
-    def __init__(self, admission: Admission, taken: bool) -> None:
+    def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._taken = taken
+        self._taken = False
         self.expired = False
         self.expires = 0.0
 
@@ -166,7 +163,7 @@ class Place:
         self.task = task
         self._cancelling = task.cancelling()
         self._admission.clock.watch(self, loop)
-        self.free = self._taken = self._taken or self._admission.enter()
+        self.free = self._taken = self._admission.enter()
         return self
 
     async def wait(self) -> None:

@@ -28,7 +28,6 @@ from resolvers.history import History
 from resolvers.live import Changes
 from resolvers.moments import Moments
 from resolvers.outcomes import Author
-from resolvers.own_writes import Seen
 from resolvers.principals import ANONYMOUS, Principal
 from resolvers.scopes import Scope
 from resolvers.status import Status
@@ -118,17 +117,13 @@ class Context:
         self.forget()
         self.problems = []
 
-    def fresh(self, plan: Plan, seen: Seen | None = None) -> Context:
+    def fresh(self, plan: Plan) -> Context:
         """The same services with nothing read yet: for one operation, or one event of a
-        subscription.
-
-        Args:
-            seen: of `Current.seen`, from before what was read already.
-        """
+        subscription."""
         made = _cloned(self)
         made.plan, made.executor, made.begun = plan, None, None
         made.trusting, made.problems = False, []
-        made.forget(seen)
+        made.forget()
         return made
 
     def over(self, session: Session) -> Context:
@@ -137,12 +132,12 @@ class Context:
         made.session = session
         return made
 
-    def forget(self, seen: Seen | None = None) -> None:
+    def forget(self) -> None:
         """What was read is not so any more."""
         self.known = {}
         self.ahead = {}
         self._conditions = {}
-        self.loads = Loaders(self.current, self.history, self.moments, self.editing, seen)
+        self.loads = Loaders(self.current, self.history, self.moments, self.editing)
 
     def keep_ahead(self, nodes: Nodes, ids: Sequence[Any], found: Sequence[Any]) -> None:
         """What was read for the field at these places, of documents with these `_id`s, or the

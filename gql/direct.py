@@ -27,14 +27,12 @@ from graphql.pyutils import Path
 from gql.arguments import Arguments, Given, arguments_of
 from gql.context import Context
 from gql.executor import Executor
-from gql.fields import Prepared, PreparedLookup, Resolve, field_of
+from gql.fields import Prepared, Resolve, field_of
 from gql.generated import GIVEN_UP, Make, made_of
-from resolvers.shown import Asked, Shown
 
 __all__ = ["Coerce", "Direct", "coercion_of", "direct_of"]
 
 _INT = 2**31
-_NOTHING_YET = object()
 
 Coerce: TypeAlias = "Callable[[Mapping[str, Any]], Given | None]"
 """Variables as they were sent -> coerced; None where that takes a closer look."""
@@ -89,45 +87,17 @@ class Direct:
 
     def __init__(self, roots: Sequence[_Root]) -> None:
         self._roots = roots
-        only = roots[0].prepared if len(roots) == 1 else None
-        self._lookup = only if isinstance(only, PreparedLookup) else None
 
-    @property
-    def looks_up(self) -> bool:
-        """Whether it is a lookup by key: then `ask` asks, `told` says what the response has of what
-        was read, and `answer` goes on with it."""
-        return self._lookup is not None
-
-    def ask(self, context: Context, given: Given) -> Asked:
-        """Raises:
-        GatewayError: as the root field's function.
-        """
-        assert self._lookup is not None
-        return self._lookup.ask(context, **self._roots[0].arguments(given))
-
-    def told(self, shown: Shown | None) -> dict[str, Any] | None:
-        """The data of the response; None where that takes a closer look."""
-        [root] = self._roots
-        if shown is None:
-            return None if root.required else {root.name: None}
-        return None if shown[1] is None else {root.name: shown[1]}
-
-    async def answer(
-        self, context: Context, given: Given, read: Any = _NOTHING_YET
-    ) -> dict[str, Any] | None:
+    async def answer(self, context: Context, given: Given) -> dict[str, Any] | None:
         """The data of the response; None where it is for the executor to say, with a context that
         has what was read.
 
         Args:
             context: a fresh one. given: the variables that the fields' arguments are made of.
-            read: of a lookup, what was there, or the error.
         """
         context.trusting = True
         context.given = given
-        if read is _NOTHING_YET:
-            begun = [_begin(root, context, given) for root in self._roots]
-        else:
-            begun = [_go_on(self._lookup, context, read)]
+        begun = [_begin(root, context, given) for root in self._roots]
         if len(begun) == 1:
             outcomes = [await begun[0]]
         else:
@@ -153,16 +123,6 @@ async def _begin(root: _Root, context: Context, given: Given) -> Any:
     """What was read for it, or the error."""
     try:
         return await root.prepared.read(root.info(context), **root.arguments(given))
-    except Exception as exc:
-        return exc
-
-
-async def _go_on(lookup: PreparedLookup | None, context: Context, read: Any) -> Any:
-    if isinstance(read, Exception):
-        return read
-    assert lookup is not None
-    try:
-        return await lookup.go_on(context, read)
     except Exception as exc:
         return exc
 

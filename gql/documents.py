@@ -46,7 +46,6 @@ class KnownOperation:
         name: its own. kind_name: its kind as GraphQL writes it.
         coerce: see `gql.direct`.
         fits: it was found to be within the limits, whatever the variables.
-        looks_up: it was found to be a lookup by key (`gql.lookups`).
     """
 
     document: KnownDocument
@@ -54,7 +53,6 @@ class KnownOperation:
     node: OperationDefinitionNode
     coerce: Coerce
     fits: bool = False
-    looks_up: bool = False
     name: str | None = field(init=False)
     kind_name: str = field(init=False)
 

@@ -32,7 +32,6 @@ from gql.documents import Documents, KnownDocument, KnownOperation
 from gql.executor import Executor
 from gql.failures import Failures
 from gql.limits import check_weight
-from gql.lookups import Lookup, Lookups
 from gql.openings import opening_of
 from gql.operations import Operations, kind_of
 from gql.weights import Scales
@@ -108,7 +107,6 @@ class Schema(strawberry.Schema):
         self.scales = Scales(self._schema)
         self._documents = documents
         self.failures = Failures(operations)
-        self.lookups = Lookups(operations, admission, documents)
 
     def get_extensions(self, sync: bool = False) -> list[SchemaExtension]:
         found = super().get_extensions(sync)
@@ -189,46 +187,29 @@ class Schema(strawberry.Schema):
         owner = "" if context_value is None else context_value.owner
         return self._streamed(results, owner) if owner else results
 
-    async def go_on(self, lookup: Lookup) -> ExecutionResult:
-        """With one that is not answered by what was read alone."""
-        try:
-            return await self._execute_known(lookup.known, lookup.variables, lookup.context, lookup)
-        finally:
-            self.admission.end(lookup.context.owner)
-
     async def _execute_known(
         self,
         known: KnownOperation,
         variables: dict[str, Any] | None,
         context: Context,
-        lookup: Lookup | None = None,
     ) -> ExecutionResult:
-        """Args:
-        lookup: what was done of it before.
-        """
         kind = known.kind_name
-        began = time.perf_counter() if lookup is None else lookup.began
+        began = time.perf_counter()
         try:
             given = known.coerce(variables or {})
             if given is None or not known.fits:
                 # Else as before, and so few plain variables are not too many.
                 self._check(known, variables)
-            with self.admission.place(taken=lookup is not None) as place:
+            with self.admission.place() as place:
                 if not place.free:
                     await place.wait()
-                if lookup is not None and lookup.late:
-                    raise self.admission.late()
                 if known.kind is OperationType.QUERY:
                     if given is None:
                         given = known.given(self._schema, variables or {})
                     plan = None if given is None else known.document.plans.of(known.name, given)
                     if given is not None and plan is not None and plan.direct is not None:
-                        if lookup is None:
-                            context = context.fresh(plan)
-                            data = await plan.direct.answer(context, given)
-                        else:
-                            context = context.fresh(plan, lookup.seen)
-                            data = await plan.direct.answer(context, given, lookup.outcome)
+                        context = context.fresh(plan)
+                        data = await plan.direct.answer(context, given)
                         if data is not None:
                             return ExecutionResult(data=data, errors=None)
                 result = await self._execute(known, variables, context)
@@ -325,7 +306,6 @@ class Schema(strawberry.Schema):
         plan = executor.plan
         if not plan.tried and not result.errors:
             plan.tried, plan.direct = True, direct_of(executor)
-            known.looks_up |= plan.direct is not None and plan.direct.looks_up
         finished: CoreResult = result
         return finished
 

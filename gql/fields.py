@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from graphql import GraphQLField, GraphQLResolveInfo
 from strawberry.types.field import StrawberryField
@@ -15,7 +15,6 @@ from strawberry.types.info import Info
 from strawberry.types.unset import UNSET
 
 from model.entities import Field
-from resolvers.shown import Asked
 
 __all__ = [
     "Argument",
@@ -23,7 +22,6 @@ __all__ = [
     "FieldInfo",
     "InputField",
     "Prepared",
-    "PreparedLookup",
     "Read",
     "Resolve",
     "Whole",
@@ -87,20 +85,6 @@ class Prepared(Protocol):
 
     def record(self, found: Any, info: Any) -> Any:
         """What the field's own function would have given, for the executor to go on with."""
-
-
-@runtime_checkable
-class PreparedLookup(Prepared, Protocol):
-    """One whose `read` is a read by key, and nothing else where nothing is unusual: who asks needs
-    no task to wait for it (`gql.lookups`)."""
-
-    @property
-    def ask(self) -> Callable[..., Asked]:
-        """(context, arguments by keyword) -> what is being read. Raises as `read`."""
-
-    @property
-    def go_on(self) -> Callable[[Any, Any], Awaitable[Any]]:
-        """(context, what was read: see `Asked.shown`) -> as `read`."""
 
 
 @dataclass(frozen=True, slots=True)

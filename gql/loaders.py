@@ -22,7 +22,6 @@ from resolvers.current import Current
 from resolvers.drafts import Draft, Drafts
 from resolvers.history import History
 from resolvers.moments import Moment, Moments
-from resolvers.own_writes import Seen
 from resolvers.pools import Pool
 from streams.documents import Document
 from streams.errors import HistoryLost
@@ -51,7 +50,6 @@ T = TypeVar("T")
 class Loaders:
     """Args:
     current, history, moments, proposals: the batched reads, list in, list out, in the same order.
-    seen: of `Current.seen`, where something was read before.
     """
 
     def __init__(
@@ -60,14 +58,13 @@ class Loaders:
         history: History,
         moments: Moments,
         proposals: Proposals,
-        seen: Seen | None = None,
     ) -> None:
         self._current = current
         self._history = history
         self._moments = moments
         self._proposals = proposals
         # Before anything is read: a number may not be of a version newer than the content.
-        self._seen = seen or current.seen()
+        self._seen = current.seen()
         self._documents: dict[Hashable, asyncio.Future[Sequence[Document | None]]] = {}
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
         self._pools: dict[Hashable, Pool[Any, Any]] = {}

@@ -22,7 +22,6 @@ from gql.shapes import Shape
 from resolvers.errors import BadUserInput
 from resolvers.inputs import ids_from_api
 from resolvers.nodes import parse_node_id
-from resolvers.shown import Asked, Shown
 from streams.documents import Document
 
 __all__ = ["current_document", "node_field", "prepared_document", "stored_id"]
@@ -122,20 +121,13 @@ class _PreparedDocument:
 
 
 class _PreparedLookup(_PreparedDocument):
-    """See `gql.fields.PreparedLookup`: nothing is shown with the document."""
-
-    def ask(self, context: Context, id: str) -> Asked:
-        entity, fields = self._rendering.shape.entity, self._rendering.fields
-        return context.current.ask_by_ids(entity, [self._stored_id(id)], fields, self._rendering)
+    """A document with which nothing else is shown."""
 
     async def read(self, info: ResolveInfo, id: str) -> _Found | None:
         context, rendering = info.context, self._rendering
         [shown] = await context.current.shown_by_ids(
             rendering.shape.entity, [self._stored_id(id)], rendering.fields, rendering
         )
-        return await self.go_on(context, shown)
-
-    async def go_on(self, context: Context, shown: Shown | None) -> _Found | None:
         if shown is None:
             return None
         document, made, _ = shown

@@ -6,7 +6,6 @@ not asked for is missing here, too.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,9 +22,8 @@ from resolvers.matching import compile_predicate
 from resolvers.moments import Moment
 from resolvers.pages import Page, PageRequest
 from resolvers.projections import ENDED
-from resolvers.rows import ALL_ROWS
 from resolvers.scopes import OPEN
-from resolvers.shown import Asked, Show
+from resolvers.shown import Show
 from resolvers.starts import ChangeRequest
 from resolvers.status import StreamStatus
 from streams import tokens
@@ -158,12 +156,6 @@ class MemoryCurrent:
         numbers = self.known_numbers(entity, documents, "") if show.version else ()
         made = iter(show.show(documents, numbers))
         return [None if each is None else (each, next(made), self.seen()) for each in found]
-
-    def ask_by_ids(
-        self, entity: Entity, ids: Sequence[Any], fields: frozenset[str], show: Show
-    ) -> Asked:
-        reading = asyncio.ensure_future(self.shown_by_ids(entity, ids, fields, show))
-        return Asked(reading, ALL_ROWS)
 
     async def page(
         self,
