@@ -25,7 +25,6 @@ from websockets.exceptions import InvalidState
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 
-from gql.departures import Departures
 from gql.handshakes import take_frames
 from gql.inbox import Inbox
 from gql.outlets import OUTLET, Outlet
@@ -67,7 +66,6 @@ class Connections:
     Attributes:
         turns: of the messages that are handled.
         starts: of the requests over HTTP.
-        departures: of the responses to them.
         refused: handshakes that were answered with 503.
         stalled: responses over HTTP that ended because their clients took nothing of them.
         dropped: sockets that were closed, by reason: `stalled`, `memory` or `flood`.
@@ -85,7 +83,6 @@ class Connections:
         self.failed = failed
         self.turns = Turns(_MESSAGES_A_TURN)
         self.starts = Starts(_REQUESTS_A_TURN)
-        self.departures = Departures()
         self.refused = 0
         self.stalled = 0
         self.dropped: Counter[str] = Counter(stalled=0, memory=0, flood=0)

@@ -14,10 +14,10 @@ from graphql import GraphQLError
 from starlette.responses import Response
 
 from gql.errors import finish_errors, storms
+from gql.headers import HEADERS
 from gql.http_requests import Refused
 from gql.media_types import JSON, MediaType
 from gql.operations import Operations
-from gql.responses import HEADERS
 from streams.errors import GatewayError
 
 __all__ = ["Failures", "answer"]

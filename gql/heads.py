@@ -15,9 +15,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from websockets.http11 import Request
 
 from gql.connections import Connections, WebSocketConnection
-from gql.departures import ResponseOutlet
 from gql.handshakes import handshake_of
-from gql.outlets import OUTLET
+from gql.outlets import OUTLET, Outlet
 from gql.stalling import Stall
 
 __all__ = ["RequestConnection"]
@@ -42,9 +41,7 @@ class RequestConnection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._starts = connections.starts
         self._stall = Stall(connections.stalled_s, connections.count_stalled_response)
-        # Its buffer is full where it does not flow, or it is gone.
-        self._departures = connections.departures
-        self.outlet = ResponseOutlet(self.write_unless_full, connections.departures)
+        self.outlet = Outlet(self.write_unless_full)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -117,14 +114,7 @@ class RequestConnection(HttpToolsProtocol):
         opened.begin(handshake)
         self.transport.set_protocol(opened)
 
-    def shutdown(self) -> None:
-        self._departures.hurry(self.outlet)
-        super().shutdown()
-
     def data_received(self, data: bytes) -> None:
-        if self.outlet in self._departures.waiting:
-            # What comes may be refused at once.
-            self._departures.hurry(self.outlet)
         super().data_received(data)
         # Most heads come whole, and need no timer.
         if self._expecting and self._waiting is None:

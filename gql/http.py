@@ -34,6 +34,7 @@ from gql.context import Context, Place
 from gql.event_streams import StreamResponse, body_of, streamed
 from gql.execution import Schema
 from gql.failures import answer
+from gql.headers import HEADERS
 from gql.http_requests import (
     GraphQLRequest,
     Refused,
@@ -42,7 +43,6 @@ from gql.http_requests import (
 )
 from gql.media_types import JSON, MediaType
 from gql.pages import graphiql_response
-from gql.responses import Executed
 from gql.seats import StreamSeat
 from gql.sockets import LegacySocket, SocketMessages, TransportSocket
 from gql.told import SEAT
@@ -220,7 +220,8 @@ def _executed_response(result: ExecutionResult, media_type: MediaType) -> ASGIAp
     """Make the response to an operation that was executed or refused."""
     body = body_of(result)
     if "data" in body:
-        return Executed(body, media_type)
+        headers = {**HEADERS, "content-type": str(media_type)}
+        return Response(orjson.dumps(body), headers=headers)
     # In application/json, for which the specification wants 200, what is wrong with a document is
     # no matter of the status.
     return answer(body, media_type, otherwise=400 if media_type is RESPONSE_JSON else 200)

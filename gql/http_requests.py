@@ -18,19 +18,16 @@ from urllib.parse import parse_qsl
 
 import orjson
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from starlette.types import Receive, Scope
 
 from gql.media_types import parse_media_type
 
 __all__ = [
     "GraphQLRequest",
     "Refused",
-    "cycle_of",
     "headers_of",
     "read_json",
     "read_request",
-    "request_of",
 ]
 
 # How long a body may be on its way.
@@ -79,13 +76,6 @@ def headers_of(scope: Scope) -> dict[str, str]:
     return found
 
 
-def cycle_of(handle: Receive | Send) -> RequestResponseCycle | None:
-    """uvicorn's own request and response, where nothing stands between them and who is given this
-    `receive` or `send`."""
-    cycle = getattr(handle, "__self__", None)
-    return cycle if cycle.__class__ is RequestResponseCycle else None
-
-
 async def read_request(
     scope: Scope, receive: Receive, headers: Mapping[str, str], *, most_bytes: int
 ) -> GraphQLRequest:
@@ -95,24 +85,7 @@ async def read_request(
     """
     if scope["method"] == "GET":
         return _checked(_of_address(scope["query_string"]))
-    body = _at_hand(receive)
-    if body is None:
-        # Before it is waited for.
-        _check_type(headers.get("content-type", ""), headers.get("content-encoding", ""))
-        body = await _body(receive, headers.get("content-length", ""), most_bytes)
-    return request_of(body, headers, most_bytes=most_bytes)
-
-
-def request_of(body: bytes, headers: Mapping[str, str], *, most_bytes: int) -> GraphQLRequest:
-    """Of a body that is there.
-
-    Raises:
-        Refused: 400, 413 or 415.
-    """
-    _check_type(headers.get("content-type", ""), headers.get("content-encoding", ""))
-    if len(body) > most_bytes:
-        raise _too_long(most_bytes)
-    return _checked(_json(body, "the request"))
+    return _checked(await read_json(receive, headers, most_bytes=most_bytes))
 
 
 async def read_json(receive: Receive, headers: Mapping[str, str], *, most_bytes: int) -> Any:
@@ -146,18 +119,6 @@ def _check_type(content_type: str, encoding: str) -> None:
             f"a request is sent as it is, got content encoding {encoding[:100]!r}",
             headers={"accept-encoding": "identity"},
         )
-
-
-def _at_hand(receive: Receive) -> bytes | None:
-    """The body, where it is all there, as most are that are small: nothing is waited for. As
-    uvicorn's own `receive` does it."""
-    cycle = cycle_of(receive)
-    if cycle is None or cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
-        return None
-    cycle.flow.resume_reading()
-    cycle.message_event.clear()
-    body, cycle.body = bytes(cycle.body), bytearray()
-    return body
 
 
 async def _body(receive: Receive, given: str, most: int) -> bytes:
