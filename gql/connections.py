@@ -27,9 +27,9 @@ from websockets.protocol import State
 
 from gql.handshakes import take_frames
 from gql.inbox import Inbox
-from gql.outlets import OUTLET, Outlet
 from gql.stalling import Stall
 from gql.turns import Starts, Turns
+from gql.writers import WRITER
 from streams.errors import Unavailable
 
 __all__ = ["Connections", "WebSocketConnection"]
@@ -47,8 +47,8 @@ _MESSAGES_A_TURN = 4
 _REQUESTS_A_TURN = 8
 # About what a message that waits to be handled takes beside its text.
 _MESSAGE_BYTES = 500
-# What may wait to be taken of what was written without waiting.
-_UNTAKEN_BYTES = 256 * 1024
+# Bytes that may wait to be read by a client before broadcasts leave it out.
+_UNREAD_BYTES = 256 * 1024
 # Of all that are: one of its own would be the better part of a kilobyte for each.
 _WRITABLE = asyncio.Event()
 _WRITABLE.set()
@@ -141,7 +141,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._parting: asyncio.TimerHandle | None = None
         # Received since there was last nothing to handle.
         self._received_bytes = 0
-        self.outlet = Outlet(self.write_unless_full)
+        # Frames may be written, and its buffer is not full.
+        self._flowing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Of the request that becomes a socket: to ask the system for its addresses again takes
@@ -165,9 +166,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             super().handle_connect(event)
             # Else it was none, and was told so.
             if not self.close_sent:
-                # For those who write to it without waiting.
                 extensions: Any = self.scope["extensions"]
-                extensions[OUTLET] = self.outlet
+                extensions[WRITER] = self
         else:
             self._refuse()
 
@@ -201,9 +201,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         if message["type"] == "websocket.accept":
             # What of it is still wanted stands in the scope.
             del self.request, self.response
-            self.outlet.open(self.transport)
-            if not self._open:
-                self.outlet.pause()
+            self._flowing = self._open and self.writable.is_set()
         elif message["type"] == "websocket.close":
             self._part()
         self._measure()
@@ -214,19 +212,22 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.close_sent or self.transport.is_closing() or self.conn.state is not State.OPEN
         )
 
-    def write_unless_full(self, frame: bytes) -> bool:
-        """As `Outlet.write`."""
-        if not self._open:
+    def write(self, data: bytes) -> bool:
+        """See `gql.writers.Writer`."""
+        if self._flowing:
+            self.transport.write(data)
             return True
-        if self.transport.get_write_buffer_size() > _UNTAKEN_BYTES:
+        if not self.handshake_complete or not self._open:
+            return True
+        if self.transport.get_write_buffer_size() > _UNREAD_BYTES:
             return False
-        self.transport.write(frame)
-        self._stall.add(len(frame))
+        self.transport.write(data)
+        self._stall.add(len(data))
         self._measure()
         return True
 
     def pause_writing(self) -> None:
-        self.outlet.pause()
+        self._flowing = False
         if self.writable is _WRITABLE:
             # The others go on writing.
             self.writable = asyncio.Event()
@@ -238,7 +239,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         if self.handshake_complete and self._open:
-            self.outlet.resume()
+            self._flowing = True
         self._stall.end()
         if self.read_paused and self.queue.empty() and not self.transport.is_closing():
             self.read_paused = False
@@ -246,7 +247,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._measure()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.outlet.close()
+        self._flowing = False
         self._stall.end()
         if self._parting is not None:
             self._parting.cancel()
@@ -265,7 +266,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def handle_parser_exception(self) -> None:
         """As uvicorn does, which then closes the connection under a client that still writes: it
         would not get to read why."""
-        self.outlet.pause()
+        self._flowing = False
         if self.close_sent:
             return
         closed = self.conn.close_sent
@@ -292,7 +293,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def drop(self, reason: str) -> None:
         """Close it, with a reason where the client listens, and free what it holds at once."""
         self._admitted = False
-        self.outlet.pause()
+        self._flowing = False
         listens = self.handshake_complete and not self.transport.is_closing()
         if not listens or self.transport.get_write_buffer_size():
             self.transport.abort()
@@ -331,7 +332,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def _part(self) -> None:
         """It is closed: do not wait for ever until its client has taken the rest."""
-        self.outlet.pause()
+        self._flowing = False
         if self._parting is None:
             self._parting = self.loop.call_later(_PARTING_S, self.transport.abort)
 

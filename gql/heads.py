@@ -16,16 +16,16 @@ from websockets.http11 import Request
 
 from gql.connections import Connections, WebSocketConnection
 from gql.handshakes import handshake_of
-from gql.outlets import OUTLET, Outlet
 from gql.stalling import Stall
+from gql.writers import WRITER
 
 __all__ = ["RequestConnection"]
 
 # Its first line and its headers.
 _HEAD_S = 5.0
 _HEAD_BYTES = 64 * 1024
-# What may wait to be taken of what was written without waiting.
-_UNTAKEN_BYTES = 64 * 1024
+# Bytes that may wait to be read by a client before broadcasts leave it out.
+_UNREAD_BYTES = 64 * 1024
 
 
 class RequestConnection(HttpToolsProtocol):
@@ -41,39 +41,33 @@ class RequestConnection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._starts = connections.starts
         self._stall = Stall(connections.stalled_s, connections.count_stalled_response)
-        self.outlet = Outlet(self.write_unless_full)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.outlet.open(transport)
-        self.outlet.hasten()
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.outlet.close()
         self._wait_no_more()
         self._stall.end()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        self.outlet.pause()
         super().pause_writing()
         self._stall.watch(self.transport)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if not self.transport.is_closing():
-            self.outlet.resume()
         self._stall.end()
 
-    def write_unless_full(self, frame: bytes) -> bool:
-        """As `Outlet.write`."""
+    def write(self, data: bytes) -> bool:
+        """See `gql.writers.Writer`."""
         if self.transport.is_closing():
             return True
-        if self.transport.get_write_buffer_size() > _UNTAKEN_BYTES:
-            return False
-        self.transport.write(frame)
-        self._stall.add(len(frame))
+        if self.flow.write_paused:
+            if self.transport.get_write_buffer_size() > _UNREAD_BYTES:
+                return False
+            self._stall.add(len(data))
+        self.transport.write(data)
         return True
 
     def on_message_begin(self) -> None:
@@ -84,7 +78,7 @@ class RequestConnection(HttpToolsProtocol):
         self._expecting = False
         if self._waiting is not None:
             self._wait_no_more()
-        extensions: Any = {OUTLET: self.outlet}
+        extensions: Any = {WRITER: self}
         self.scope["extensions"] = extensions
         super().on_headers_complete()
 
@@ -95,7 +89,6 @@ class RequestConnection(HttpToolsProtocol):
             return
         handshake = handshake_of(self.scope["method"], self.url, self.headers)
         if handshake is None:
-            self.outlet.close()
             super().handle_websocket_upgrade()
         else:
             self._become_socket(handshake)
@@ -110,7 +103,6 @@ class RequestConnection(HttpToolsProtocol):
             config=self.config, server_state=self.server_state, app_state=self.app_state
         )
         opened.connection_made(self.transport)
-        opened.outlet.succeed(self.outlet)
         opened.begin(handshake)
         self.transport.set_protocol(opened)
 

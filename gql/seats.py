@@ -13,9 +13,10 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 import orjson
+from websockets.frames import Frame, Opcode
 
 from gql.event_streams import Framing
-from gql.outlets import OUTLET, Outlet
+from gql.writers import WRITER, Writer
 
 __all__ = ["SocketSeat", "StreamSeat"]
 
@@ -27,11 +28,11 @@ class SocketSeat:
         type_: what its protocol calls a message with a result.
     """
 
-    __slots__ = ("kind", "outlet", "own", "token")
+    __slots__ = ("kind", "own", "token", "writer")
 
-    def __init__(self, id_: str, type_: bytes, outlet: Outlet) -> None:
+    def __init__(self, id_: str, type_: bytes, writer: Writer) -> None:
         self.token = ""
-        self.outlet = outlet
+        self.writer = writer
         self.own = b'{"id":%b,"type":"%b","payload":' % (orjson.dumps(id_), type_)
         # Ids are nearly always of one length, and then so are the messages.
         self.kind: Hashable = len(self.own)
@@ -44,27 +45,29 @@ class SocketSeat:
         type_: bytes,
         extensions: Mapping[str, Any] | None,
     ) -> SocketSeat | None:
-        outlet = _outlet(scope, extensions)
-        return None if outlet is None else cls(id_, type_, outlet)
+        writer = _writer_of(scope, extensions)
+        return None if writer is None else cls(id_, type_, writer)
 
     def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
-        return _text_head(len(self.own) + len(payload) + 1), payload + b"}"
+        message = b"%b%b}" % (self.own, payload)
+        frame = Frame(Opcode.TEXT, message).serialize(mask=False)
+        return frame[: -len(message)], payload + b"}"
 
     def close(self) -> None:
         """Write nothing more: from here on its id may be another one's."""
-        self.outlet = _NOWHERE
+        self.writer = _Closed()
 
 
 class StreamSeat:
     """Of a response that goes on."""
 
-    __slots__ = ("kind", "outlet", "token")
+    __slots__ = ("kind", "token", "writer")
 
     own = b""
 
-    def __init__(self, framing: Framing, outlet: Outlet) -> None:
+    def __init__(self, framing: Framing, writer: Writer) -> None:
         self.token = ""
-        self.outlet = outlet
+        self.writer = writer
         self.kind = framing
 
     @classmethod
@@ -72,32 +75,25 @@ class StreamSeat:
         cls, scope: Mapping[str, Any], framing: Framing, extensions: Mapping[str, Any] | None
     ) -> StreamSeat | None:
         # Of an older version a response ends with the connection, and has no chunks.
-        outlet = _outlet(scope, extensions) if scope["http_version"] == "1.1" else None
-        return None if outlet is None else cls(framing, outlet)
+        writer = _writer_of(scope, extensions) if scope["http_version"] == "1.1" else None
+        return None if writer is None else cls(framing, writer)
 
     def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
         body = self.kind.result(payload, shown)
         return b"%x\r\n%b\r\n" % (len(body), body), b""
 
 
-def _outlet(scope: Mapping[str, Any], extensions: Mapping[str, Any] | None) -> Outlet | None:
-    """None of one that is told what others are not, and where there is only ASGI to write to."""
+def _writer_of(scope: Mapping[str, Any], extensions: Mapping[str, Any] | None) -> Writer | None:
+    """Find the connection's writer; None where there is only ASGI, or where the responses have
+    something that those of others have not."""
     if extensions is not None and extensions.get("cost"):
         return None
-    outlet: Outlet | None = scope.get("extensions", {}).get(OUTLET)
-    if outlet is not None:
-        outlet.hasten()
-    return outlet
+    writer: Writer | None = scope.get("extensions", {}).get(WRITER)
+    return writer
 
 
-def _text_head(size: int) -> bytes:
-    """Of a frame that is a whole text message of so many bytes: RFC 6455, 5.2. Not masked; the
-    length in 7, 16 or 64 bits."""
-    if size < 126:
-        return bytes((0x81, size))
-    if size < 2**16:
-        return b"\x81\x7e" + size.to_bytes(2, "big")
-    return b"\x81\x7f" + size.to_bytes(8, "big")
+class _Closed:
+    """A writer that drops everything."""
 
-
-_NOWHERE = Outlet(lambda _: True)
+    def write(self, data: bytes) -> bool:
+        return True

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Protocol
 
-from gql.outlets import Outlet
+from gql.writers import Writer
 
 __all__ = ["SEAT", "Seat", "Told", "portions", "write_several", "write_to_each"]
 
@@ -26,7 +26,7 @@ class Seat(Protocol):
     """
 
     token: str
-    outlet: Outlet
+    writer: Writer
 
     @property
     def own(self) -> bytes: ...
@@ -100,7 +100,7 @@ def write_to_each(events: Sequence[Told], seats: Sequence[Seat]) -> tuple[int, l
         if seat.kind is not kind:
             kind = seat.kind
             around = _around(events, seat)
-        if not seat.outlet.write(seat.own.join(around)):
+        if not seat.writer.write(seat.own.join(around)):
             refusing.append(seat)
             continue
         seat.token = last
@@ -123,7 +123,7 @@ def write_several(events: Sequence[Told], seat: Seat) -> tuple[int, bool]:
     them."""
     count = 0
     for portion in portions(events):
-        if not seat.outlet.write(seat.own.join(_around(portion, seat))):
+        if not seat.writer.write(seat.own.join(_around(portion, seat))):
             return count, False
         seat.token = max(seat.token, portion[-1].token)
         count += sum(each.counts for each in portion)

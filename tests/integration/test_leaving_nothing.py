@@ -17,7 +17,6 @@ from gql.app import create_app
 from gql.connections import WebSocketConnection
 from gql.heads import RequestConnection
 from gql.introduction import Introduction
-from gql.outlets import Outlet
 from gql.sessions import Session
 from gql.sockets import LegacySocket, TransportSocket
 from tests.support.editing import open_shop
@@ -25,7 +24,7 @@ from tests.support.eventually import eventually
 from tests.support.serving import served
 
 KINDS = (
-    *(RequestConnection, WebSocketConnection, Outlet),
+    *(RequestConnection, WebSocketConnection),
     *(TransportSocket, LegacySocket, Introduction, Session),
 )
 STARTS = {"graphql-transport-ws": ("subscribe", "complete"), "graphql-ws": ("start", "stop")}

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from gql import sharing
 from gql.executor import Executor
 from gql.likeness import shared_key
-from gql.outlets import Outlet
 from gql.pacing import paced
 from gql.plans import Plans
 from gql.sharing import Audience, Audiences
@@ -38,30 +37,21 @@ class Chair:
         self.heard: list[bytes] = []
         self.writes = 0
         self.most = most
-        self.outlet = Outlet(self.take_unless_full)
-        self.outlet.open(self)  # type: ignore[arg-type]
-        self.notice()
+        self.writer = self
 
     def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
         return self.kind.encode() + b": ", payload + b"\n"
 
-    def write(self, frame: bytes) -> None:
+    def write(self, frame: bytes) -> bool:
+        if len(self.heard) >= self.most:
+            return False
         self.hearing()
         self.writes += 1
         begins = self.kind.encode() + b": " + self.own
         for line in frame.splitlines():
             assert line.startswith(begins)
             self.heard.append(line.removeprefix(begins))
-        self.notice()
-
-    def notice(self) -> None:
-        if len(self.heard) >= self.most:
-            self.outlet.pause()
-        else:
-            self.outlet.resume()
-
-    def take_unless_full(self, frame: bytes) -> bool:
-        return False
+        return True
 
 
 class Stage:
