@@ -25,8 +25,6 @@ from websockets.exceptions import InvalidState
 from websockets.http11 import Request, Response
 from websockets.protocol import State
 
-from gql.handshakes import take_frames
-from gql.inbox import Inbox
 from gql.stalling import Stall
 from gql.turns import Starts, Turns
 from gql.writers import WRITER
@@ -133,7 +131,6 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.queue = Inbox()  # type: ignore[assignment]
         self.writable = _WRITABLE
         self._connections = connections
         self._admitted = False
@@ -143,22 +140,6 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self._received_bytes = 0
         # Frames may be written, and its buffer is not full.
         self._flowing = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Of the request that becomes a socket: to ask the system for its addresses again takes
-        # longer than all else here.
-        made: Any = transport
-        request = made.get_protocol()
-        self.connections.add(self)
-        self.transport = made
-        self.server, self.client = request.server, request.client
-        self.scheme = "wss" if request.scheme == "https" else "ws"
-
-    def begin(self, handshake: Request) -> None:
-        """What `data_received` does with one that is still to be read."""
-        take_frames(self.conn)
-        self.handle_connect(handshake)
-        self._measure()
 
     def handle_connect(self, event: Request) -> None:
         self._admitted = self._connections.admit(self)

@@ -12,10 +12,8 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from websockets.http11 import Request
 
-from gql.connections import Connections, WebSocketConnection
-from gql.handshakes import handshake_of
+from gql.connections import Connections
 from gql.stalling import Stall
 from gql.writers import WRITER
 
@@ -87,24 +85,9 @@ class RequestConnection(HttpToolsProtocol):
             # It would be written among the frames of the socket.
             self.transport.close()
             return
-        handshake = handshake_of(self.scope["method"], self.url, self.headers)
-        if handshake is None:
-            super().handle_websocket_upgrade()
-        else:
-            self._become_socket(handshake)
+        super().handle_websocket_upgrade()
         # Nothing comes here any more, and the parser knows of this one.
         self.parser = None  # type: ignore[assignment]
-
-    def _become_socket(self, handshake: Request) -> None:
-        """As uvicorn does with one that is read again."""
-        self.connections.discard(self)
-        made: Any = self.ws_protocol_class
-        opened: WebSocketConnection = made(
-            config=self.config, server_state=self.server_state, app_state=self.app_state
-        )
-        opened.connection_made(self.transport)
-        opened.begin(handshake)
-        self.transport.set_protocol(opened)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
