@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from weakref import ref
 
 from graphql import GraphQLError, GraphQLResolveInfo
 
-from gql.clones import cloner
 from gql.editing import Editing
 from gql.engine.limits.subscription_filters import SubscriptionFilters
 from gql.loaders import Loaders
@@ -54,7 +53,7 @@ class Place:
     token: str | None = None
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False, slots=True)
 class Context:
     """One per request; Strawberry shares it among the operations of a WebSocket, so each response
     gets a `fresh` one of it.
@@ -120,17 +119,11 @@ class Context:
     def fresh(self, plan: Plan) -> Context:
         """The same services with nothing read yet: for one operation, or one event of a
         subscription."""
-        made = _cloned(self)
-        made.plan, made.executor, made.begun = plan, None, None
-        made.trusting, made.problems = False, []
-        made.forget()
-        return made
+        return replace(self, plan=plan, executor=None)
 
     def over(self, session: Session) -> Context:
         """The same for all that is asked over a socket, each with a `fresh` one of it."""
-        made = _cloned(self)
-        made.session = session
-        return made
+        return replace(self, session=session)
 
     def forget(self) -> None:
         """What was read is not so any more."""
@@ -209,8 +202,6 @@ class Context:
         """
         return tokens.decode(text, self.deployment)
 
-
-_cloned = cloner(Context, [each.name for each in fields(Context)])
 
 ResolveInfo: TypeAlias = GraphQLResolveInfo[Context]
 """What graphql-core hands to a field's function."""

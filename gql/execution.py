@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,6 @@ from gql.documents import Documents, KnownDocument, KnownOperation
 from gql.executor import Executor
 from gql.failures import Failures
 from gql.limits import check_weight
-from gql.openings import opening_of
 from gql.operations import Operations, kind_of
 from gql.weights import Scales
 from streams.errors import GatewayError
@@ -255,17 +254,11 @@ class Schema(strawberry.Schema):
                 self._check(known, variables)
             except Exception as exc:
                 return [_error(exc)]
-        plans = known.document.plans
-        opening = None if given is None else plans.of(known.name, given).opening
-        if opening is not None and given is not None:
-            # What is wrong with it is said below.
-            with suppress(Exception):
-                return map_source_to_response_event(*opening.open(context, given))
         executor = Executor.build(
             self._schema,
             known.document.document,
             None,
-            replace(context, plans=plans),
+            replace(context, plans=known.document.plans),
             variables,
             known.name,
         )
@@ -274,8 +267,6 @@ class Schema(strawberry.Schema):
         source: Any = create_source_event_stream(executor)
         if isinstance(source, CoreResult):
             return source.errors or []
-        if executor.plan.opening is None:
-            executor.plan.opening = opening_of(executor)
         return map_source_to_response_event(executor, source)
 
     def _check(self, known: KnownOperation, variables: dict[str, Any] | None) -> None:

@@ -8,21 +8,17 @@ subscription.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Mapping, Sequence
 from types import CoroutineType
 from typing import Any
 from weakref import ref
 
 import orjson
 from graphql import ExecutionResult, GraphQLError, GraphQLObjectType
-from graphql.execution.executor import CollectedErrors
-from graphql.execution.values import VariableValues
 from graphql.pyutils import Path
 from graphql.type.definition import GraphQLResolveInfoHelpers
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
-from gql.clones import cloner
 from gql.context import Context
 from gql.plans import Plan
 from gql.steps import gathered, steps_of
@@ -38,8 +34,6 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
     # As they nearly always are: what has more than thirty attributes of its own takes a kilobyte
     # more.
     abort_signal = hooks = middleware_manager = async_work_finished_hook_task = None
-    # Of one that is `bare`.
-    _cloned: Callable[[Executor], Executor]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -74,35 +68,6 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         return super().build(
             schema, document, root_value, context_value, raw_variable_values, *args, **kwargs
         )
-
-    def bare(self) -> Executor:
-        """What is the same for all operations of its plan."""
-        executor = copy(self)
-        own = [
-            name
-            for name, value in vars(self).items()
-            if vars(Executor).get(name, self) is not value
-        ]
-        executor._cloned = cloner(_Clone, own)
-        executor.context_value = None  # type: ignore[assignment]
-        executor.variable_values = VariableValues({}, {})
-        return executor
-
-    def anew(self, context: Context, given: Mapping[str, Any]) -> Executor:
-        """For another operation of the same plan; of one that is `bare`.
-
-        Args:
-            given: its variables, coerced.
-        """
-        executor = self._cloned(self)
-        executor.variable_values = VariableValues({}, dict(given))
-        executor.context_value = context.fresh(self.plan)
-        executor.context_value.executor = ref(executor)
-        executor.collected_errors = CollectedErrors()
-        executor.pending_incremental_futures = set()
-        executor.background_futures = set()
-        executor.async_helpers = _helpers_of(executor)
-        return executor
 
     def execute_root_grouped_field_set(
         self,
@@ -166,11 +131,6 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
         if self.context_value is not None:
             self.collected_errors.errors.extend(self.context_value.problems)
         return super().build_response(data)
-
-
-class _Clone(Executor):
-    """One that was cloned: objects of a class share the names of thirty attributes, those that come
-    first, and here that is all of them."""
 
 
 def _helpers_of(executor: Executor) -> GraphQLResolveInfoHelpers:

@@ -19,7 +19,6 @@ from gql.steps import Details, Step
 
 if TYPE_CHECKING:
     from gql.direct import Direct
-    from gql.openings import Opening
     from gql.selection import Selections
 
 __all__ = ["Plan", "Plans"]
@@ -38,7 +37,6 @@ class Plan:
             and those that only say which changes concern it.
         direct: the query without an executor; None where there is no such thing, or not yet.
         tried: whether that was looked into.
-        opening: of a subscription, once one was opened.
     """
 
     sub_fields: dict[Any, Any] = field(default_factory=dict)
@@ -49,7 +47,6 @@ class Plan:
     chooses: frozenset[str] | None = None
     direct: Direct | None = None
     tried: bool = False
-    opening: Opening | None = None
 
 
 class Plans:

@@ -22,7 +22,6 @@ from functools import partial
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from gql.pacing import paced
 from gql.told import Seat, Told, portions, write_several, write_to_each
 from gql.turns import Breath
 from streams.errors import GatewayError, SlowConsumer, Unavailable
@@ -186,11 +185,8 @@ class Audience:
     async def _lead(self, lead: Lead, position: str) -> None:
         me, breath = asyncio.current_task(), Breath()
         try:
-            async with (
-                aclosing(lead.behind(position)) as parts,
-                aclosing(paced(parts, self._caught_up)) as told,
-            ):
-                async for events in told:
+            async with aclosing(lead.behind(position)) as parts:
+                async for events in parts:
                     for each in events:
                         if each.counts:
                             self._recent.append(each)
@@ -248,10 +244,6 @@ class Audience:
             count += told
         if events[-1].counts:
             self._told(count)
-
-    def _caught_up(self) -> bool:
-        """Else what stood in the stream before is told to nobody yet."""
-        return self._awaiting is None
 
     def _leave(self, seat: Seat) -> None:
         """It goes on alone."""

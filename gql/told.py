@@ -51,19 +51,15 @@ class Told:
     Attributes:
         shown: the token as the API shows it.
         counts: it is of a change, and no checkpoint.
-        heard_at: when this process heard of that, on `time.monotonic`.
     """
 
-    __slots__ = ("__weakref__", "_around", "counts", "heard_at", "payload", "shown", "token")
+    __slots__ = ("__weakref__", "_around", "counts", "payload", "shown", "token")
 
-    def __init__(
-        self, token: str, payload: bytes, *, shown: str, counts: bool, heard_at: float = 0.0
-    ) -> None:
+    def __init__(self, token: str, payload: bytes, *, shown: str, counts: bool) -> None:
         self.token = token
         self.shown = shown
         self.payload = payload
         self.counts = counts
-        self.heard_at = heard_at
         self._around: dict[Hashable, tuple[bytes, bytes]] = {}
 
     @property

@@ -9,10 +9,9 @@ waiting for the recorder within a bound.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -51,8 +50,7 @@ class Change:
     tag.
 
     `kind`: SNAPSHOT, CHANGE or CHECKPOINT. `transition` is set by whoever knows the filter: ENTER,
-    STAY or LEAVE. `cut`: the version before was dropped, so that `before` is not known. `heard_at`:
-    when this process heard of it, on `time.monotonic`.
+    STAY or LEAVE. `cut`: the version before was dropped, so that `before` is not known.
     """
 
     entity: Entity
@@ -72,7 +70,6 @@ class Change:
     document: Document | None = None
     before: Document | None = None
     changed_paths: tuple[str, ...] | None = None
-    heard_at: float = field(default_factory=time.monotonic, compare=False, repr=False)
 
     @cached_property
     def changed(self) -> tuple[str, ...] | None:
@@ -257,7 +254,6 @@ class Completion:
             document=document,
             before=earlier,
             changed_paths=None if record is None else tuple(record["changed"]),
-            heard_at=event.heard_at,
         )
 
 

@@ -131,7 +131,6 @@ class Watch:
                 at=change.at,
                 replayed=change.replayed,
                 before=before,
-                heard_at=change.heard_at,
             )
         if before is not None:
             return change

@@ -6,10 +6,9 @@ nobody filters is never decoded.
 
 from __future__ import annotations
 
-import time
 import zlib
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cached_property
@@ -64,7 +63,6 @@ class ChangeEvent:
             the event is then that of a document, whatever was written (`streams.layouts`).
         bare: read without its content, which exceeds what the server can send.
         deletion: where a version says that the document was deleted, the `_change` that it carries.
-        heard_at: when this process heard of it, on `time.monotonic`.
     """
 
     token: str
@@ -81,7 +79,6 @@ class ChangeEvent:
     bare: bool = False
     kept: int | None = None
     deletion: Any = None
-    heard_at: float = field(default_factory=time.monotonic, compare=False, repr=False)
 
     @property
     def in_transaction(self) -> bool:

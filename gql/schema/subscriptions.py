@@ -326,7 +326,6 @@ class _Lead:
                 response,
                 shown=context.token_out(change.token),
                 counts=change.kind != "CHECKPOINT",
-                heard_at=change.heard_at,
             )
             context.audiences.responses[key] = told
         return told

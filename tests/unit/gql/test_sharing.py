@@ -13,10 +13,8 @@ from graphql import parse
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gql import sharing
 from gql.executor import Executor
 from gql.likeness import shared_key
-from gql.pacing import paced
 from gql.plans import Plans
 from gql.sharing import Audience, Audiences
 from gql.told import Told
@@ -142,31 +140,6 @@ async def test_what_comes_at_once_is_one_write_to_each(stage: Stage) -> None:
     assert chairs[0].heard[4:] == [b"g" * 10_000, b"h" * 10_000, b"i" * 10_000]
     for each in sitting:
         each.cancel()
-
-
-async def test_events_that_wait_for_the_next_are_one_write(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who joins meanwhile is told each of them once, and those behind his token alone."""
-    monkeypatch.setattr(sharing, "paced", lambda *given: paced(*given, lambda *_: 60.0))
-    chairs = [Chair() for _ in range(3)]
-    sitting = [await stage.sit(each, "b") for each in chairs]
-    stage.say("c")
-    await settled()
-    assert [each.heard for each in chairs] == [[]] * 3
-    sitting += [await stage.sit(late := Chair(), "b"), await stage.sit(later := Chair(), "c")]
-    stage.say("d")
-    await settled()
-    assert [each.heard for each in (*chairs, late)] == [[b"c", b"d"]] * 4
-    assert [each.writes for each in (*chairs, late, later)] == [1] * 5
-    assert later.heard == [b"d"]
-    assert stage.told == 4 * 2 + 1
-    stage.say("e")
-    stage.events.put_nowait(Unavailable("broken"))
-    for each in sitting:
-        with pytest.raises(Unavailable, match="broken"):
-            await each
-    assert {each.heard[-1] for each in (*chairs, late, later)} == {b"e"}
 
 
 async def test_who_does_not_take_what_comes_at_once_goes_on_alone_before_it(stage: Stage) -> None:
