@@ -234,6 +234,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self._parting.cancel()
         self._connections.forget(self)
         self._admitted = False
+        # It refers back to this, and only the garbage collector would find them. A handshake that
+        # was refused has none.
+        scope: Any = getattr(self, "scope", {"extensions": {}})
+        scope["extensions"].pop(WRITER, None)
         super().connection_lost(exc)
 
     def handle_close(self, event: Any) -> None:

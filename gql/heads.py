@@ -9,7 +9,7 @@ Source: docs/decisions/0024-sockets.md.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -48,6 +48,7 @@ class RequestConnection(HttpToolsProtocol):
         self._wait_no_more()
         self._stall.end()
         super().connection_lost(exc)
+        self._leave_scope()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -85,9 +86,15 @@ class RequestConnection(HttpToolsProtocol):
             # It would be written among the frames of the socket.
             self.transport.close()
             return
+        self._leave_scope()
         super().handle_websocket_upgrade()
         # Nothing comes here any more, and the parser knows of this one.
         self.parser = None  # type: ignore[assignment]
+
+    def _leave_scope(self) -> None:
+        """Break the cycle between this and its last scope, which only the collector would find."""
+        if self.scope is not None:
+            cast("dict[str, Any]", self.scope.get("extensions", {})).pop(WRITER, None)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
