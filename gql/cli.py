@@ -43,6 +43,9 @@ __all__ = ["main"]
 
 T = TypeVar("T")
 
+# Of the demo, a second.
+_MOST_RATE = 1000
+
 
 def main() -> None:
     """Every error that a user can mend is printed as a sentence, never as a traceback. Exits 1 (2:
@@ -109,9 +112,17 @@ def record_command(**given: Any) -> None:
     run(lambda: serve(settings, model, http=False))
 
 
+def _rate(_context: click.Context, _option: click.Parameter, rate: float) -> float:
+    if not 0 <= rate <= _MOST_RATE:
+        raise click.BadParameter(f"{rate:g}, expected 0 to {_MOST_RATE}")
+    return rate
+
+
 @cli.command("demo")
 @options("embedded", "host", "port", "driver", "log_level", defaults={"log_level": "warning"})
-@click.option("--rate", default=2.0, show_default=True, help="Writes per second.")
+@click.option(
+    "--rate", default=2.0, show_default=True, callback=_rate, help="Writes per second; 0: none."
+)
 def demo_command(rate: float, **given: Any) -> None:
     """Serve the example shop on a MongoDB of its own, loaded and being written to."""
     settings = demo_settings(_settings(given))

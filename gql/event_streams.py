@@ -82,7 +82,8 @@ class _ServerSentEvents:
 
 
 class _Multipart:
-    media_type = MediaType("multipart/mixed", {"boundary": "graphql", "subscriptionspec": "1.0"})
+    # Apollo's iOS client compares the parameter, and the part's header, letter by letter.
+    media_type = MediaType("multipart/mixed", {"boundary": "graphql", "subscriptionSpec": "1.0"})
     complete = b"--\r\n"
 
     def opening(self) -> bytes:
@@ -90,7 +91,7 @@ class _Multipart:
 
     def _part(self, content: bytes) -> bytes:
         # The boundary follows at once: a part is complete for a client once it has seen the next.
-        return b"\r\nContent-Type: application/json\r\n\r\n%b\r\n--graphql" % content
+        return b"\r\ncontent-type: application/json\r\n\r\n%b\r\n--graphql" % content
 
     @property
     def heartbeat(self) -> bytes:

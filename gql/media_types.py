@@ -29,7 +29,8 @@ _NOT_AT_ALL = (0.0, 0)
 
 @dataclass(frozen=True, slots=True)
 class MediaType:
-    """`type/subtype` in lower case, with parameters whose names and values are in lower case."""
+    """`type/subtype`, with parameters. All in lower case where it was parsed; one that is sent may
+    spell the names of its parameters as clients compare them."""
 
     name: str
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -83,6 +84,7 @@ class Accept:
         Args:
             naming: only ranges count that have this parameter.
         """
+        has = {name.lower(): value for name, value in offered.parameters.items()}
         closest = (-1, -1)
         rank = _NOT_AT_ALL
         for media_range, quality in self._ranges:
@@ -90,7 +92,7 @@ class Accept:
             parameters = media_range.parameters
             if named is None or (naming is not None and naming not in parameters):
                 continue
-            if not parameters.items() <= offered.parameters.items():
+            if not parameters.items() <= has.items():
                 continue
             if (named, len(parameters)) > closest:
                 closest = (named, len(parameters))

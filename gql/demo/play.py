@@ -53,7 +53,7 @@ def demo_settings(settings: Settings) -> Settings:
 
 
 async def play(gateway: Gateway, address: str, uri: str, *, rate: float) -> None:
-    """Load what is missing, print the addresses, write; never ends."""
+    """Load what is missing, print the addresses, and write until cancelled; 0: write nothing."""
     client: AsyncMongoClient[dict[str, object]] = AsyncMongoClient(uri)
     codec: CodecOptions[dict[str, object]] = CodecOptions(
         tz_aware=True, uuid_representation=UuidRepresentation.STANDARD
@@ -64,14 +64,15 @@ async def play(gateway: Gateway, address: str, uri: str, *, rate: float) -> None
             for name, documents in beginnings().items():
                 if documents:
                     await shop[name].insert_many(documents)
-        _show(address)
+        _show(address, rate=rate)
         await Writers(shop, random.Random()).run(rate)
 
 
-def _show(address: str) -> None:
+def _show(address: str, *, rate: float) -> None:
     console = Console(highlight=False)
     console.print()
-    console.print("[bold]The example shop is open, and is being written to.[/bold]")
+    written = ", and is being written to" if rate else "; nothing is written to it (--rate 0)"
+    console.print(f"[bold]The example shop is open{written}.[/bold]")
     console.print(f"  GraphiQL   [link={address}/graphql]{address}/graphql[/link]")
     console.print(f"  Timeline   {address}/")
     console.print(f"  Schema     {address}/schema.graphql")

@@ -44,7 +44,9 @@ class Writers:
         ]
 
     async def run(self, rate: float) -> None:
-        """Write `rate` times a second, until cancelled."""
+        """Write `rate` times a second, until cancelled; return at once where that is 0."""
+        if not rate:
+            return
         weights, acts = zip(*self._acts, strict=True)
         while True:
             await self._dice.choices(acts, weights)[0]()

@@ -242,6 +242,21 @@ def test_a_response_in_parts_is_multipart(gateway: RunningGateway) -> None:
     assert part["payload"]["errors"][0]["extensions"]["code"] == "RESUME_TOKEN_INVALID"
 
 
+def test_parts_are_spelled_as_apollo_s_ios_client_compares_them(gateway: RunningGateway) -> None:
+    """It splits the content type at `;`, and each part at its empty line, and ignores no case."""
+    wrong = 'subscription { thingChanges(after: "nonsense") { kind } }'
+    for accept in (APOLLO, APOLLO.replace("subscriptionSpec", "SUBSCRIPTIONSPEC")):
+        answer = httpx.post(
+            f"{gateway.address}/graphql", json={"query": wrong}, headers={"accept": accept}
+        )
+        media_type, *directives = map(str.strip, answer.headers["content-type"].split(";"))
+        assert media_type == "multipart/mixed"
+        assert directives == ["boundary=graphql", "subscriptionSpec=1.0"]
+        head, body = answer.text.split("--graphql")[1].strip().split("\r\n\r\n")
+        assert head == "content-type: application/json"
+        assert "payload" in json.loads(body)
+
+
 async def test_who_takes_parts_is_sent_subscriptions_in_parts(
     gateway: RunningGateway, things: Things
 ) -> None:

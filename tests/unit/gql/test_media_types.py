@@ -73,7 +73,7 @@ def test_a_type_is_ranked_by_what_names_it_most_closely(
 
 def test_a_parameter_can_be_asked_for() -> None:
     """Only ranges that have it count."""
-    offered = MediaType("multipart/mixed", {"boundary": "graphql", "subscriptionspec": "1.0"})
+    offered = MediaType("multipart/mixed", {"boundary": "graphql", "subscriptionSpec": "1.0"})
     for header, quality in {
         "multipart/mixed": 0,
         "*/*": 0,
