@@ -40,7 +40,9 @@ class Editing:
         """The same for one caller."""
         standing = self.standing.within(scope)
         writes = self.writes.within(scope, standing)
-        drafts = self.drafts.within(scope, standing)
+        proposer, publisher = scope.acting("propose"), scope.acting("publish")
+        drafts = self.drafts.within(proposer, self.standing.within(proposer))
+        published = self.standing.within(publisher)
         return replace(
             self,
             standing=standing,
@@ -48,7 +50,12 @@ class Editing:
             drafts=drafts,
             restoring=self.restoring.within(scope, standing, writes),
             fences=self.fences.within(scope, writes),
-            publishing=self.publishing.within(scope, drafts, standing, writes),
+            publishing=self.publishing.within(
+                publisher,
+                self.drafts.within(publisher, published),
+                published,
+                self.writes.within(publisher, published),
+            ),
             comments=self.comments.within(scope, drafts),
         )
 

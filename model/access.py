@@ -1,4 +1,4 @@
-"""Read `@access(read, write, rows)`: who may see and change what."""
+"""Read `@access`: who may see, change, propose, comment and publish what."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from model.rows import check_rows
 
 __all__ = ["access_of", "check_access"]
 
+_OF_DRAFTS = ("propose", "comment", "publish", "publishOwn")
+_ROLES = ("read", "write", "propose", "comment", "publish")
+
 
 def access_of(directives: Directives) -> Access | None:
     """What `@access` says; None where it does not stand."""
@@ -17,7 +20,14 @@ def access_of(directives: Directives) -> Access | None:
     if directive is None:
         return None
     return Access(
-        read=directive.texts("read"), write=directive.texts("write"), rows=directive.text("rows")
+        read=directive.texts("read"),
+        write=directive.texts("write"),
+        rows=directive.text("rows"),
+        propose=directive.texts("propose"),
+        comment=directive.texts("comment"),
+        publish=directive.texts("publish"),
+        # Broken where it is no Boolean; that is reported.
+        publish_own=directive.arguments.get("publishOwn") is not False,
     )
 
 
@@ -27,12 +37,15 @@ def check_access(declarations: Declarations) -> None:
         on_type = type_.directives.one("access")
         if on_type:
             _check_roles(on_type, type_.place)
+            if not type_.is_entity:
+                _check_no_drafts(on_type, type_.place, f"{type_.name} is embedded")
             _check_type_rows(type_, on_type, declarations)
         for field in type_.fields.values():
             on_field = field.directives.one("access")
             if on_field is None:
                 continue
             _check_roles(on_field, field.place)
+            _check_no_drafts(on_field, field.place, f"{field.name} is a field")
             if type_.is_entity and field.name == "id":
                 field.place.error(
                     on_field.node,
@@ -70,6 +83,16 @@ def _check_type_rows(
         check_rows(type_, rows, directive.at("rows"), declarations)
 
 
+def _check_no_drafts(directive: Applied, place: Place, what: str) -> None:
+    for argument in _OF_DRAFTS:
+        if argument in directive.nodes:
+            place.error(
+                directive.at(argument),
+                f"{argument} is for documents as a whole, and {what}",
+                "put it on the entity",
+            )
+
+
 def _check_roles(directive: Applied, place: Place) -> None:
     if not directive.nodes:
         place.error(
@@ -77,7 +100,7 @@ def _check_roles(directive: Applied, place: Place) -> None:
             "@access says nothing",
             'name roles, as @access(read: ["staff"], write: ["admin"]), or remove it',
         )
-    for argument in ("read", "write"):
+    for argument in _ROLES:
         roles = directive.texts(argument)
         if roles is None:
             continue

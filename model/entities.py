@@ -80,12 +80,18 @@ class Access:
     """`@access`: roles that may read and write, and a row rule; None where it is left open.
 
     `rows` is a GraphQL input value of the entity's Where type, with variables that name claims:
-    `{ ownerId: { eq: $sub } }`.
+    `{ ownerId: { eq: $sub } }`. Of entities only: `propose`, `publish`: roles that may make and
+    publish drafts, None for those of `write`; `comment`: roles that may comment, None for those of
+    `read`; `publish_own`: whether a caller may publish a draft that he proposed.
     """
 
     read: tuple[str, ...] | None = None
     write: tuple[str, ...] | None = None
     rows: str | None = None
+    propose: tuple[str, ...] | None = None
+    comment: tuple[str, ...] | None = None
+    publish: tuple[str, ...] | None = None
+    publish_own: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,9 +77,19 @@ directive @unique on FIELD_DEFINITION
 
 """
 Who may read and write; everyone where it is left open. `rows` narrows the documents to those that
-match a filter, in which variables stand for claims: `{ ownerId: { eq: $sub } }`.
+match a filter, in which variables stand for claims: `{ ownerId: { eq: $sub } }`. `propose` and
+`publish` are the roles for drafts (without them, those of `write`), `comment` those for comments
+(without it, those of `read`). `publishOwn: false`: nobody publishes a draft of his own.
 """
-directive @access(read: [String!], write: [String!], rows: String) on OBJECT | FIELD_DEFINITION
+directive @access(
+  read: [String!]
+  write: [String!]
+  rows: String
+  propose: [String!]
+  comment: [String!]
+  publish: [String!]
+  publishOwn: Boolean! = true
+) on OBJECT | FIELD_DEFINITION
 
 "Delivers changes to a URL as CloudEvents, in order and at least once; all operations or some."
 directive @sink(url: String!, operations: [Operation!]) repeatable on OBJECT

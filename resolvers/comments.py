@@ -129,7 +129,7 @@ class Comments:
             BadUserInput: there is no such version, draft or comment, or no text.
             HistoryLost: the version was dropped; or the comment was made before, and is purged.
         """
-        self._scope.read_rows(entity)
+        self._scope.check_comment(entity)
 
         async def commenting() -> Comment:
             about = await self._subject(entity, key, version, draft, reply_to)

@@ -199,14 +199,21 @@ class Drafts:
         return await self._once(entity, author, proposing)
 
     async def reject(self, entity: Entity, key: Any, number: int, author: Author) -> Draft:
-        """Raises:
-        DocumentNotFound: no such draft.
-        InvalidDocument: it is decided already.
+        """Decide against a draft: for those who may publish it, and for the one who proposed it.
+
+        Raises:
+            DocumentNotFound: no such draft.
+            InvalidDocument: it is decided already.
+            Forbidden: it is another's, and the caller may not publish it.
         """
-        self._scope.write_rows(entity)
+        may_publish = self._scope.may_publish(entity)
+        if not may_publish:
+            self._scope.write_rows(entity)
 
         async def rejecting() -> Draft:
-            await self.one(entity, key, number)
+            draft = await self.one(entity, key, number)
+            if not may_publish and (draft.by is None or draft.by != author.by):
+                self._scope.acting("publish").write_rows(entity)
 
             async def work(writing: Writing) -> None:
                 values = {"status": REJECTED}
@@ -274,7 +281,7 @@ class Drafts:
         """Raises:
         DocumentNotFound: there is none.
         """
-        (found,) = await self._read(entity, self._scope.write_rows(entity), [(key, number)])
+        (found,) = await self._read(entity, self._scope.rows(entity), [(key, number)])
         if found is None:
             raise DocumentNotFound(f"{entity.name} {json_value(key)} has no draft {number}")
         return found
@@ -282,7 +289,7 @@ class Drafts:
     async def content(self, entity: Entity, key: Any, number: int) -> Document | None:
         archive = self._archives[entity.collection]
         found = await archive.find({"doc": {"$eq": key}, "v": number}, limit=1)
-        if not found or not self._scope.write_rows(entity).allow_version(found[0]):
+        if not found or not self._scope.rows(entity).allow_version(found[0]):
             return None
         content: Document | None = found[0]["full"]
         return content

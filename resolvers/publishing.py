@@ -71,6 +71,8 @@ class Publishing:
                 if last is None or last.full is None:
                     raise not_found(entity, key)
                 base, content = await self._joint(entity, key, chain[0])
+                for draft in chain:
+                    self._scope.check_publisher(entity, draft.by, author.by)
                 wanted = list(_changes(entity, chain[0].base, chain[-1].full))
                 for each in wanted:
                     self._scope.check_path(entity, each.path)

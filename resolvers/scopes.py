@@ -8,10 +8,11 @@ Source: docs/decisions/0026-access.md.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from model.entities import Access, BackReference, Entity, Field, Model, ObjectType, Reference
 from resolvers.changes import Comparison
@@ -22,6 +23,7 @@ from resolvers.rows import ALL_ROWS, Rows, rows_of
 __all__ = ["OPEN", "Scope", "has_access", "members", "read_by"]
 
 Roles = tuple[str, ...]
+Right = Literal["write", "propose", "publish"]
 
 
 class Scope:
@@ -39,6 +41,14 @@ class Scope:
         # Of entities that he was found to be allowed to read: his roles stay what they are.
         self._read_rows: dict[str, Rows] = {}
         self._compared: dict[Comparison, Comparison] = {}
+        self._right: Right = "write"
+
+    def acting(self, right: Right) -> Scope:
+        """Return the same scope for proposing or publishing drafts: `write_rows` then asks for the
+        roles of that right."""
+        acting = copy.copy(self)
+        acting._right = right
+        return acting
 
     def read_rows(self, entity: Entity) -> Rows:
         """Raises:
@@ -60,8 +70,39 @@ class Scope:
         """
         if self._model is None:
             return ALL_ROWS
-        self._check(_of(entity.access, "write"), f"{entity.name} may be written by", entity.name)
+        demands, doing = _demanded(entity, self._right)
+        self._check(demands, f"{entity.name} may be {doing} by", entity.name)
         return self._rows_of(entity)
+
+    def rows(self, entity: Entity) -> Rows:
+        """Return the rows that are there for the caller, whatever he may do with them: for callers
+        whose right has been checked."""
+        return ALL_ROWS if self._model is None else self._rows_of(entity)
+
+    def may_publish(self, entity: Entity) -> bool:
+        return self._model is None or self._has(_demanded(entity, "publish")[0])
+
+    def check_comment(self, entity: Entity) -> None:
+        """Raises:
+        Forbidden: the caller may not read the entity, or may not comment on it.
+        """
+        self.read_rows(entity)
+        if self._model is not None:
+            demands = _of(entity.access, "comment")
+            self._check(demands, f"{entity.name} may be commented on by", entity.name)
+
+    def check_publisher(self, entity: Entity, proposed_by: str | None, by: str | None) -> None:
+        """Raises:
+        Forbidden: a draft of the caller's own, where the model wants another's approval.
+        """
+        access = entity.access
+        if self._model is None or access is None or access.publish_own or proposed_by != by:
+            return
+        raise Forbidden(
+            f"a draft of {entity.name} may be published by others than the one who proposed it "
+            f"only: proposed by {proposed_by or 'an anonymous caller'}, and so are you",
+            subject=entity.name,
+        )
 
     def check_shown(self, entity: Entity) -> None:
         """Raises:
@@ -263,6 +304,15 @@ def _written_by(model: Model, field: Field) -> Sequence[Roles]:
     if isinstance(field.type, str):
         found += _of(model.embedded(field.type).access, "write")
     return found
+
+
+def _demanded(entity: Entity, right: Right) -> tuple[Sequence[Roles], str]:
+    """Return the role lists for a right, and what it lets do with the entity."""
+    named = _of(entity.access, right)
+    doing = {"write": "written", "propose": "proposed for", "publish": "published"}
+    if right != "write" and not named:
+        return _of(entity.access, "write"), doing["write"]
+    return named, doing[right]
 
 
 def _of(access: Access | None, which: str) -> Sequence[Roles]:

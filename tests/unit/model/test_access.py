@@ -97,6 +97,28 @@ MISTAKES = [
     ),
     pytest.param(
         """
+        type Product @collection(name: "products") { id: ID!
+          name: String @access(propose: ["contributor"]) # !
+        }
+        """,
+        "Product.name",
+        "propose is for documents as a whole, and name is a field",
+        "put it on the entity",
+        id="a role for drafts on a field",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        type Size @access(publishOwn: false) { # !
+          width: Int }
+        """,
+        "Size",
+        "publishOwn is for documents as a whole, and Size is embedded",
+        "put it on the entity",
+        id="a rule for drafts on an embedded type",
+    ),
+    pytest.param(
+        """
         type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
         type Product @collection(name: "products") { id: ID! supplierId: ID
           supplier: Supplier @reference(by: "supplierId") @access(write: ["admin"]) # !
