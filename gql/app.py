@@ -102,7 +102,7 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         raise ValueError("a model with @access is served to those who sign in")
     settings = gateway.settings
     schema = build_schema(
-        gateway.model, settings.limits(), settings.admission(), settings.persisted()
+        gateway.model, settings.limits(), settings.limiter(), settings.persisted()
     )
     sdl = print_sdl(schema)
 
@@ -162,7 +162,7 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         Route("/schema.graphql", for_those_who_may_ask(schema_graphql)),
         Route("/livez", livez),
         Route("/readyz", readyz),
-        metrics_route(gateway, schema.operations, schema.admission, connections),
+        metrics_route(gateway, schema.operations, schema.limiter, connections),
         *admin_routes(callers, settings.admin_role, schema.failures, settings.body_bytes),
         *pages_routes(lambda: examples_of(gateway.model), for_those_who_may_ask),
     ]

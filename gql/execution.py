@@ -25,10 +25,10 @@ from strawberry.types import ExecutionContext, ExecutionResult
 from strawberry.types.execution import PreExecutionError
 from strawberry.types.graphql import OperationType
 
-from gql.admission import Admission, Admitted
 from gql.context import Context
 from gql.direct import direct_of
 from gql.documents import Documents, KnownDocument, KnownOperation
+from gql.engine.limits.concurrency import ConcurrencyExtension, ConcurrencyLimiter
 from gql.executor import Executor
 from gql.failures import Failures
 from gql.limits import check_weight
@@ -96,13 +96,13 @@ class Schema(strawberry.Schema):
         self,
         *args: Any,
         operations: Operations,
-        admission: Admission,
+        limiter: ConcurrencyLimiter,
         documents: Documents,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.operations = operations
-        self.admission = admission
+        self.limiter = limiter
         self.scales = Scales(self._schema)
         self._documents = documents
         self.failures = Failures(operations)
@@ -110,7 +110,7 @@ class Schema(strawberry.Schema):
     def get_extensions(self, sync: bool = False) -> list[SchemaExtension]:
         found = super().get_extensions(sync)
         # What is executed at once waits for nobody.
-        return [each for each in found if not (sync and isinstance(each, Admitted))]
+        return [each for each in found if not (sync and isinstance(each, ConcurrencyExtension))]
 
     async def execute(
         self,
@@ -125,7 +125,7 @@ class Schema(strawberry.Schema):
         owner = "" if context_value is None else context_value.owner
         try:
             text, document = self._documents.asked(query, operation_extensions)
-            self.admission.begin(owner)
+            self.limiter.begin(owner)
         except GatewayError as exc:
             return self._refused(exc)
         try:
@@ -148,7 +148,7 @@ class Schema(strawberry.Schema):
         except GatewayError as exc:
             return self._refused(exc)
         finally:
-            self.admission.end(owner)
+            self.limiter.end(owner)
 
     async def stream(
         self,
@@ -199,9 +199,7 @@ class Schema(strawberry.Schema):
             if given is None or not known.fits:
                 # Else as before, and so few plain variables are not too many.
                 self._check(known, variables)
-            with self.admission.place() as place:
-                if not place.free:
-                    await place.wait()
+            async with self.limiter.slot(context.owner):
                 if known.kind is OperationType.QUERY:
                     if given is None:
                         given = known.given(self._schema, variables or {})
@@ -303,12 +301,12 @@ class Schema(strawberry.Schema):
     async def _streamed(self, results: Any, owner: str) -> AsyncGenerator[ExecutionResult]:
         try:
             async with aclosing(results):
-                self.admission.begin(owner)
+                self.limiter.begin(owner)
                 try:
                     async for each in results:
                         yield each
                 finally:
-                    self.admission.end(owner)
+                    self.limiter.end(owner)
         except GatewayError as exc:
             yield self._refused(exc)
 

@@ -293,6 +293,12 @@ METRICS: tuple[Described, ...] = (
     Described("revstream_operations_executing", "gauge", (), "Queries and mutations under way."),
     Described("revstream_operations_waiting", "gauge", (), "Those that wait for a place."),
     Described(
+        "revstream_operations_suspended",
+        "gauge",
+        (),
+        "Those that wait for the archive, without a place.",
+    ),
+    Described(
         "revstream_operations_total",
         "counter",
         ("document",),

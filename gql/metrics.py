@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gql.admission import Admission
 from gql.connections import Connections
+from gql.engine.limits.concurrency import ConcurrencyLimiter
 from gql.gateway import Gateway
 from gql.measures import METRICS
 from gql.operations import Operations
@@ -39,12 +39,12 @@ class _Process(Collector):
         self,
         gateway: Gateway,
         operations: Operations,
-        admission: Admission,
+        limiter: ConcurrencyLimiter,
         connections: Connections,
     ) -> None:
         self._gateway = gateway
         self._operations = operations
-        self._admission = admission
+        self._limiter = limiter
         self._connections = connections
 
     def collect(self) -> Iterator[Metric]:
@@ -72,13 +72,14 @@ class _Process(Collector):
         for reason, count in self._connections.dropped.items():
             yield "sockets_dropped_total", (reason,), count
         yield "http_stalled_total", (), self._connections.stalled
-        yield "operations_executing", (), self._admission.executing
-        yield "operations_waiting", (), self._admission.waiting
+        yield "operations_executing", (), self._limiter.executing
+        yield "operations_waiting", (), self._limiter.waiting
+        yield "operations_suspended", (), self._limiter.suspended
         for document, count in self._operations.begun.items():
             yield "operations_total", (document,), count
         yield "lookups_total", (), gateway.current.lookups.asked
         yield "lookup_reads_total", (), gateway.current.lookups.reads
-        yield "operations_shed_total", (), self._admission.shed
+        yield "operations_shed_total", (), self._limiter.shed
         for labels, count in self._operations.failed.items():
             yield "operations_failed_total", labels, count
         for (collection, source), count in gateway.live.delivered.items():
@@ -165,11 +166,11 @@ def _version() -> str:
 
 
 def metrics_route(
-    gateway: Gateway, operations: Operations, admission: Admission, connections: Connections
+    gateway: Gateway, operations: Operations, limiter: ConcurrencyLimiter, connections: Connections
 ) -> Route:
     """`GET /metrics`: this table, and what the operating system says of the process."""
     registry = CollectorRegistry()
-    registry.register(_Process(gateway, operations, admission, connections))
+    registry.register(_Process(gateway, operations, limiter, connections))
     ProcessCollector(registry=registry)
 
     async def metrics(request: Request) -> Response:

@@ -18,7 +18,7 @@ from pymongo.errors import PyMongoError
 from pymongo.uri_parser import parse_uri
 from strawberry.http.websocket_origin import normalize_allowed_origins
 
-from gql.admission import Admission
+from gql.engine.limits.concurrency import ConcurrencyLimiter
 from gql.engine.limits.subscription_filters import SubscriptionFilters
 from gql.limits import Limits
 from gql.persisted import AutomaticDocuments, Persisted, TrustedDocuments, read_manifest
@@ -166,10 +166,15 @@ class Settings:
         60.0, "The longest that a query or mutation may take, its waiting included."
     )
     max_executing: int = _setting(
-        100, "Queries and mutations that execute at once; others wait. 0 here and below: no limit."
+        100,
+        "Queries and mutations that execute at once, half of them at most of one caller; others "
+        "wait. 0 here and below: no limit.",
     )
     max_waiting: int = _setting(
         1000, "How many may wait, 0 none; whoever comes next is told to try again (503)."
+    )
+    max_archive_waiting: int = _setting(
+        1000, "Operations that wait for the archive at once, half of them at most of one caller."
     )
     max_principal_operations: int = _setting(
         1000, "Operations at once, subscriptions among them, of one who is known."
@@ -276,10 +281,11 @@ class Settings:
     def limits(self) -> Limits:
         return Limits(**{each.name: getattr(self, each.name) for each in fields(Limits)})
 
-    def admission(self) -> Admission:
-        return Admission(
+    def limiter(self) -> ConcurrencyLimiter:
+        return ConcurrencyLimiter(
             executing=self.max_executing,
             waiting=self.max_waiting,
+            suspended=self.max_archive_waiting,
             per_principal=self.max_principal_operations,
             limit_s=self.operation_limit_s,
         )

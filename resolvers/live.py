@@ -82,7 +82,7 @@ class Changes:
         self._archives = archives
         self._hub = hub
         self._progress = progress
-        self._starts = Starts(mongo, hub, progress)
+        self._starts = Starts(mongo, progress)
         self._horizons = Horizons(mongo)
         self._completions: dict[str, Completion] = {}
         self._quiet_s = quiet_s

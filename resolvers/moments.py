@@ -23,10 +23,12 @@ from bson.datetime_ms import DatetimeMS
 from bson.timestamp import Timestamp
 
 from model.entities import Entity
+from resolvers.cluster_time import ClusterTime
 from resolvers.dates import date_text, milliseconds
 from resolvers.errors import BadUserInput
 from streams import tokens
 from streams.archive import Archive
+from streams.core.execution_slot import execution_suspended
 from streams.documents import Document
 from streams.errors import ArchiveBehind
 from streams.mongo import Mongo
@@ -66,6 +68,7 @@ class Moments:
         self._mongo = mongo
         self._archives = archives
         self._progress = progress
+        self._cluster_time = ClusterTime(mongo, progress)
         self._deployment = deployment
         self._ahead_most_s = ahead_most_s
 
@@ -90,13 +93,16 @@ class Moments:
 
         Raises:
             BadUserInput: not exactly one of the two.
-            ResumeTokenInvalid: malformed, or of another deployment.
+            ResumeTokenInvalid: malformed, of another deployment, or beyond the database's time.
             ArchiveBehind: not reached within the bound; also a time that has not come yet.
         """
         if (time is None) == (token is None):
             raise BadUserInput("asOf: give either time or token", argument="asOf")
         if token is not None:
             moment = Moment(tokens.cluster_time(tokens.decode(token, self._deployment)))
+            place = tokens.moment(moment.at)
+            if self._progress.known(entity.collection) < place:
+                await self._cluster_time.check_reached(place)
             await self.reached(entity, moment)
             return moment
         assert time is not None
@@ -148,7 +154,8 @@ class Moments:
                     collection=entity.collection,
                     lagSeconds=ahead_s,
                 )
-            await asyncio.sleep(ahead_s)
+            async with execution_suspended():
+                await asyncio.sleep(ahead_s)
 
     async def _last_before(self, end: str, time: datetime | DatetimeMS) -> Timestamp:
         """The last cluster time at which something was written by a time of the clock. One command.

@@ -9,14 +9,13 @@ from typing import Any
 
 from bson import Timestamp
 
+from resolvers.cluster_time import ClusterTime
 from resolvers.dates import date_text
 from resolvers.errors import BadUserInput
 from resolvers.filters import Condition
 from streams import tokens
 from streams.archive import Archive
 from streams.cursors import Cursors
-from streams.errors import ResumeTokenInvalid
-from streams.hub import Hub
 from streams.mongo import Mongo
 from streams.progress import Progress
 
@@ -56,9 +55,9 @@ class ChangeRequest:
 class Starts:
     """Of subscriptions to any entity."""
 
-    def __init__(self, mongo: Mongo, hub: Hub, progress: Progress) -> None:
+    def __init__(self, mongo: Mongo, progress: Progress) -> None:
         self._mongo = mongo
-        self._hub = hub
+        self._cluster_time = ClusterTime(mongo, progress)
         self._progress = progress
         self._cursors = Cursors(mongo)
 
@@ -77,26 +76,11 @@ class Starts:
                 raise BadUserInput(f"no cursor named {request.cursor!r} was saved")
             return token
         if request.after is not None:
-            await self._check_reached(request.after)
+            await self._cluster_time.check_reached(request.after)
             return tokens.resumable(request.after)
         if request.since is not None:
             return await self._since(archive, request.since)
         return None
-
-    async def _check_reached(self, token: str) -> None:
-        """A token of the future is of a history that is no more, as where the database was restored
-        from a backup: what it stands behind will never come."""
-        if token <= self._hub.position:
-            return
-        at, now = tokens.cluster_time(token), await self._mongo.operation_time()
-        if at > now:
-            now = await self._mongo.confirmed_time()
-        if at > now:
-            raise ResumeTokenInvalid(
-                f"this resume token stands at {at.as_datetime():%F %T}Z ({at.inc}), and the "
-                f"database has only reached {now.as_datetime():%F %T}Z ({now.inc}); "
-                "take a new one from here"
-            )
 
     async def _since(self, archive: Archive, since: datetime) -> str:
         """A token at or shortly before a moment: `Watch` passes over what is earlier by the wall

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 
 from streams import tokens
 from streams.checkpoints import Checkpoint, Checkpoints, complete, furthest
+from streams.core.execution_slot import execution_suspended
 from streams.errors import ArchiveBehind
 from streams.events import ChangeEvent
 from streams.hub import Hub
@@ -112,7 +113,12 @@ class Progress:
         Raises:
             ArchiveBehind: not within the bound; carries the lag in seconds.
         """
-        limit_s = self._limit_s if limit_s is None else limit_s
+        if self.known(collection) >= token:
+            return
+        async with execution_suspended():
+            await self._wait(collection, token, self._limit_s if limit_s is None else limit_s)
+
+    async def _wait(self, collection: str, token: str, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
         while self.known(collection) < token:
             remaining = deadline - time.monotonic()

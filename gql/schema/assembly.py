@@ -5,8 +5,8 @@ from __future__ import annotations
 import strawberry
 from strawberry.schema.config import StrawberryConfig
 
-from gql.admission import Admission, Admitted
 from gql.documents import CheckedDocuments, Documents
+from gql.engine.limits.concurrency import ConcurrencyExtension, ConcurrencyLimiter
 from gql.execution import IdempotencyKey, OneOperation, Schema
 from gql.executor import Executor
 from gql.fields import FieldInfo
@@ -38,13 +38,13 @@ __all__ = ["build_schema", "print_sdl"]
 def build_schema(
     model: Model,
     limits: Limits | None = None,
-    admission: Admission | None = None,
+    limiter: ConcurrencyLimiter | None = None,
     persisted: Persisted | None = None,
 ) -> Schema:
     """The API of a model. Each operation is given a `gql.context.Context`.
 
     Args:
-        limits, admission: how much each may ask for, and how many may run; the defaults where they
+        limits, limiter: how much each may ask for, and how many may run; the defaults where they
             are left out.
         persisted: the documents that clients may name; those that they have sent, where it is left
             out.
@@ -76,7 +76,7 @@ def build_schema(
     define_subscription(types, model, shapes)
     every = types.finish()
     documents = Documents(limits or Limits(), persisted or AutomaticDocuments())
-    admission = admission or Admission()
+    limiter = limiter or ConcurrencyLimiter()
     operations = Operations()
     return Schema(
         query=types["Query"],
@@ -90,10 +90,10 @@ def build_schema(
             OneOperation,
             IdempotencyKey,
             timed(operations),
-            lambda: Admitted(admission),
+            lambda: ConcurrencyExtension(limiter),
         ],
         operations=operations,
-        admission=admission,
+        limiter=limiter,
         documents=documents,
     )
 

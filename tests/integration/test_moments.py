@@ -10,6 +10,7 @@ import pytest
 from bson import Timestamp
 from bson.datetime_ms import DatetimeMS
 
+from gql.engine.limits.concurrency import ConcurrencyLimiter
 from resolvers.errors import BadUserInput
 from resolvers.moments import Moment, Moments
 from streams import tokens
@@ -21,6 +22,7 @@ from streams.partitions import Partition
 from streams.progress import Progress
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at
+from tests.support.eventually import eventually
 from tests.support.shop import PRODUCT, SHOP, SUPPLIER
 
 FAR = tokens.time_prefix(Timestamp(2**32 - 1, 0))
@@ -199,6 +201,41 @@ async def test_a_time_far_in_the_future_is_refused_at_once(
     with pytest.raises(ArchiveBehind, match="in the future: the database's clock says") as caught:
         await shop.of(time)
     assert ahead_s - 5 < caught.value.extensions["lagSeconds"] <= ahead_s + 1
+
+
+@pytest.mark.parametrize("ahead_s", [1, 600, 10**8])
+async def test_a_token_of_the_future_is_refused_at_once(mongo: Mongo, ahead_s: int) -> None:
+    """What it stands behind will never come; the bound of what is waited for is not reached."""
+    shop = Shop(mongo, limit_s=600)
+    now = await mongo.operation_time()
+    shop.reached(tokens.moment(now))
+    future = tokens.moment(Timestamp(now.time + ahead_s + 30, 1))
+    async with asyncio.timeout(60):
+        for _ in range(2):
+            with pytest.raises(ResumeTokenInvalid, match="the database has only reached"):
+                await shop.moments.of(PRODUCT, token=tokens.encode(future, "here"))
+
+
+async def test_what_waits_for_the_archive_does_not_execute(mongo: Mongo) -> None:
+    """Its slot is free for others meanwhile: by token and by time."""
+    shop, limiter = Shop(mongo, limit_s=600), ConcurrencyLimiter(executing=1)
+    clock, now = await mongo.clock()
+    moments: list[dict[str, Any]] = [
+        {"token": tokens.encode(tokens.moment(now), "here")},
+        {"time": clock + timedelta(milliseconds=10)},
+        {"time": clock + timedelta(seconds=2)},
+    ]
+
+    async def ask(moment: dict[str, Any]) -> None:
+        async with limiter.slot(""):
+            await shop.moments.of(PRODUCT, **moment)
+
+    waiting = [asyncio.create_task(ask(each)) for each in moments]
+    await eventually(lambda: limiter.suspended == len(moments))
+    assert (limiter.executing, limiter.waiting) == (0, 0)
+    shop.reached()
+    await asyncio.gather(*waiting)
+    assert (limiter.executing, limiter.suspended) == (0, 0)
 
 
 async def test_a_time_about_to_come_is_waited_for(mongo: Mongo) -> None:

@@ -10,7 +10,7 @@ import pytest
 from graphql import get_introspection_query
 from strawberry.types.execution import PreExecutionError
 
-from gql.admission import Admission
+from gql.engine.limits.concurrency import ConcurrencyLimiter
 from gql.examples import examples_of
 from gql.execution import Schema
 from gql.limits import Limits
@@ -126,23 +126,23 @@ class Stuck(Memory):
 
 async def test_an_operation_that_takes_too_long_is_ended(model: Model) -> None:
     """Over every transport; what others ask for at the same time goes on."""
-    schema, stuck = build_schema(model, admission=Admission(limit_s=0.05)), Stuck()
+    schema, stuck = build_schema(model, limiter=ConcurrencyLimiter(limit_s=0.05)), Stuck()
     result = await schema.execute(ONE, context_value=stuck.context())
     stream = await schema.stream(ONE, context_value=stuck.context())
     for each in (result, *[each async for each in stream]):
         [error] = each.errors or ()
         assert "longer than 0.05 s" in error.message
         assert (error.extensions or {})["code"] == "TIMEOUT"
-    assert schema.admission.executing == 0
+    assert schema.limiter.executing == 0
 
 
 async def test_a_subscription_takes_no_place_and_may_take_its_time(
     model: Model, memory: Memory
 ) -> None:
     """Where every place is taken, and for longer than an operation may take."""
-    schema = build_schema(model, admission=Admission(executing=1, waiting=0, limit_s=30))
+    schema = build_schema(model, limiter=ConcurrencyLimiter(executing=1, waiting=0, limit_s=30))
     stuck = asyncio.create_task(schema.execute(ONE, context_value=Stuck().context()))
-    await eventually(lambda: schema.admission.executing == 1)
+    await eventually(lambda: schema.limiter.executing == 1)
     entity = model.entity("Reading")
     change = Change(entity=entity, kind="CHANGE", token=tokens.moment(at(0)), document=READING)
     memory.changes.append(change)
@@ -164,7 +164,7 @@ async def test_a_subscription_takes_no_place_and_may_take_its_time(
 
 async def test_one_who_is_known_has_so_many_operations_at_once(model: Model) -> None:
     """Whatever they are; another one is not concerned."""
-    schema = build_schema(model, admission=Admission(per_principal=1))
+    schema = build_schema(model, limiter=ConcurrencyLimiter(per_principal=1))
     stuck = Stuck()
 
     def of(principal: str | None, memory: Memory) -> Any:
@@ -173,7 +173,7 @@ async def test_one_who_is_known_has_so_many_operations_at_once(model: Model) -> 
         return context
 
     waiting = asyncio.create_task(schema.execute(ONE, context_value=of("ann", stuck)))
-    await eventually(lambda: schema.admission.executing == 1)
+    await eventually(lambda: schema.limiter.executing == 1)
     refused = await schema.execute(ONE, context_value=of("ann", Memory()))
     assert (refused.errors or ())[0].extensions["code"] == "LIMIT_EXCEEDED"  # type: ignore[index]
     stream = await schema.stream(ONE, context_value=of("ann", Memory()))

@@ -1,0 +1,70 @@
+"""Cluster time of the database, to refuse places in the stream that it has not reached.
+
+A token of the future is of a history that is no more, as where the database was restored from a
+backup: what it stands behind will never come. The time is read once for all who ask meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from bson.timestamp import Timestamp
+
+from streams import tokens
+from streams.errors import ResumeTokenInvalid
+from streams.mongo import Mongo
+from streams.progress import Progress
+from streams.tasks import seen
+
+__all__ = ["ClusterTime"]
+
+
+class ClusterTime:
+    """Args:
+    progress: tells how far this process's stream has come, for which nothing is read.
+    """
+
+    def __init__(self, mongo: Mongo, progress: Progress) -> None:
+        self._progress = progress
+        self._now = _SharedRead(mongo.operation_time)
+        self._confirmed = _SharedRead(mongo.confirmed_time)
+
+    async def check_reached(self, token: str) -> None:
+        """Raises:
+        ResumeTokenInvalid: it stands beyond the database's time.
+        """
+        if token <= self._progress.seen()[0]:
+            return
+        at = tokens.cluster_time(token)
+        if at <= await self._now.read():
+            return
+        # A primary that is cut off does not know how far the others have come.
+        now = await self._confirmed.read()
+        if at > now:
+            raise ResumeTokenInvalid(
+                f"this resume token stands at {at.as_datetime():%F %T}Z ({at.inc}), and the "
+                f"database has only reached {now.as_datetime():%F %T}Z ({now.inc}); "
+                "take a new one from here"
+            )
+
+
+class _SharedRead:
+    """One read for all who ask before it begins, and one at a time."""
+
+    def __init__(self, read: Callable[[], Awaitable[Timestamp]]) -> None:
+        self._read = read
+        self._one_at_a_time = asyncio.Lock()
+        self._next: asyncio.Future[Timestamp] | None = None
+
+    async def read(self) -> Timestamp:
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._reading())
+            self._next.add_done_callback(seen)
+        # Shielded: others wait for it, too.
+        return await asyncio.shield(self._next)
+
+    async def _reading(self) -> Timestamp:
+        async with self._one_at_a_time:
+            self._next = None
+            return await self._read()

@@ -1,0 +1,1 @@
+"""Building blocks without I/O that every other package may use."""
