@@ -29,6 +29,7 @@ from resolvers.errors import (
 )
 from streams.errors import (
     ArchiveBehind,
+    ConnectionLost,
     GatewayError,
     HistoryLost,
     InternalError,
@@ -68,6 +69,7 @@ TABLE: Mapping[type[Exception], Rule] = {
     SlowConsumer: Rule("SLOW_CONSUMER", logging.WARNING),
     TimeLimit: Rule("TIMEOUT", logging.WARNING),
     Unavailable: Rule("UNAVAILABLE", logging.ERROR),
+    ConnectionLost: Rule("UNAVAILABLE", logging.ERROR),
     Unsuitable: Rule("UNAVAILABLE", logging.ERROR),
     InternalError: Rule("INTERNAL", logging.ERROR, masked=True),
     GatewayError: Rule("INTERNAL", logging.ERROR, masked=True),
