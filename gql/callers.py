@@ -13,7 +13,7 @@ from dataclasses import replace
 from gql.context import Context
 from gql.sessions import Sessions
 from gql.sign_in import Credentials, SignIn
-from resolvers.errors import Unauthenticated
+from resolvers.errors import SignInEnded
 from resolvers.principals import ANONYMOUS, Principal
 
 __all__ = ["Callers"]
@@ -89,8 +89,9 @@ class Callers:
         """The sign-in that takes the place of another one; None where none was sent.
 
         Raises:
-            Unauthenticated: it is no good, or of somebody else, or with other rights: what runs was
-                begun with the old ones.
+            Unauthenticated: it is no good.
+            SignInEnded: it is of somebody else, or with other rights: what runs was begun with the
+                old ones.
         """
         if self._sign_in is None:
             return None
@@ -99,12 +100,12 @@ class Callers:
             return None
         other = await self.principal(credentials)
         if other.name != principal.name:
-            raise Unauthenticated("this is the sign-in of another one; connect again")
+            raise SignInEnded("this is the sign-in of another one; connect again")
         same = other.roles == principal.roles and all(
             other.claim(each) == principal.claim(each) for each in self._deciding
         )
         if not same:
-            raise Unauthenticated("what you may see has changed; connect again")
+            raise SignInEnded("what you may see has changed; connect again")
         return other
 
     async def principal(self, credentials: Credentials) -> Principal:

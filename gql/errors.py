@@ -25,6 +25,7 @@ from resolvers.errors import (
     DocumentMisfit,
     Forbidden,
     LimitExceeded,
+    SignInEnded,
     Unauthenticated,
 )
 from streams.errors import (
@@ -58,6 +59,7 @@ class Rule:
 TABLE: Mapping[type[Exception], Rule] = {
     BadUserInput: Rule("BAD_USER_INPUT", logging.INFO),
     Unauthenticated: Rule("UNAUTHENTICATED", logging.INFO),
+    SignInEnded: Rule("UNAUTHENTICATED", logging.INFO),
     Forbidden: Rule("FORBIDDEN", logging.INFO),
     LimitExceeded: Rule("LIMIT_EXCEEDED", logging.INFO),
     Refused: Rule("BAD_USER_INPUT", logging.INFO),

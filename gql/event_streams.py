@@ -4,8 +4,9 @@ Apollo Client takes them.
 Guarantees: each event of a subscription carries the resume token that stands behind it as its `id`,
 so that an `EventSource` that connects again says by `Last-Event-ID` where it was. `complete` is
 said only where there is nothing to come back for: who was cut off, was too slow, or is served by a
-gateway that shuts down finds the stream ended without it, and connects again. A client that is gone
-ends its operation.
+gateway that shuts down, and whose sign-in has expired, finds the stream ended without it behind a
+checkpoint, and connects again. In multipart that is an error of the transport, which Apollo's
+RetryLink answers so. A client that is gone ends its operation.
 
 Source: PROTOCOL.md of enisdenjo/graphql-sse, "Distinct connections mode"; HTML, 9.2 Server-sent
 events; Apollo's "Multipart subscriptions over HTTP"; RFC 2046, 5.1.1. docs/decisions/0023
@@ -28,12 +29,10 @@ from strawberry.types.execution import PreExecutionError
 
 from gql.context import Place
 from gql.media_types import MediaType
-from gql.told import Seat
+from gql.subscriptions.interruption import interruption_of
 
 __all__ = ["MULTIPART", "SSE", "Framing", "StreamResponse", "body_of", "streamed"]
 
-# Whose cause passes: the client comes back with its last token and has lost nothing.
-_PASSING = frozenset({"ARCHIVE_BEHIND", "SLOW_CONSUMER", "TIMEOUT", "UNAVAILABLE"})
 # When an EventSource connects again, so that not all come at once.
 _RETRY_MS = (500, 2500)
 
@@ -54,8 +53,8 @@ class Framing(Hashable, Protocol):
 
     def result(self, body: bytes, token: str | None) -> bytes: ...
 
-    def interrupted(self, body: Mapping[str, Any], *, begun: bool) -> bytes:
-        """The end of a stream that can be resumed; `begun`: something was sent before."""
+    def interrupted(self, body: Mapping[str, Any]) -> bytes:
+        """The end of a stream that can be resumed."""
         ...
 
 
@@ -72,13 +71,12 @@ class _ServerSentEvents:
         id_ = b"" if token is None else b"id: %b\n" % token.encode()
         return b"%bevent: next\ndata: %b\n\n" % (id_, body)
 
-    def interrupted(self, body: Mapping[str, Any], *, begun: bool) -> bytes:
+    def interrupted(self, body: Mapping[str, Any]) -> bytes:
+        # The client connects again by itself, and its user need not know. What a person reads who
+        # looks at the stream must stay in its line.
         error = body["errors"][0]
-        if begun and error["extensions"]["code"] == "UNAVAILABLE":
-            # No fault of the client's: it connects again by itself, and its user need not know.
-            # What a person reads who looks at the stream must stay in its line.
-            return b": UNAVAILABLE %b\n\n" % " ".join(error["message"].split()).encode()
-        return self.result(orjson.dumps(body), None)
+        said = f"{error['extensions']['code']} {' '.join(error['message'].split())}"
+        return b": %b\n\n" % said.encode()
 
 
 class _Multipart:
@@ -100,7 +98,7 @@ class _Multipart:
     def result(self, body: bytes, token: str | None) -> bytes:
         return self._part(b'{"payload":%b}' % body)
 
-    def interrupted(self, body: Mapping[str, Any], *, begun: bool) -> bytes:
+    def interrupted(self, body: Mapping[str, Any]) -> bytes:
         failed = orjson.dumps({"payload": None, "errors": body["errors"]})
         return self._part(failed) + self.complete
 
@@ -132,15 +130,12 @@ async def streamed(
     framing: Framing,
     place: Place,
     heartbeat_s: float,
-    *,
-    seat: Seat | None = None,
 ) -> AsyncGenerator[bytes]:
-    """The chunks of a response, but for those that are written to a seat meanwhile.
+    """The chunks of a response, but for those that are written elsewhere meanwhile.
 
     Args:
         place: where the subscription stands whose results these are.
     """
-    begun = False
     yield framing.opening()
     async with aclosing(_with_beats(results, heartbeat_s)) as beats:
         async for result in beats:
@@ -148,15 +143,11 @@ async def streamed(
                 yield framing.heartbeat
                 continue
             body = body_of(result)
-            if result.data is None and result.errors:
-                if (result.errors[0].extensions or {}).get("code") in _PASSING:
-                    told = seat is not None and bool(seat.token)
-                    yield framing.interrupted(body, begun=begun or told)
-                    return
-                yield framing.result(orjson.dumps(body), None)
-            else:
-                yield framing.result(orjson.dumps(body), place.token)
-            begun = True
+            if interruption_of(result) is not None:
+                yield framing.interrupted(body)
+                return
+            failed = result.data is None and result.errors
+            yield framing.result(orjson.dumps(body), None if failed else place.token)
     yield framing.complete
 
 

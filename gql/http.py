@@ -171,10 +171,8 @@ class GraphQLEndpoint(GraphQL[Context, None]):
                 f"{GRAPHQL_TRANSPORT_WS_PROTOCOL}; or take text/event-stream",
             )
         place = Place(after=headers.get("last-event-id") or None)
-        seat = None
         if result is None:
-            seat = StreamSeat.of(scope, formats.stream, asked.extensions)
-            SEAT.set(seat)
+            SEAT.set(StreamSeat.of(scope, formats.stream, asked.extensions))
             results = await self.schema.stream(
                 asked.query,
                 variable_values=asked.variables,
@@ -184,7 +182,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             )
         else:
             results = _one(result)
-        chunks = streamed(results, formats.stream, place, self._heartbeat_s, seat=seat)
+        chunks = streamed(results, formats.stream, place, self._heartbeat_s)
         return StreamResponse(chunks, formats.stream.media_type)
 
     async def _executed(

@@ -1,7 +1,9 @@
 """The sign-in of a socket: when it is introduced, when it is renewed, and when it ends.
 
-A refusal closes it with 4403 and the reason, and so do the end of what was signed in with and an
-administrator; where it cannot be told for now who it is, it closes with 1013. A `ping` with a
+A refusal closes it with 4403 and the reason, and so does an administrator. The end of what was
+signed in with closes it with 1012, since the client may come back with another sign-in, and so does
+a subscription that is interrupted; whatever else runs on it is told where it stands before. Where
+it cannot be told for now who it is, it closes with 1013. A `ping` with a
 payload as of `connection_init` renews the sign-in of a socket without a reconnect; in the legacy
 protocol, which has no ping, another `connection_init` does.
 """
@@ -13,19 +15,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from gql.sessions import Session
-from resolvers.errors import Unauthenticated
-from streams.errors import GatewayError
+from gql.subscriptions.interruption import Interruption
+from resolvers.errors import SignInEnded, Unauthenticated
+from streams.errors import GatewayError, Unavailable
 
 __all__ = ["Introduction"]
 
 _FORBIDDEN = 4403
 # IANA's "Try Again Later".
 _TRY_AGAIN = 1013
+# How long it is waited for what runs on an interrupted socket: one message each is sent.
+_PARTING_MOST_S = 2.0
 
 
 class Introduction:
     """Args:
-    handler: Strawberry's, of either protocol; its `view` knows the callers.
+    handler: Strawberry's, of either protocol; its `view` knows the callers, and `running` are the
+        tasks of its operations.
     """
 
     def __init__(self, handler: Any) -> None:
@@ -71,6 +77,9 @@ class Introduction:
         callers = self._handler.view.callers
         try:
             principal = await callers.renewed(self._session.principal, message.get("payload"))
+        except SignInEnded as exc:
+            self._end(exc.message, True)
+            return False
         except GatewayError as exc:
             await self._refuse(exc)
             return False
@@ -82,9 +91,28 @@ class Introduction:
         code = _FORBIDDEN if isinstance(exc, Unauthenticated) else _TRY_AGAIN
         await self._close(code, exc.message)
 
-    def _end(self, reason: str) -> None:
-        if self._closing is None:
+    def _end(self, reason: str, again: bool) -> None:
+        if again:
+            self.interrupt(Interruption(reason), SignInEnded)
+        elif self._closing is None:
             self._closing = asyncio.create_task(self._close(_FORBIDDEN, reason))
+
+    def interrupt(self, interruption: Interruption, kind: type[GatewayError] = Unavailable) -> None:
+        """Close the socket, once the other subscriptions on it are told where they stand.
+
+        Args:
+            kind: of the error that ends those.
+        """
+        if self._closing is None:
+            if self._session is not None:
+                self._session.farewell.say(interruption.message, kind)
+            self._closing = asyncio.create_task(self._part(interruption))
+
+    async def _part(self, interruption: Interruption) -> None:
+        running = self._handler.running
+        if running:
+            await asyncio.wait(running, timeout=_PARTING_MOST_S)
+        await self._close(interruption.code, interruption.message)
 
     async def _close(self, code: int, reason: str) -> None:
         await self._handler.websocket.close(code=code, reason=reason)

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from resolvers.dates import date_text
+from resolvers.farewell import Farewell
 from resolvers.principals import Principal
 
 __all__ = ["Session", "Sessions"]
@@ -27,13 +28,16 @@ WITHDRAWN = "the key of this sign-in has been withdrawn or changed; sign in agai
 class Session:
     """Args:
     transport: "websocket" or "http".
-    end: closes it, given the reason; may be called more than once.
+    end: closes it, given the reason, and whether its client may come back; may be called more than
+        once.
+    farewell: ends what is followed over it.
     followed: the names of the subscriptions that run.
     """
 
     principal: Principal
     transport: str
-    end: Callable[[str], None]
+    end: Callable[[str, bool], None]
+    farewell: Farewell = field(default_factory=Farewell)
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
     followed: dict[object, str] = field(default_factory=dict)
     _timer: asyncio.TimerHandle | None = None
@@ -45,7 +49,7 @@ class Session:
         if principal.expires_at is not None:
             left_s = max(0.0, principal.expires_at - time.time())
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(left_s, self.end, EXPIRED)
+            self._timer = loop.call_later(left_s, self.end, EXPIRED, True)
 
     def forget(self) -> None:
         """It is over."""
@@ -100,13 +104,13 @@ class Sessions:
 
     def _review(self, session: Session) -> None:
         if not self._holds(session.principal):
-            session.end(WITHDRAWN)
+            session.end(WITHDRAWN, True)
 
     def disconnect(self, name: str) -> int:
         """End all of a principal. Returns how many there were."""
         found = [each for each in self._open if each.principal.name == name]
         for each in found:
-            each.end("an administrator has ended this connection")
+            each.end("an administrator has ended this connection", False)
         return len(found)
 
 

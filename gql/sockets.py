@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
@@ -44,6 +44,7 @@ from gql.failures import Failures
 from gql.introduction import Introduction
 from gql.operations import Operations
 from gql.seats import SocketSeat
+from gql.subscriptions.interruption import interruption_of
 from gql.told import SEAT
 from resolvers.errors import LimitExceeded
 from streams.tasks import seen
@@ -58,6 +59,8 @@ _REASON_BYTES = 123
 
 # Of the operation that a message starts: Strawberry's handlers do not hand them on.
 _extensions: ContextVar[Mapping[str, Any] | None] = ContextVar("extensions", default=None)
+# Of the operation of this task: its client is to subscribe again, so that it must not complete.
+_interrupted: ContextVar[bool] = ContextVar("interrupted", default=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,17 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
         self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
         self._seats: dict[str, SocketSeat] = {}
         self._waiting: asyncio.TimerHandle | None = None
-        self.schema = _Executing(self.schema)  # type: ignore[assignment]
         self._introduction = Introduction(self)
+        self.schema = _Executing(self.schema, self._introduction)  # type: ignore[assignment]
+
+    @property
+    def running(self) -> list[asyncio.Task[Any]]:
+        """The tasks of its operations."""
+        return [each.task for each in self.operations.values() if each.task is not None]
+
+    async def send_message(self, message: Any) -> None:
+        if not (message["type"] == "complete" and _interrupted.get()):
+            await super().send_message(message)
 
     async def handle(self) -> None:
         async with self._introduction:
@@ -217,8 +229,17 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
         self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
         self._introduced = False
-        self.schema = _Executing(self.schema)  # type: ignore[assignment]
         self._introduction = Introduction(self)
+        self.schema = _Executing(self.schema, self._introduction)  # type: ignore[assignment]
+
+    @property
+    def running(self) -> list[asyncio.Task[Any]]:
+        """The tasks of its operations."""
+        return list(self.tasks.values())
+
+    async def send_message(self, message: Any) -> None:
+        if not (message["type"] == "complete" and _interrupted.get()):
+            await super().send_message(message)
 
     async def handle(self) -> None:
         waiting = asyncio.create_task(self._expect_introduction())
@@ -273,20 +294,34 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
 
 
 class _Executing:
-    """A schema as Strawberry's handlers call it, with the extensions of the operation.
+    """A schema as Strawberry's handlers call it, with the extensions of the operation; what
+    interrupts a subscription interrupts the socket.
 
     `subscribe`, all that the legacy one calls, takes nothing but subscriptions in Strawberry, which
     the protocol does not say.
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, introduction: Introduction) -> None:
         self._schema = schema
+        self._introduction = introduction
 
     async def stream(self, query: str, **given: Any) -> Any:
         # Set where the message was handled; the operation's task has a copy of that context.
-        return await self._schema.stream(query, operation_extensions=_extensions.get(), **given)
+        return self._uninterrupted(
+            await self._schema.stream(query, operation_extensions=_extensions.get(), **given)
+        )
 
     subscribe = stream
+
+    async def _uninterrupted(self, results: Any) -> AsyncGenerator[Any]:
+        async with aclosing(results):
+            async for result in results:
+                interruption = interruption_of(result)
+                if interruption is not None:
+                    _interrupted.set(True)
+                    self._introduction.interrupt(interruption)
+                    return
+                yield result
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 GatewayError                                 streams/errors.py
 ├── BadUserInput    BAD_USER_INPUT           names the argument or field, and both values
 ├── Unauthenticated UNAUTHENTICATED         who asks has not signed in, or not so that it counts
+│   └── SignInEnded                          what counted counts no more; sign in anew, and go on
 ├── Forbidden       FORBIDDEN                a role or a row rule says no
 ├── LimitExceeded   LIMIT_EXCEEDED           more than one request may ask for; has both numbers
 └── DocumentMisfit  DOCUMENT_MISFIT          a stored value that is not what the model says it is
@@ -12,7 +13,14 @@ from __future__ import annotations
 
 from streams.errors import GatewayError
 
-__all__ = ["BadUserInput", "DocumentMisfit", "Forbidden", "LimitExceeded", "Unauthenticated"]
+__all__ = [
+    "BadUserInput",
+    "DocumentMisfit",
+    "Forbidden",
+    "LimitExceeded",
+    "SignInEnded",
+    "Unauthenticated",
+]
 
 
 class BadUserInput(GatewayError):
@@ -25,6 +33,10 @@ class Unauthenticated(GatewayError):
     """The one who asks has to sign in, or what he signs in with cannot be accepted."""
 
     code = "UNAUTHENTICATED"
+
+
+class SignInEnded(Unauthenticated):
+    """What the one who asks has signed in with has expired, or was withdrawn."""
 
 
 class Forbidden(GatewayError):

@@ -1,4 +1,5 @@
-"""The end of all subscriptions of a process: each is told to resume elsewhere, wherever it stands.
+"""The end of all subscriptions of a process, or of a connection: each is told to resume elsewhere,
+wherever it stands.
 
 Whoever waits, for the stream, the archive or MongoDB, is interrupted; whoever is being sent
 something is told before its next event. Nothing is lost by it: what was not sent comes after the
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import TypeVar
 
 from streams.errors import GatewayError, Unavailable
@@ -20,7 +20,9 @@ T = TypeVar("T")
 
 
 class Farewell:
-    """Of one process; `said` once, and for good."""
+    """Of one process or one connection; `said` once, and for good."""
+
+    __slots__ = ("_kind", "_message", "_waits")
 
     def __init__(self) -> None:
         self._message: str | None = None
@@ -50,37 +52,31 @@ class Farewell:
             # One for each: who raises it adds what only concerns that subscriber.
             raise self._kind(self._message)
 
-    async def next(self, items: AsyncGenerator[T]) -> T:
+    async def next(self, items: AsyncGenerator[T], other: Farewell | None = None) -> T:
         """The next of them; the wait for it is cut short.
+
+        Args:
+            other: ends it as well.
 
         Raises:
             StopAsyncIteration: there is none.
             Unavailable, or what it was said with: it was said.
         """
-        self.check()
+        both = (self,) if other is None else (self, other)
+        for each in both:
+            each.check()
         wait = asyncio.timeout(None)
         try:
             async with wait:
-                self._waits.add(wait)
+                for each in both:
+                    each._waits.add(wait)
                 try:
                     return await anext(items)
                 finally:
-                    self._waits.discard(wait)
+                    for each in both:
+                        each._waits.discard(wait)
         except TimeoutError:
             if wait.expired():
-                self.check()
+                for each in both:
+                    each.check()
             raise
-
-    async def until(self, items: AsyncGenerator[T]) -> AsyncGenerator[T]:
-        """The same items, until it is said.
-
-        Raises:
-            Unavailable, or what it was said with: it was said.
-        """
-        async with aclosing(items):
-            while True:
-                try:
-                    item = await self.next(items)
-                except StopAsyncIteration:
-                    return
-                yield item

@@ -106,6 +106,7 @@ class Changes:
         request: ChangeRequest,
         *,
         company: Company | None = None,
+        farewell: Farewell | None = None,
     ) -> AsyncGenerator[Change]:
         """Every change that matches, in order, without gap or duplicate. Never ends.
 
@@ -114,6 +115,7 @@ class Changes:
                 stream is caught up with, or, where there is nobody yet, as soon as there is.
                 Whoever is with it is told elsewhere what comes behind a token, and goes on here
                 behind the one that it returns, or, if that is None, from where he was.
+            farewell: ends it, beside the one of all.
 
         Raises:
             BadUserInput: more than one place to start from, or a cursor that nobody saved.
@@ -127,9 +129,11 @@ class Changes:
             async with aclosing(self._parts(entity, request, company)) as parts:
                 # It has no end.
                 while True:
-                    source, changes = await self.farewell.next(parts)
+                    source, changes = await self.farewell.next(parts, farewell)
                     for change in changes:
                         self.farewell.check()
+                        if farewell is not None:
+                            farewell.check()
                         yield change
                         if change.kind != "CHECKPOINT":
                             self.delivered[name, source] += 1

@@ -49,6 +49,8 @@ class GatewayError(Exception):
     """An error with a stable code and facts that are safe to show."""
 
     code: ClassVar[str] = "INTERNAL"
+    # It ends a subscription, which goes on once its client subscribes again.
+    resubscribe: bool = False
 
     def __init__(self, message: str, **facts: object) -> None:
         super().__init__(message)

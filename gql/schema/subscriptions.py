@@ -25,6 +25,7 @@ from gql.schema.nodes import stored_id
 from gql.selection import Nodes, Selections
 from gql.shapes import Shape
 from gql.sharing import Audience, Lead
+from gql.subscriptions.interruption import PASSING
 from gql.told import SEAT, Seat, Told
 from model.entities import Entity, Model
 from resolvers.changes import FieldChange, changed_fields, field_changes
@@ -34,10 +35,12 @@ from resolvers.errors import BadUserInput, Unauthenticated
 from resolvers.starts import ChangeRequest
 from resolvers.values import Place, id_to_api
 from streams import tokens
-from streams.errors import SlowConsumer, Unavailable
+from streams.errors import GatewayError
 
 __all__ = ["define_subscription"]
 
+# Whose error has the token to go on after.
+_ENDS: tuple[type[GatewayError], ...] = (Unauthenticated, *PASSING)
 # Events whose responses are made before the first of them is told.
 _AT_ONCE = 20
 
@@ -240,21 +243,28 @@ async def _changes_of(
         company = _Company(audience, seat, lead, alike="replayed" not in selected)
     filters = context.subscription_filters.hold(context.owner, where)
     with filters, Followed(context, info.field_name) as followed, company or nullcontext():
-        changes = context.live.changes(entity, request, company=company)
+        changes = context.live.changes(entity, request, company=company, farewell=followed.farewell)
         try:
-            async with aclosing(followed.within(changes)) as opened:
+            async with aclosing(changes) as opened:
                 async for change in opened:
                     if change.kind != "SNAPSHOT":
                         last = change.token
                     if context.place is not None:
                         context.place.token = None if last is None else context.token_out(last)
                     yield ChangeRecord(shape, change)
-        except (SlowConsumer, Unauthenticated, Unavailable) as exc:
+        except _ENDS as exc:
+            # Others may be told the same one.
+            end = exc.again()
+            end.resubscribe = isinstance(exc, PASSING)
             # What a client that kept no token of its own resumes after.
             last = max(last or "", "" if seat is None else seat.token)
             if last:
-                exc.facts["resumeToken"] = last
-            raise
+                end.facts["resumeToken"] = last
+                if end.resubscribe:
+                    if context.place is not None:
+                        context.place.token = context.token_out(last)
+                    yield ChangeRecord(shape, Change(entity=entity, kind="CHECKPOINT", token=last))
+            raise end from exc
 
 
 class _Company:

@@ -15,6 +15,7 @@ from uuid import uuid4
 import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
+from websockets.exceptions import ConnectionClosed
 
 from tests.support.beginning import begin_new
 from tests.support.eventually import wait_until
@@ -189,9 +190,15 @@ async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
         fresh = {"authorization": f"Bearer {reader(issuer)}"}
         await renewed.send({"type": "ping", "payload": fresh})
         await heard(renewed, type="pong")
-        closed = await other.closed()
+        sent = []
+        with pytest.raises(ConnectionClosed) as caught:
+            while True:
+                sent.append(await other.receive())
+        assert all(each["type"] == "next" for each in sent)
+        assert sent[-1]["payload"] == {"data": {"noteChanges": {"kind": "CHECKPOINT"}}}
+        closed = caught.value.rcvd
         assert closed is not None
-        assert (closed.code, "expired" in closed.reason) == (4403, True)
+        assert (closed.code, "expired" in closed.reason) == (1012, True)
         await renewed.start("q", NOTES)
         answer = await heard(renewed, id="q")
         assert answer["payload"] == {"data": {"notes": {"nodes": [{"id": "a"}]}}}
@@ -203,7 +210,7 @@ async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
 async def test_a_stream_over_http_ends_with_its_token(
     guarded: RunningGateway, issuer: Issuer, accept: str
 ) -> None:
-    """With the error that says so, behind what it has been sent by then; and nothing is left."""
+    """Without a `complete`, behind what it has been sent by then; and nothing is left."""
     async with (
         httpx.AsyncClient(timeout=60) as client,
         client.stream(
@@ -215,8 +222,12 @@ async def test_a_stream_over_http_ends_with_its_token(
     ):
         assert stream.status_code == 200
         text = "".join([each async for each in stream.aiter_text()])
-    assert text.index('"documentId":"a"') < text.index('"code":"UNAUTHENTICATED"')
+    checkpoint = text.rindex('"kind":"CHECKPOINT"')
+    assert text.index('"documentId":"a"') < checkpoint < text.index("UNAUTHENTICATED")
     assert "expired" in text
+    # A client of event streams comes back by itself; one that takes parts, where it is told.
+    assert ('"errors"' in text) == accept.startswith("multipart")
+    assert "event: complete" not in text
     operator = bearer(issuer.token("olga", roles=["operator"]))
     shown = httpx.get(f"{guarded.address}/admin/sessions", headers=operator).json()["sessions"]
     assert [each for each in shown if each["principal"] == "ann"] == []
@@ -244,7 +255,7 @@ async def test_a_key_that_is_withdrawn_ends_what_was_opened_with_it(
         issuer.rotate(uuid4().hex)
         closed = await socket.closed()
         assert closed is not None
-        assert (closed.code, "withdrawn" in closed.reason) == (4403, True)
+        assert (closed.code, "withdrawn" in closed.reason) == (1012, True)
         assert "UNAUTHENTICATED" in "".join([each async for each in stream.aiter_text()])
         assert await other.data(NOTES)
     assert ask(guarded, bearer(old)).status_code == 401
@@ -278,7 +289,7 @@ async def test_an_api_key_that_is_withdrawn_or_changed_ends_what_was_opened_with
             await asyncio.to_thread(api_keys.write_text, other_entry + entry)
             closed = await socket.closed()
             assert closed is not None
-            assert (closed.code, "withdrawn" in closed.reason) == (4403, True)
+            assert (closed.code, "withdrawn" in closed.reason) == (1012, True)
             assert "UNAUTHENTICATED" in "".join([each async for each in stream.aiter_text()])
             assert await other.data(NOTES)
     finally:
@@ -308,7 +319,7 @@ async def test_another_sign_in_is_no_renewal(
         await socket.send({"type": "ping", "payload": {"authorization": f"Bearer {token}"}})
         closed = await socket.closed()
         assert closed is not None
-        assert closed.code == 4403
+        assert (closed.code, "connect again" in closed.reason) == (1012, True)
 
 
 async def test_an_administrator_sees_who_is_connected_and_disconnects_him(

@@ -399,7 +399,12 @@ class MemoryChanges:
         self._memory = memory
 
     async def changes(
-        self, entity: Entity, request: ChangeRequest, *, company: object = None
+        self,
+        entity: Entity,
+        request: ChangeRequest,
+        *,
+        company: object = None,
+        farewell: object = None,
     ) -> AsyncGenerator[Change]:
         self._memory.requests.append(request)
         for each in self._memory.changes:

@@ -13,6 +13,14 @@ from strawberry.types.execution import PreExecutionError
 
 from gql.context import Place
 from gql.event_streams import MULTIPART, SSE, Framing, StreamResponse, body_of, streamed
+from streams.errors import (
+    ArchiveBehind,
+    GatewayError,
+    HistoryLost,
+    SlowConsumer,
+    TimeLimit,
+    Unavailable,
+)
 
 EVENT = ExecutionResult(data={"n": 1}, errors=None)
 COMPLETE = b"event: complete\ndata:\n\n"
@@ -21,6 +29,13 @@ COMPLETE = b"event: complete\ndata:\n\n"
 def failed(code: str, message: str = "for a reason") -> ExecutionResult:
     error = GraphQLError(message, path=["things"], extensions={"code": code})
     return ExecutionResult(data=None, errors=[error])
+
+
+def interrupted(error: GatewayError) -> ExecutionResult:
+    error.resubscribe = True
+    extensions = {"code": error.code}
+    shown = GraphQLError(error.message, original_error=error, extensions=extensions)
+    return ExecutionResult(data=None, errors=[shown])
 
 
 async def chunks(
@@ -42,30 +57,36 @@ async def test_what_has_ended_is_complete() -> None:
     assert sent == [b'id: t.x\nevent: next\ndata: {"data":{"n":1}}\n\n', COMPLETE]
 
 
-@pytest.mark.parametrize("code", ["BAD_USER_INPUT", "HISTORY_LOST", "INTERNAL"])
+@pytest.mark.parametrize("code", ["BAD_USER_INPUT", "HISTORY_LOST", "INTERNAL", "UNAVAILABLE"])
 async def test_what_stays_wrong_is_told_and_complete(code: str) -> None:
-    """Who came back would be told the same; it has no token of its own."""
+    """Who came back would be told the same, or would repeat a mutation; it has no token."""
     told, end = await chunks(SSE, failed(code), place=Place(token="t.x"))
     assert code.encode() in told
     assert b"id:" not in told
     assert end == COMPLETE
 
 
-@pytest.mark.parametrize("code", ["SLOW_CONSUMER", "UNAVAILABLE", "TIMEOUT", "ARCHIVE_BEHIND"])
-async def test_what_passes_is_not_complete(code: str) -> None:
-    """So that the client comes back: told at the beginning, and what it has done itself always."""
-    [told] = await chunks(SSE, failed(code))
-    assert told.startswith(b"event: next\n")
-    _, told = await chunks(SSE, EVENT, failed(code, "two\nlines"), EVENT)
-    if code == "UNAVAILABLE":
-        assert told == b": UNAVAILABLE two lines\n\n"
-    else:
-        assert told.startswith(b"event: next\n")
+@pytest.mark.parametrize("kind", [SlowConsumer, Unavailable, TimeLimit, ArchiveBehind])
+async def test_what_passes_ends_a_stream_of_events_and_is_no_event(
+    kind: type[GatewayError],
+) -> None:
+    """So that the client comes back, whether it was sent something before or not."""
+    said = f": {kind.code} two lines\n\n".encode()
+    assert await chunks(SSE, interrupted(kind("two\nlines"))) == [said]
+    assert (await chunks(SSE, EVENT, interrupted(kind("two\nlines")), EVENT))[1:] == [said]
+
+
+async def test_an_error_that_a_retry_does_not_mend_is_an_event() -> None:
+    """Lost history stays lost."""
+    error = HistoryLost("gone")
+    shown = GraphQLError("gone", original_error=error, extensions=error.extensions)
+    told, end = await chunks(SSE, ExecutionResult(data=None, errors=[shown]))
+    assert (b"HISTORY_LOST" in told, end) == (True, COMPLETE)
 
 
 async def test_in_parts_every_end_is_told() -> None:
     """Their clients do not come back by themselves; the last boundary comes in any case."""
-    sent = await chunks(MULTIPART, EVENT, failed("UNAVAILABLE"))
+    sent = await chunks(MULTIPART, EVENT, interrupted(Unavailable("away")))
     assert b'{"payload":{"data":{"n":1}}}' in sent[0]
     assert b'"payload":null' in sent[1]
     assert b"UNAVAILABLE" in sent[1]

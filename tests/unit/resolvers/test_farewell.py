@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from resolvers.farewell import Farewell
-from streams.errors import Unavailable
+from streams.errors import HistoryLost, Unavailable
 from tests.support.streams import finished, turn
 
 pytestmark = pytest.mark.timeout(10)
@@ -31,10 +31,12 @@ class Items:
             self.ended = True
 
 
-async def taken(farewell: Farewell, items: Items, into: list[int]) -> None:
-    async with aclosing(farewell.until(items.given())) as parts:
-        async for each in parts:
-            into += [each]
+async def taken(
+    farewell: Farewell, items: Items, into: list[int], other: Farewell | None = None
+) -> None:
+    async with aclosing(items.given()) as parts:
+        while True:
+            into += [await farewell.next(parts, other)]
 
 
 async def test_who_waits_is_told_at_once() -> None:
@@ -54,12 +56,29 @@ async def test_who_waits_is_told_at_once() -> None:
 async def test_who_is_being_served_is_told_before_the_next() -> None:
     """Nothing is taken that would be lost."""
     farewell, items = Farewell(), Items(5)
-    async with aclosing(farewell.until(items.given())) as parts:
-        assert await anext(parts) == 1
+    async with aclosing(items.given()) as parts:
+        assert await farewell.next(parts) == 1
         farewell.say("come again")
         with pytest.raises(Unavailable):
-            await anext(parts)
-    assert items.ended
+            await farewell.next(parts)
+        assert await anext(parts) == 2
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["while it waits", "while it is served"])
+async def test_either_of_two_ends_it(waits: bool) -> None:
+    """The end of all of a process, and of one connection; with the error that it was said with."""
+    farewell, other = Farewell(), Farewell()
+    received: list[int] = []
+    task = asyncio.create_task(taken(farewell, Items(0 if waits else 5), received, other))
+    if waits:
+        await turn()
+        await turn()
+    other.say("signed in anew", HistoryLost)
+    with pytest.raises(HistoryLost, match="signed in anew"):
+        await task
+    assert received == []
+    assert not farewell._waits
+    assert not farewell.said
 
 
 async def test_who_comes_later_is_told_too() -> None:
@@ -95,7 +114,7 @@ async def test_a_time_limit_of_what_is_waited_for_is_its_own() -> None:
 
     farewell = Farewell()
     with pytest.raises(TimeoutError, match="of a read"):
-        await anext(farewell.until(late()))
+        await farewell.next(late())
 
 
 async def test_who_leaves_is_not_told() -> None:

@@ -1,0 +1,1 @@
+"""Subscriptions between the engine and the transports."""
