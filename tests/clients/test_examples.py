@@ -21,6 +21,7 @@ from pymongo.collection import Collection
 from tests.clients.products import product
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, ended, start_gateway
+from tests.support.issuer import Issuer
 from tests.support.wire import Wire, wire_to
 
 Goods = Collection[dict[str, Any]]
@@ -37,22 +38,28 @@ class Watching:
     lines: Path
     token: Path
     process: subprocess.Popen[bytes] | None = None
+    more: tuple[str, ...] = ()
 
     def start(self) -> None:
         with self.lines.open("ab") as lines:
-            self.process = subprocess.Popen([*self.command, str(self.token)], stdout=lines)
+            command = [*self.command, str(self.token), *self.more]
+            self.process = subprocess.Popen(command, stdout=lines)
 
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.wait(timeout=30)
 
-    def seen(self) -> list[int]:
-        """The stock that each change told of."""
+    def seen(self) -> list[Any]:
+        """The stock that each change told of; None where the document did not fit, and it said
+        so."""
         written = self.lines.read_bytes() if self.lines.exists() else b""
         # What crosses the end of a page of memory is seen there in part, for a moment.
         lines = written[: written.rfind(b"\n") + 1].splitlines()
-        return [json.loads(line)["product"]["stock"] for line in lines]
+        changes = [json.loads(line) for line in lines]
+        for each in changes:
+            assert (each["product"] is None) == ("errors" in each), each
+        return [each["product"] and each["product"]["stock"] for each in changes]
 
 
 @pytest.fixture
@@ -127,6 +134,61 @@ def test_they_miss_nothing_whatever_is_lost(
     for each in watching:
         assert list(dict.fromkeys(each.seen())) == written, each.command
         assert len(each.seen()) <= len(written) + 1, each.command
+
+
+def test_they_go_on_past_what_does_not_fit_and_an_expired_sign_in(
+    mongo_uri: str, client: MongoClient[dict[str, Any]], name: str, tmp_path: Path
+) -> None:
+    """A document that does not fit is a change like others, also after a restart; each connection
+    takes the sign-in that is there by then."""
+    goods = client[name]["products"]
+    goods.insert_one(product("lamp", "lamp"))
+    issuer, sign_in = Issuer(tmp_path / "jwks.json"), tmp_path / "sign-in.txt"
+    sign_in.write_text(issuer.token(lasts_s=4))
+    written: list[Any] = []
+
+    def write(stock: Any) -> None:
+        goods.update_one({"_id": "lamp"}, {"$set": {"stock": stock}, "$inc": {"version": 1}})
+        written.append(stock if isinstance(stock, int) else None)
+
+    def all_seen() -> None:
+        for each in watching:
+            wait_until(lambda each=each: len(each.seen()) >= len(written), within_s=60)  # type: ignore[misc]
+
+    with ExitStack() as stack:
+        options = issuer.options()
+        model = ROOT / "schema.graphql"
+        gateway = stack.enter_context(ended(start_gateway(mongo_uri, name, model, *options)))
+        wire = stack.enter_context(wire_to(gateway.address))
+        watching = programs(tmp_path, f"{wire.address.replace('http', 'ws')}/graphql")
+        for each in watching:
+            each.more = (str(sign_in),)
+            each.start()
+            stack.callback(each.kill)
+            wait_until(each.token.exists, within_s=60)
+        write(1)
+        write("many")
+        all_seen()
+        for each in watching:
+            each.kill()
+        write("more")
+        write(2)
+        for each in watching:
+            each.start()
+        all_seen()
+
+        connections = wire.connections
+        # Both sign-ins are refused at first, once they have expired.
+        wait_until(lambda: wire.connections >= connections + 2, within_s=60)
+        write(3)
+        sign_in.write_text(issuer.token())
+        all_seen()
+        write(4)
+        all_seen()
+        for each in watching:
+            assert each.process is not None
+            assert each.process.poll() is None
+            assert each.seen() == written, each.command
 
 
 def lose_connection(wire: Wire, write: Any) -> None:
