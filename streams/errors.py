@@ -127,11 +127,20 @@ class ReceiverAway(InternalError):
 
 
 class DatabaseError(InternalError):
-    """A refusal by the server that nothing below expected; `number` is the server's error code."""
+    """A refusal by the server that nothing below expected; `number` is the server's error code, and
+    `resumable` says that a change stream which it has ended can be opened again."""
 
-    def __init__(self, message: str, *, number: int | None = None, **facts: object) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        number: int | None = None,
+        resumable: bool = False,
+        **facts: object,
+    ) -> None:
         super().__init__(message, **facts)
         self.number = number
+        self.resumable = resumable
 
 
 def reason_of(failure: BaseException) -> str:

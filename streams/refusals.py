@@ -59,6 +59,12 @@ OF_DOCUMENT = {
 # spec: retryable-writes.md, "Retryable Error": shutting down, stepping down, not primary.
 _GOING = {91, 189, 10107, 11600, 11602, 13435, 13436}
 
+_RESUMABLE = "ResumableChangeStreamError"
+# CursorNotFound, which has no label (spec: change-streams.md "Resumable Error"); and what the
+# server says without one where an operator has killed the cursor, its operation or its session:
+# QueryPlanKilled, CursorKilled, Interrupted.
+_CURSOR_ENDED = {43, 175, 237, 11601}
+
 STANDALONE = (
     "this mongod is a standalone, and change streams need a replica set; convert it: "
     "start it with --replSet rs0, then run rs.initiate() in mongosh"
@@ -111,6 +117,10 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
     if isinstance(exc, pymongo.errors.OperationFailure):
         if exc.code == _TIME_LIMIT:
             return TimeLimit("the read took longer than its limit on the server")
+        if exc.has_error_label("SystemOverloadedError"):
+            return Unavailable(f"MongoDB is overloaded; try again later: {_first_line(exc)}")
+        if exc.has_error_label("RetryableError"):
+            return Unavailable(f"MongoDB cannot do this now; try again: {_first_line(exc)}")
         if exc.code == _AUTHENTICATION_FAILED:
             return Unsuitable(_NOT_LOGGED_IN)
         if exc.code == _USER_NOT_FOUND:
@@ -129,7 +139,11 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
             return Unavailable(f"MongoDB has undone the transaction; try again: {_first_line(exc)}")
         if exc.code == _NOT_A_REPLICA_SET:
             return Unsuitable(STANDALONE)
-        return DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=exc.code)
+        return DatabaseError(
+            f"MongoDB refused: {_first_line(exc)}",
+            number=exc.code,
+            resumable=exc.code in _CURSOR_ENDED or exc.has_error_label(_RESUMABLE),
+        )
     if isinstance(exc, pymongo.errors.DocumentTooLarge):
         # Said by the driver, before the server could.
         return DatabaseError(f"MongoDB refused: {_first_line(exc)}", number=TOO_LARGE)

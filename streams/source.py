@@ -51,25 +51,6 @@ _HISTORY_LOST = {
     286,  # ChangeStreamHistoryLost
     136,  # CappedPositionLost: the cursor fell off the oplog's end
 }
-# spec: change-streams.md "Resumable Error"
-_RESUMABLE = {
-    *(
-        6,
-        7,
-        89,
-        91,
-        189,
-        262,
-        9001,
-        10107,
-        11600,
-        11602,
-        13435,
-        13436,
-    ),  # network and elections
-    *(43, 237, 11601, 175),  # the cursor was killed or its session has ended
-    *(63, 133, 150, 234, 13388),  # sharding
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +126,10 @@ class Source:
                 self._at_end = False
                 try:
                     async with aclosing(self._opened(position, start, behind, detail)) as opened:
+                        first = True
                         async for batch in opened:
-                            attempt = 0
+                            # An overloaded server may open a stream, and refuse what follows.
+                            attempt, first = attempt if first else 0, False
                             self.connected = True
                             self._recovered()
                             if batch.position > position:
@@ -330,9 +313,10 @@ def _check_resumable(exc: GatewayError, position: str) -> None:
     """Raise it where another attempt cannot help."""
     if isinstance(exc, Unavailable):
         return
-    number = exc.number if isinstance(exc, DatabaseError) else None
-    if number in _HISTORY_LOST:
+    if not isinstance(exc, DatabaseError):
+        raise exc
+    if exc.number in _HISTORY_LOST:
         reached = tokens.cluster_time(position).as_datetime()
         raise HistoryLost(f"the oplog no longer reaches back to {reached:%F %T}Z") from exc
-    if number not in _RESUMABLE:
+    if not exc.resumable:
         raise exc

@@ -14,7 +14,7 @@ from streams.errors import (
     Unavailable,
     Unsuitable,
 )
-from streams.refusals import translated
+from streams.refusals import refused, translated
 
 TOPOLOGY = ", Timeout: 1.0s, Topology Description: <TopologyDescription id: 1, servers: [secret]>"
 REPLY = ", full error: {'ok': 0.0, 'errmsg': 'secret'}"
@@ -91,6 +91,37 @@ def test_a_refusal_keeps_the_servers_number() -> None:
     found = became(pymongo.errors.OperationFailure("gone", 286))
     assert isinstance(found, DatabaseError)
     assert found.number == 286
+
+
+def labelled(number: int, *labels: str) -> Exception:
+    """What the driver raises of such a reply, as wire connections do."""
+    return refused({"ok": 0, "errmsg": "no", "code": number, "errorLabels": list(labels)})
+
+
+@pytest.mark.parametrize(
+    "labels", [["SystemOverloadedError", "RetryableError"], ["RetryableError"]]
+)
+def test_a_refusal_that_is_labelled_as_passing_is_unavailable(labels: list[str]) -> None:
+    """Whatever its number: a newer server has numbers that nobody knows here."""
+    assert type(became(labelled(462, *labels))) is Unavailable
+
+
+@pytest.mark.parametrize(
+    ("exc", "resumable"),
+    [
+        (labelled(462, "ResumableChangeStreamError"), True),
+        (labelled(6), False),
+        (labelled(280, "NonResumableChangeStreamError"), False),
+        # Those have no label.
+        (labelled(43), True),
+        (labelled(237), True),
+    ],
+)
+def test_a_label_says_whether_a_change_stream_may_go_on(exc: Exception, resumable: bool) -> None:
+    """Not a list of numbers, which is another one with each version of the server."""
+    found = became(exc)
+    assert isinstance(found, DatabaseError)
+    assert found.resumable == resumable
 
 
 def test_a_taken_key_is_named() -> None:
