@@ -150,9 +150,10 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
 
     async def readyz(request: Request) -> Response:
         missing = gateway.not_ready()
-        return JSONResponse(
-            {"ready": not missing, "notReady": missing}, status_code=503 if missing else 200
-        )
+        said: dict[str, object] = {"ready": not missing, "notReady": missing}
+        if troubles := gateway.troubles():
+            said["trouble"] = troubles
+        return JSONResponse(said, status_code=503 if missing else 200)
 
     hosts = allowed_hosts(settings.allowed_hosts, settings.host)
     requests = _shared(endpoint, origins) if origins else endpoint

@@ -50,9 +50,10 @@ from streams.mongo import Mongo
 from streams.partitions import partitions_in
 from streams.progress import Progress
 from streams.recorder import Recorder
+from streams.recording.health import unfit_since_recorded
+from streams.recording.set_aside import SetAside
 from streams.retention import Retention
 from streams.server import (
-    check_collections,
     check_stream,
     deployment_tag,
     enable_images,
@@ -128,6 +129,12 @@ class Gateway:
         for name, failure in self.failures.items():
             found[name] = f"it has died: {reason_of(failure)}"
         return found
+
+    def troubles(self) -> dict[str, str]:
+        """Which collections this process does not record, or not whole, and why; the others it
+        does."""
+        found = {each.name: each.collection_trouble for each in self.recorders}
+        return {name: trouble for name, trouble in found.items() if trouble is not None}
 
     async def ask_positions(self) -> None:
         """How far the recorders of other processes have come, so that `progress` knows; what cannot
@@ -214,7 +221,7 @@ async def _assemble(
     server = await inspect_server(mongo)
     await check_stream(mongo)
     collections = [entity.collection for entity in model.entities]
-    await check_collections(mongo, collections)
+    unfit = await unfit_since_recorded(mongo, collections)
     deployment = await deployment_tag(mongo)
     if settings.images:
         await enable_images(mongo, collections)
@@ -234,7 +241,8 @@ async def _assemble(
     async with permitted(mongo, "keeping history needs", "readWrite"):
         for archive in archives.values():
             await archive.prepare()
-            await archive.layout.prepare()
+            if archive.collection not in unfit:
+                await archive.layout.prepare()
     position = tokens.moment(await mongo.operation_time())
     hub_options = HubOptions(
         ring_events=settings.ring_events,
@@ -306,6 +314,7 @@ async def _assemble(
             leases,
             checkpoints,
             progress,
+            SetAside(mongo),
         ),
         editing=await prepare_editing(
             mongo,

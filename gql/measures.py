@@ -157,6 +157,12 @@ METRICS: tuple[Described, ...] = (
         "Versions marked as standing behind a gap.",
     ),
     Described(
+        "revstream_recorder_set_aside_total",
+        "counter",
+        _PART,
+        "Change events of which no version could be made.",
+    ),
+    Described(
         "revstream_recorder_first_reading_documents",
         "gauge",
         _PART,

@@ -11,6 +11,7 @@ from streams.checkpoints import Checkpoint, Checkpoints
 from streams.lease import Holder, Leases
 from streams.partitions import Partition
 from streams.progress import Progress
+from streams.recording.set_aside import SetAside
 
 __all__ = ["Reading", "Status", "StreamStatus"]
 
@@ -31,8 +32,8 @@ class StreamStatus:
     `lag_s`: the age of the oldest change that is not yet archived, or handled (see
     `Progress.lag_s`); 0 where there is none; None where it never ran.
 
-    `reading`: None where the first reading is done. `trouble`: of other listeners, why they make no
-    progress; None where they do.
+    `reading`: None where the first reading is done. `trouble`: why it makes no progress, or, of a
+    recorder, that events were set aside; None where all is well.
     """
 
     name: str
@@ -58,20 +59,23 @@ class Status:
         leases: Leases,
         checkpoints: Checkpoints,
         progress: Progress,
+        set_aside: SetAside,
     ) -> None:
         self._partitions = partitions
         self._others = others
         self._leases = leases
         self._checkpoints = checkpoints
         self._progress = progress
+        self._set_aside = set_aside
 
     async def statuses(self) -> list[StreamStatus]:
-        """Two reads, and one per collection whose recorders run elsewhere."""
+        """Three reads, and one per collection whose recorders run elsewhere."""
         names = [each.name for each in self._partitions] + [name for name, _ in self._others]
         leases = await self._leases.holders(names)
         checkpoints = await self._checkpoints.load_all(names)
         for name in {each.collection for each in self._partitions}:
             await self._progress.position(name)
+        aside = await self._set_aside.troubles()
         found = []
         for partition in self._partitions:
             checkpoint = checkpoints.get(partition.name)
@@ -84,6 +88,8 @@ class Status:
                     state = "reading" if status.owner else status.state
                     status = replace(status, state=state, reading=reading)
                 status = _standing(status, token, self._progress.lag_s(partition))
+                trouble = checkpoint.trouble or aside.get(partition.collection)
+                status = replace(status, trouble=trouble)
             found.append(status)
         for name, collection in self._others:
             checkpoint = checkpoints.get(name)

@@ -13,6 +13,7 @@ Source: docs/decisions/0007-archive.md.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -21,17 +22,20 @@ from typing import Any
 from bson import Timestamp
 
 from streams.archive_indexes import DOCUMENTS, FORMER, INDEXES, last_of_each
-from streams.contents import Contents
+from streams.contents import Contents, empty
 from streams.documents import Document
-from streams.errors import DuplicateKey, Unsuitable
+from streams.errors import DamagedArchive, DuplicateKey, Unsuitable
 from streams.events import identity
 from streams.layouts.archived import Archived
 from streams.layouts.layout import Layout
 from streams.mongo import Mongo
 from streams.storage import in_parts
+from streams.storms import Storm
 from streams.versions import Last
 
 __all__ = ["Archive"]
+
+log = logging.getLogger(__name__)
 
 _FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
 # Records that are expected to come in one batch.
@@ -57,6 +61,7 @@ class Archive:
         self.parts = f"{collection}.overflow"
         self.contents = Contents(mongo, collection, self.layout)
         self._has_packed = False
+        self._damaged = Storm(log, "version cannot be read", level=logging.ERROR)
 
     async def prepare(self) -> None:
         """Create the indexes; an archive that has them is left alone."""
@@ -73,21 +78,19 @@ class Archive:
         if not wanted:
             return {}
         found = await self._last_of_each(wanted, raw=True)
-        found = await self.contents.filled(found, raw=True, lenient=True)
-        return {
-            identity(record["doc"]): Last(
-                token=record["_id"],
-                number=record["v"],
-                full=record.get("full"),
-                change=record.get("change"),
-                copies=record.get("copies"),
-                read_at=record.get("readAt"),
-                keyframe=record.get("keyframe"),
-                depth=record.get("depth", 0),
-                kept=record.get("kept"),
-            )
-            for record in found
-        }
+        return {identity(each["doc"]): last for each, last in await self._lasts(found)}
+
+    async def _lasts(self, records: Sequence[Any]) -> list[tuple[Any, Last]]:
+        """Each with what the next version needs of it; of a damaged one, that it is."""
+        try:
+            found = await self.contents.filled(records, raw=True, lenient=True)
+        except DamagedArchive as exc:
+            # Which of them it is, only each by itself tells.
+            if len(records) > 1:
+                return [each for one in records for each in await self._lasts([one])]
+            self._damaged.note(collection=self.collection, reason=exc.message)
+            return [(records[0], _last_of(records[0], damaged=True))]
+        return [(each, _last_of(each)) for each in found]
 
     async def has_packed(self) -> bool:
         """Whether some contents lie elsewhere than in `full`, where the server cannot filter."""
@@ -356,6 +359,21 @@ class Archive:
         for part in in_parts(record):
             name, data = {"_id": part["_id"]}, {"data": part["data"]}
             await self._mongo.find_one_and_update(self.parts, name, {"$set": data}, upsert=True)
+
+
+def _last_of(record: Mapping[str, Any], *, damaged: bool = False) -> Last:
+    return Last(
+        token=record["_id"],
+        number=record["v"],
+        full=empty(record["doc"]) if damaged else record.get("full"),
+        change=record.get("change"),
+        copies=record.get("copies"),
+        read_at=record.get("readAt"),
+        keyframe=record.get("keyframe"),
+        depth=record.get("depth", 0),
+        kept=record.get("kept"),
+        damaged=damaged,
+    )
 
 
 def _shows_content(projection: Mapping[str, Any] | None) -> bool:

@@ -88,8 +88,8 @@ def _of_content(
         has = "no content" if full is None else "content"
         yield Flaw(newer, "CONTENT", f"is a {newer['op']} and has {has}")
         return
-    if "cut" in newer:
-        # What it has changed is said against a version that was dropped.
+    if "cut" in newer or "setAside" in newer:
+        # What it has changed is said against a version that was dropped, or was not concluded.
         return
     changed = changed_paths(None if older is None else older["full"], full, version_field)
     if list(newer["changed"]) != changed:

@@ -23,7 +23,7 @@ from streams.versions import without_reserved
 if TYPE_CHECKING:
     from streams.layouts.layout import Layout
 
-__all__ = ["Contents"]
+__all__ = ["Contents", "empty"]
 
 _CHAIN = dict.fromkeys(("doc", "v", "prev", "full", "patch", *PACKED), 1)
 
@@ -106,7 +106,7 @@ class Contents:
                     f"{self._collection}/{record['doc']!r}: version {record['v']} is not kept any "
                     f"more: it was number {record['kept']} there"
                 )
-            content = _empty(record["doc"]) if content is None else without_reserved(content)
+            content = empty(record["doc"]) if content is None else without_reserved(content)
             made.append({**_opened(record), "full": _shown(content, raw=raw)})
         return made
 
@@ -130,7 +130,8 @@ def _is_kept(record: Mapping[str, Any]) -> bool:
     return bool(record.get("packed")) and "kept" in record
 
 
-def _empty(key: Any) -> RawBSONDocument:
+def empty(key: Any) -> RawBSONDocument:
+    """The content that stands for one that cannot be read any more."""
     return RawBSONDocument(bson.encode({"_id": key}, codec_options=DECODED), RAW)
 
 

@@ -23,6 +23,7 @@ from streams.indexes import wanted_indexes
 from streams.lease import Holder
 from streams.mongo import Mongo
 from streams.partitions import Partition, partitions_in
+from streams.recording.set_aside import COLLECTION, SetAside
 from streams.server import check_collections, check_stream, inspect_server, remedy
 
 __all__ = ["Diagnosis", "Finding"]
@@ -282,12 +283,24 @@ class Diagnosis:
                 says=f"none has ever run for {', '.join(never)}: their history has not begun",
                 mend="start `revstream serve` or `revstream record`",
             )
+        aside = await SetAside(self._mongo).troubles()
         for partition in partitions:
             name = partition.label
             checkpoint = self._checkpoints.get(partition)
             holder = self._holders.get(partition)
             if checkpoint is None:
                 continue
+            if checkpoint.trouble is not None:
+                says = f"{name} is not recorded: {checkpoint.trouble}"
+                yield Finding(level="error", subject="recorders", says=says)
+            if partition.index == 0 and partition.collection in aside:
+                yield Finding(
+                    level="error",
+                    subject="recorders",
+                    says=f"{partition.collection}: {aside[partition.collection]}",
+                    mend="report the traceback that the log has; then db["
+                    f'"{COLLECTION}"].deleteMany({{collection: "{partition.collection}"}})',
+                )
             behind_s = max(0, now.time - tokens.cluster_time(checkpoint.token).time)
             if holder is None or not holder.live:
                 yield Finding(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bson.raw_bson import RawBSONDocument
@@ -22,6 +22,7 @@ from streams.checkpoints import Baseline
 from streams.deletions import Deletions
 from streams.differences import same
 from streams.draft import Draft
+from streams.errors import is_fault_of_document
 from streams.events import ChangeEvent, identity
 from streams.layouts.kept import Kept
 from streams.layouts.recording import Passed, found_there, write_of
@@ -29,8 +30,16 @@ from streams.memory import LastVersions
 from streams.mongo import Mongo
 from streams.partitions import Partition
 from streams.reconstruction import Reconstruction
+from streams.recording.mass_deletions import MassDeletions, read_after
+from streams.recording.set_aside import SetAside
 from streams.storage import as_kept, as_patch
-from streams.versions import Last, archived_operation, make_version, without_reserved
+from streams.versions import (
+    Last,
+    archived_operation,
+    make_bare_version,
+    make_version,
+    without_reserved,
+)
 
 __all__ = ["Drafting"]
 
@@ -64,6 +73,7 @@ class Drafting:
         self.gaps = 0
         self.duplicates = 0
         self.skipped = 0
+        self.aside = 0
         self._mongo = mongo
         self._archive = archive
         self._partition = partition
@@ -73,6 +83,11 @@ class Drafting:
         self._lasts = LastVersions(archive, capacity_bytes=cache_bytes)
         self._reconstruction = Reconstruction(mongo, archive.collection)
         self._deletions = Deletions(mongo)
+        self.mass_deletions = MassDeletions(
+            mongo, archive, partition, lasts=self._lasts, load=self._load, add=self._add,
+            settled=settled,
+        )  # fmt: skip
+        self._set_aside = SetAside(mongo)
 
     def forget(self) -> None:
         self._lasts.clear()
@@ -90,14 +105,48 @@ class Drafting:
         deletions = await self._deletions.of(self._archive.collection, events)
         for count, event in enumerate(events, 1):
             deletion = deletions.get(event.token, event.deletion)
-            if self._archive.layout.keeps:
-                self._write_kept(event, draft, baseline.done, deletion)
-            else:
-                doubt = baseline.doubt if identity(event.key) in doubtful else ""
-                await self._write(event, draft, baseline.done, deletion, doubt=doubt)
+            try:
+                if event.fault is not None:
+                    raise event.fault
+                if self._archive.layout.keeps:
+                    self._write_kept(event, draft, baseline.done, deletion)
+                else:
+                    doubt = baseline.doubt if identity(event.key) in doubtful else ""
+                    await self._write(event, draft, baseline.done, deletion, doubt=doubt)
+            except Exception as exc:
+                if not is_fault_of_document(exc):
+                    raise
+                await self.set_aside(event, exc)
+                await self._write_bare(event, draft)
             if count % _TURN == 0:
                 await asyncio.sleep(0)
         return draft
+
+    async def set_aside(self, event: ChangeEvent, fault: Exception) -> None:
+        """Keep an event for an operator: nothing more can be made of it here."""
+        self.aside += 1
+        await self._set_aside.put(self._archive.collection, event, fault)
+
+    async def _write_bare(self, event: ChangeEvent, draft: Draft) -> None:
+        """The version of an event that was set aside: a gap, with the document as it is."""
+        last = self._lasts.get(event.key)
+        if last is not None and last.token >= event.token:
+            return
+        after, read_at = event.after, None
+        if after is None and event.operation != "delete":
+            rebuilt = await self._reconstruction.after(event, None)
+            if rebuilt is None:
+                return
+            after, read_at = rebuilt.document, rebuilt.read_at
+        try:
+            record, made = make_bare_version(event, after, last, read_at=read_at)
+        except ValueError:
+            # Its bytes are no document: what was set aside is all that can be kept.
+            log.exception("no version of an event that was set aside")
+            return
+        self.gaps += 1
+        draft.add(record, last)
+        self._lasts.put(event.key, made)
 
     async def _doubtful(self, events: Sequence[ChangeEvent], baseline: Baseline) -> set[Any]:
         """The documents, by identity, that may have changed unseen since their last version."""
@@ -133,21 +182,53 @@ class Drafting:
             full = None if last is None else last.full
             if full is not None and same(full, without_reserved(document)):
                 continue
-            if last is not None and _read_after(last, chunk):
+            if last is not None and read_after(last, chunk):
                 continue
-            self._add(
-                draft,
-                last,
-                token=self._numbered(place, number + len(draft.records)),
-                at=chunk.at,
-                wall=chunk.wall,
-                key=document["_id"],
-                operation="BASELINE" if full is None else "REPLACE",
-                after=document,
-                read_at=chunk.at,
-                gap=last is not None or bool(baseline.doubt),
-            )
+            token = self._partition_token(place, number + len(draft.records))
+            try:
+                self._add(
+                    draft,
+                    last,
+                    token=token,
+                    at=chunk.at,
+                    wall=chunk.wall,
+                    key=document["_id"],
+                    operation="BASELINE" if full is None else "REPLACE",
+                    after=document,
+                    read_at=chunk.at,
+                    gap=last is not None or bool(baseline.doubt),
+                )
+            except Exception as exc:
+                await self._unread(exc, draft, chunk, token, document["_id"], document)
         return draft
+
+    async def _unread(
+        self,
+        fault: Exception,
+        draft: Draft,
+        chunk: Chunk,
+        token: str,
+        key: Any,
+        content: RawBSONDocument | None,
+        kept: int | None = None,
+    ) -> None:
+        """Set aside what the first reading has found, as if it had been written then."""
+        if not is_fault_of_document(fault):
+            raise fault
+        event = ChangeEvent(
+            token=token,
+            at=chunk.at,
+            wall=chunk.wall,
+            operation="delete" if content is None else "insert",
+            collection=self._archive.collection,
+            key=key,
+            after=content,
+            before=None,
+            update=None,
+            kept=kept,
+        )
+        await self.set_aside(event, fault)
+        await self._write_bare(event, draft)
 
     async def _chunk_of_versions(
         self, chunk: Chunk, versions: Sequence[Kept], baseline: Baseline
@@ -163,123 +244,19 @@ class Drafting:
             if count % _TURN == 0:
                 await asyncio.sleep(0)
             last = self._lasts.get(version.key)
-            token = self._numbered(place, number + len(draft.records))
-            found = found_there(version, last, token=token, at=chunk.at, wall=chunk.wall)
-            if found is not None:
-                self._add(draft, last, **found)
+            token = self._partition_token(place, number + len(draft.records))
+            try:
+                found = found_there(version, last, token=token, at=chunk.at, wall=chunk.wall)
+                if found is not None:
+                    self._add(draft, last, **found)
+            except Exception as exc:
+                content, kept = version.content, version.number
+                await self._unread(exc, draft, chunk, token, version.key, content, kept)
         return draft
 
-    async def vanished(
-        self, chunk: Chunk, number: int, *, page: int = 5000
-    ) -> AsyncIterator[Draft]:
-        """Documents within the chunk's bounds that the archive takes for present and that are not
-        there: nobody saw them deleted. Page by page.
-
-        Args:
-            number: how many records stand at the chunk's moment already.
-        """
-        await self._settled()
-        place = tokens.moment(chunk.at)
-        present = set(map(identity, chunk.keys))
-        first = chunk.after
-        end = None if chunk.end else (chunk.keys[-1],)
-        while True:
-            keys = await self._archive.documents(first, end, limit=page)
-            # Each once: while its history is cut, a document may be listed twice.
-            listed = {identity(each): each for each in keys}
-            suspects = [
-                key
-                for name, key in listed.items()
-                if name not in present and self._partition.holds(key)
-            ]
-            await self._load(suspects)
-            live = [each for each in suspects if self._stands(each, chunk)]
-            if live:
-                # Asked by id: where the collection has a collation, its order is another one.
-                found = await self._archive.layout.find(
-                    {"_id": {"$in": live}}, projection={"_id": 1}, at=chunk.at
-                )
-                there = {identity(each["_id"]) for each in found}
-                draft = Draft()
-                for key in live:
-                    if identity(key) not in there:
-                        self._add(
-                            draft,
-                            self._lasts.get(key),
-                            token=self._numbered(place, number),
-                            at=chunk.at,
-                            wall=chunk.wall,
-                            key=key,
-                            operation="DELETE",
-                            after=None,
-                            gap=True,
-                        )
-                        number += 1
-                yield draft
-            if len(keys) < page:
-                return
-            first = (keys[-1],)
-
-    def _stands(self, key: Any, chunk: Chunk) -> bool:
-        last = self._lasts.get(key)
-        return last is not None and last.full is not None and not _read_after(last, chunk)
-
-    async def end(self, event: ChangeEvent, *, page: int = 1000) -> AsyncIterator[Draft]:
-        """The collection was dropped, or renamed away: every document that was there is deleted by
-        it, page by page."""
-        await self._settled()
-        place = event.token
-        # A crash in the middle: those already deleted are passed over, and numbering goes on behind
-        # them.
-        number = await self._last_number(place)
-        first: tuple[Any] | None = None
-        while True:
-            # Where the database goes, the archive has gone with its indexes.
-            keys = await self._archive.documents(first, None, limit=page, hint=None)
-            # Each once: while its history is cut, a document may be listed twice.
-            mine = {identity(each): each for each in keys if self._partition.holds(each)}
-            lasts = await self._archive.newest(
-                [{"key": key} for key in mine.values()], limit=1, projection={"doc": 1, "op": 1}
-            )
-            live = [each["doc"] for each in lasts if each["op"] != "DELETE" and each["_id"] < place]
-            await self._load(live)
-            draft = Draft()
-            for key in live:
-                number += 1
-                self._add(
-                    draft,
-                    self._lasts.get(key),
-                    token=self._numbered(place, number),
-                    at=event.at,
-                    wall=event.wall,
-                    key=key,
-                    operation="DELETE",
-                    after=None,
-                )
-            yield draft
-            if len(keys) < page:
-                return
-            first = (keys[-1],)
-
-    def _numbered(self, place: str, number: int) -> str:
+    def _partition_token(self, place: str, number: int) -> str:
         """Other partitions have records at the same place."""
         return tokens.numbered(place, self._partition.numbered(number))
-
-    async def _last_number(self, place: str) -> int:
-        """Of the records at one event that have numbers of this partition, however the collection
-        was divided when they were written; 0 where there are none."""
-        count, index = self._partition.count, self._partition.index
-        number = {"$toInt": {"$substrBytes": ["$_id", len(place) + 1, 8]}}
-        found = await self._mongo.aggregate(
-            self._archive.name,
-            [
-                {"$match": {"_id": {"$gt": f"{place}-", "$lt": f"{place}."}}},
-                {"$project": {"number": number}},
-                {"$match": {"$expr": {"$eq": [{"$mod": ["$number", count]}, index]}}},
-                {"$group": {"_id": None, "last": {"$max": "$number"}}},
-            ],
-        )
-        return int(found[0]["last"]) // count if found else 0
 
     async def _load(self, keys: Iterable[Any]) -> None:
         if self._lasts.crowded:
@@ -304,14 +281,16 @@ class Drafting:
             return
         existed = last is not None and last.full is not None
         doubtful = existed and last is not None and last.token < doubt
-        gap = doubtful or (existed if event.operation == "insert" else not existed)
+        # Of a last version that cannot be read, what has changed since is not known.
+        damaged = last is not None and last.damaged
+        gap = doubtful or damaged or (existed if event.operation == "insert" else not existed)
         after: RawBSONDocument | None = event.after
         read_at = None
         if event.operation != "delete" and after is None:
             if doubtful or (not existed and not all_known):
                 self.skipped += 1
                 return
-            rebuilt = await self._reconstruction.after(event, last)
+            rebuilt = await self._reconstruction.after(event, None if damaged else last)
             if rebuilt is None:  # gone again; its delete follows
                 self.skipped += 1
                 return
@@ -369,8 +348,3 @@ class Drafting:
         self.gaps += gap
         draft.add(record, last)
         self._lasts.put(record["doc"], made)
-
-
-def _read_after(last: Last, chunk: Chunk) -> bool:
-    """The version was read again, later than the chunk: what differs has come since."""
-    return last.read_at is not None and last.read_at > chunk.at

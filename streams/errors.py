@@ -41,6 +41,7 @@ __all__ = [
     "TimeLimit",
     "Unavailable",
     "Unsuitable",
+    "is_fault_of_document",
     "reason_of",
 ]
 
@@ -141,6 +142,13 @@ class DatabaseError(InternalError):
         super().__init__(message, **facts)
         self.number = number
         self.resumable = resumable
+
+
+def is_fault_of_document(failure: Exception) -> bool:
+    """Whether a failure can come from what one document holds: none of MongoDB, of a lease, or of
+    this machine."""
+    ours = isinstance(failure, GatewayError) and not isinstance(failure, DamagedArchive)
+    return not ours and not isinstance(failure, OSError | MemoryError)
 
 
 def reason_of(failure: BaseException) -> str:

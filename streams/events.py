@@ -6,9 +6,10 @@ nobody filters is never decoded.
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cached_property
@@ -21,7 +22,7 @@ from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.documents import DECODED, RAW, Document
-from streams.elements import objects_of
+from streams.elements import document_of, elements_of, objects_of
 from streams.images import settled
 
 __all__ = [
@@ -63,6 +64,8 @@ class ChangeEvent:
             the event is then that of a document, whatever was written (`streams.layouts`).
         bare: read without its content, which exceeds what the server can send.
         deletion: where a version says that the document was deleted, the `_change` that it carries.
+        fault, undecoded: where it could not be decoded, why, and its bytes; it then has no
+            documents, and perhaps no key.
     """
 
     token: str
@@ -79,6 +82,8 @@ class ChangeEvent:
     bare: bool = False
     kept: int | None = None
     deletion: Any = None
+    fault: Exception | None = field(default=None, compare=False)
+    undecoded: bytes | None = field(default=None, repr=False)
 
     @property
     def in_transaction(self) -> bool:
@@ -108,7 +113,8 @@ class ChangeEvent:
     def size_bytes(self) -> int:
         """About what it holds in memory."""
         parts = (self.after, self.before, self.update)
-        return 500 + sum(len(each.raw) for each in parts if each is not None)
+        size = 500 + sum(len(each.raw) for each in parts if each is not None)
+        return size if self.undecoded is None else size + len(self.undecoded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +128,20 @@ class Batch:
 
 
 def decode_event(raw: RawBSONDocument) -> ChangeEvent:
-    """From the server's change event; `documentKey` of a sharded collection keeps only its
-    `_id`."""
+    """From the server's change event; `documentKey` of a sharded collection keeps only its `_id`.
+
+    One that cannot be decoded says so (`ChangeEvent.fault`): it ends no stream.
+
+    Raises:
+        Exception: not even its place in the stream can be decoded.
+    """
+    try:
+        return _decoded(raw)
+    except Exception as exc:
+        return _with_fault(bytes(raw.raw), exc)
+
+
+def _decoded(raw: RawBSONDocument) -> ChangeEvent:
     # What stays raw is cut out, and all else decoded at once: as a raw document each object that
     # is looked into is several Python calls.
     objects, rest = objects_of(bytes(raw.raw), _KEPT_RAW)
@@ -145,6 +163,29 @@ def decode_event(raw: RawBSONDocument) -> ChangeEvent:
         update=update,
         renamed_to=None if to is None else to.get("coll"),
         session=fields["lsid"]["id"] if "txnNumber" in fields else None,
+    )
+
+
+def _with_fault(raw: bytes, fault: Exception) -> ChangeEvent:
+    """Of an event that cannot be decoded, the fields that can."""
+    fields: Document = {}
+    for _, element in elements_of(raw):
+        # The rest of it is not needed to go on behind it.
+        with contextlib.suppress(Exception):
+            fields |= _plain(document_of([element]))
+    at = fields["clusterTime"]
+    return ChangeEvent(
+        token=tokens.from_stream(fields["_id"]["_data"]),
+        at=at,
+        wall=datetime.fromtimestamp(at.time, UTC),
+        operation=fields["operationType"],
+        collection=fields["ns"].get("coll", ""),
+        key=fields.get("documentKey", {}).get("_id"),
+        after=None,
+        before=None,
+        update=None,
+        fault=fault,
+        undecoded=raw,
     )
 
 

@@ -15,12 +15,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from streams.errors import GatewayError, SlowConsumer, TimeLimit, Unavailable
+from streams.errors import GatewayError, SlowConsumer, TimeLimit, Unavailable, reason_of
 from streams.events import Batch, ChangeEvent
 from streams.layouts.layout import Layout
+from streams.layouts.translation import translated_apart
 from streams.ring import Ring
 from streams.routing import EVERYTHING, Interest, Routing
 from streams.source import Source
+from streams.storms import Storm
 
 __all__ = ["PORTION", "Hub", "HubOptions", "Subscriber", "follow"]
 
@@ -269,6 +271,7 @@ async def follow(source: Source, hub: Hub, layouts: Mapping[str, Layout] | None 
             writes of documents that they mean.
     """
     layouts = layouts or {}
+    left_out = Storm(log, "event cannot be told to subscribers", level=logging.ERROR)
     hub.follow()
     async for batch in source.batches(hub.position):
         if batch.passed_over or any(
@@ -277,10 +280,10 @@ async def follow(source: Source, hub: Hub, layouts: Mapping[str, Layout] | None 
             # The archive reads the present again; subscribers resume from there.
             hub.restart(batch.position)
         else:
-            hub.publish(await _meant(batch, layouts) if layouts else batch)
+            hub.publish(await _meant(batch, layouts, left_out) if layouts else batch)
 
 
-async def _meant(batch: Batch, layouts: Mapping[str, Layout]) -> Batch:
+async def _meant(batch: Batch, layouts: Mapping[str, Layout], left_out: Storm) -> Batch:
     """The writes of documents that a batch means."""
     events: list[ChangeEvent] = []
     for name, group in itertools.groupby(batch.events, key=lambda each: each.collection):
@@ -288,15 +291,17 @@ async def _meant(batch: Batch, layouts: Mapping[str, Layout]) -> Batch:
         if layout is None:
             events += group
         else:
-            events += await _translated(layout, list(group))
+            events += await _translated(layout, list(group), left_out)
     return Batch(tuple(events), batch.position)
 
 
-async def _translated(layout: Layout, events: Sequence[ChangeEvent]) -> Sequence[ChangeEvent]:
+async def _translated(
+    layout: Layout, events: Sequence[ChangeEvent], left_out: Storm
+) -> Sequence[ChangeEvent]:
     told = False
     while True:
         try:
-            return await layout.translated(events, before=True)
+            found, untranslated = await translated_apart(layout, events, before=True)
         except (Unavailable, TimeLimit) as exc:
             # As long as an outage lasts; the stream itself waits as well.
             if not told:
@@ -304,3 +309,9 @@ async def _translated(layout: Layout, events: Sequence[ChangeEvent]) -> Sequence
                 log.warning("events cannot be told yet", extra=facts)
             told = True
             await asyncio.sleep(_AGAIN_S)
+            continue
+        for event, fault in untranslated:
+            # Its recorder sets it aside.
+            facts = {"collection": layout.collection, "key": str(event.key)}
+            left_out.note(**facts, reason=reason_of(fault))
+        return found

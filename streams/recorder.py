@@ -27,9 +27,11 @@ from streams.errors import GatewayError, HistoryLost
 from streams.events import Batch, ChangeEvent
 from streams.joint_source import JointSource
 from streams.layouts.keeping import Keeping
+from streams.layouts.translation import translated_apart
 from streams.mongo import Mongo
 from streams.partitions import Partition
 from streams.progress import Progress
+from streams.recording.health import Health, Stuck
 from streams.source import Source
 from streams.tasks import ended
 
@@ -112,8 +114,9 @@ class Recorder:
         self._checkpoint = Checkpoint("", "")
         self._fencing_token = 0
         self._chunk: Chunk | None = None
-        self._caught_up_at = ""
-        self._batches = 0
+        self._health = Health(mongo, checkpoints, self.partition)
+        self._caught_up_at = self._upto = ""
+        self._batches = self._aside = 0
 
     async def run(self, fencing_token: int) -> None:
         """Record from the stored checkpoint on, for ever.
@@ -122,10 +125,20 @@ class Recorder:
             LeaseLost: another process has taken over.
         """
         self._fencing_token = fencing_token
+        while True:
+            try:
+                await self._run()
+            except Stuck as exc:
+                await self._health.note(exc, self._upto, fencing_token=fencing_token)
+                await asyncio.sleep(self._health.pause_s)
+
+    async def _run(self) -> None:
+        """Record until something is in the way."""
         # From what is stored, not from memory: another holder may have gone on in between.
         self._drafting.forget()
         self._chunk = None
         self._checkpoint = checkpoint = await self._begin()
+        self._health.begin(checkpoint.trouble)
         # Before the first event, so that a crash on it loses nothing; and refuses the last holder.
         await self._committing.save(checkpoint)
         await self._tidy()
@@ -158,6 +171,7 @@ class Recorder:
             "duplicates": self._drafting.duplicates,
             "skipped": self._drafting.skipped,
             "gaps": self._drafting.gaps,
+            "set_aside": self._drafting.aside,
             "batches": self._batches,
             "reconnects": self._source.reconnects,
             "baseline_documents": baseline.documents,
@@ -171,6 +185,11 @@ class Recorder:
     def trouble(self) -> str | None:
         """Why its stream is not open; None where it is, or is about to be."""
         return self._source.trouble
+
+    @property
+    def collection_trouble(self) -> str | None:
+        """Why the history of its collection is not kept, or not whole; that of others is."""
+        return self._health.trouble
 
     async def _begin(self) -> Checkpoint:
         """From where to go on: this partition's own checkpoint, or where the collection as a whole
@@ -203,7 +222,11 @@ class Recorder:
                 batch = await upcoming
                 # The next batch is on its way while this one is drafted and written.
                 upcoming = asyncio.ensure_future(anext(batches))
-                await self._take(batch)
+                try:
+                    await self._take(batch)
+                except Exception as exc:
+                    self._upto = batch.position
+                    raise await self._health.stuck(exc) from exc
         finally:
             try:
                 await ended(upcoming)
@@ -213,6 +236,7 @@ class Recorder:
     async def _take(self, batch: Batch) -> None:
         """Draft a batch, and the chunk of the first reading that stands in it; it is written
         meanwhile."""
+        await self._health.look()
         events = batch.events
         if batch.passed_over or (self._layout.keeps and any(each.bare for each in events)):
             self._doubt(batch.position)
@@ -245,6 +269,11 @@ class Recorder:
                 size=self._options.chunk_documents,
                 layout=self._layout if isinstance(self._layout, Keeping) else None,
             )
+        if self._drafting.aside != self._aside:
+            self._aside = self._drafting.aside
+            await self._health.count()
+        if self._checkpoint.baseline.done or self._chunk is not None:
+            await self._health.passed(position, fencing_token=self._fencing_token)
 
     def _doubt(self, position: str) -> None:
         """A write up to there could not be read: read the present again behind it."""
@@ -277,7 +306,11 @@ class Recorder:
         """The writes of this partition's documents."""
         if not self._layout.keeps:
             return events
-        meant = await self._layout.translated(events)
+        meant, untranslated = await translated_apart(self._layout, events)
+        for event, fault in untranslated:
+            # Of several partitions one does; whose document it is, nobody can tell.
+            if self.partition.index == 0:
+                await self._drafting.set_aside(event, fault)
         return [each for each in meant if self.partition.concerns(each)]
 
     async def _recover(self) -> None:
@@ -301,7 +334,7 @@ class Recorder:
         """What happens to the collection as a whole."""
         arrived = event.renamed_to == self.collection
         if arrived or event.operation in _GONE:
-            async for draft in self._drafting.end(event):
+            async for draft in self._drafting.mass_deletions.end(event):
                 await self._committing.write(draft)
         if event.operation == "dropDatabase":
             # The archive went with it.
@@ -321,7 +354,7 @@ class Recorder:
         draft = await self._drafting.chunk(chunk, baseline)
         await self._committing.write(draft)
         number = baseline.documents + len(draft.records)
-        async for vanished in self._drafting.vanished(chunk, number):
+        async for vanished in self._drafting.mass_deletions.vanished(chunk, number):
             await self._committing.write(vanished)
         found = chunk.keys
         read = baseline.read + len(found)

@@ -24,6 +24,7 @@ __all__ = [
     "inspect_server",
     "permitted",
     "remedy",
+    "unfit_collections",
 ]
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,13 @@ async def check_collections(mongo: Mongo, names: Sequence[str]) -> None:
         Unsuitable: one is of a kind whose history cannot be kept; says of each why, and the way
             out.
     """
+    unfit = await unfit_collections(mongo, names)
+    if unfit:
+        raise Unsuitable("; ".join(unfit.values()))
+
+
+async def unfit_collections(mongo: Mongo, names: Sequence[str]) -> dict[str, str]:
+    """By name, those of a kind whose history cannot be kept: why, and the way out."""
     reply = await mongo.command(
         {
             "listCollections": 1,
@@ -103,13 +111,11 @@ async def check_collections(mongo: Mongo, names: Sequence[str]) -> None:
         each["name"]: "capped" if each["options"].get("capped") else each["type"]
         for each in reply["cursor"]["firstBatch"]
     }
-    refused = [
-        f"{mongo.name}.{name} is {_WITHOUT_HISTORY[kind]}"
+    return {
+        name: f"{mongo.name}.{name} is {_WITHOUT_HISTORY[kind]}"
         for name, kind in kinds.items()
         if kind in _WITHOUT_HISTORY
-    ]
-    if refused:
-        raise Unsuitable("; ".join(refused))
+    }
 
 
 async def deployment_tag(mongo: Mongo) -> str:

@@ -50,7 +50,7 @@ def as_patch(record: Document, last: Last | None, made: Last) -> Last:
         last: the version before. `made`: what the next one needs of this one; returned, with where
             it lies.
     """
-    if last is None or last.full is None or made.full is None:
+    if last is None or last.full is None or last.damaged or made.full is None:
         return made
     if last.depth + 1 >= KEYFRAME_EVERY:
         return made

@@ -32,6 +32,7 @@ __all__ = [
     "archived_operation",
     "attribution",
     "carried_number",
+    "make_bare_version",
     "make_version",
     "next_number",
     "without_reserved",
@@ -116,8 +117,8 @@ class Last:
     into. `change` is the `_change` that the document carries: a
     later write that leaves it as it is was not made by whom it names, and deltas may change it in
     part; `copies` is its `_copies`, likewise. `read_at`: the cluster time at which `full` was read,
-    where it was not taken from an event; events up to it are in it. `keyframe`, `depth`, `kept`:
-    see `streams.storage`.
+    where it was not taken from an event; events up to it are in it. `damaged`: `full` cannot be
+    read any more, and is empty. `keyframe`, `depth`, `kept`: see `streams.storage`.
     """
 
     token: str
@@ -129,6 +130,7 @@ class Last:
     keyframe: int | None = None
     depth: int = 0
     kept: int | None = None
+    damaged: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -235,6 +237,41 @@ def make_version(
         copies=copies,
         read_at=read_at,
     )
+    return record, made
+
+
+def make_bare_version(
+    event: ChangeEvent,
+    after: RawBSONDocument | None,
+    last: Last | None,
+    *,
+    read_at: Timestamp | None,
+) -> tuple[Document, Last]:
+    """The record of a write of which no version could be made: a gap, with what is stored and
+    without anything that is concluded from it; and what the next one needs of it."""
+    number = (0 if last is None else last.number) + 1
+    full = None if after is None else without_reserved(after)
+    record: Document = {
+        "_id": event.token,
+        "doc": event.key,
+        "v": number,
+        "op": archived_operation(event),
+        "at": event.at,
+        "wall": event.wall,
+        "prev": None if last is None else last.token,
+        "by": None,
+        "why": None,
+        "changed": [],
+        "gap": True,
+        "setAside": True,
+        "full": full,
+    }
+    if last is None:
+        record["first"] = True
+    if read_at is not None:
+        record["readAt"] = read_at
+    kept = event.kept if event.kept is not None or last is None else last.kept
+    made = Last(token=event.token, number=number, full=full, kept=kept, read_at=read_at)
     return record, made
 
 

@@ -321,8 +321,8 @@ def _define_stream_status(types: Types) -> None:
             Read(
                 "trouble",
                 "String",
-                "Why it makes no progress, as when a sink's receiver takes nothing; null where it "
-                "does. Of recorders, `/readyz` of their process tells.",
+                "Why it makes no progress, as when a sink's receiver takes nothing; of recorders, "
+                "also that events were set aside. Null where all is well.",
                 attrgetter("trouble"),
             ),
         ],

@@ -85,8 +85,8 @@ class Deltas(DocumentPerVersion):
             there = follows and last is not None and last.content is not None
             if not there or row.get(names.whole) is True:
                 fields = {}
-            for name in row.get(names.unset) or ():
-                fields.pop(str(name).encode(), None)
+            for name in _names_in(row.get(names.unset)):
+                fields.pop(name.encode(), None)
             if kept.content is not None:
                 fields |= dict(elements_of(bytes(kept.content.raw)))
                 content = RawBSONDocument(document_of(fields.values()), RAW)
@@ -168,3 +168,8 @@ class Deltas(DocumentPerVersion):
         content = RawBSONDocument(document_of(changed), RAW)
         more: Document = {self.names.unset: gone} if gone else {}
         return self.rows.row(Kept(key=made.key, number=made.number, content=content), **more)
+
+
+def _names_in(unset: Any) -> list[str]:
+    """The names in a list of them; none in what a program has written there instead of one."""
+    return [each for each in unset if isinstance(each, str)] if isinstance(unset, list) else []

@@ -155,8 +155,10 @@ class Embedded(Keeping):
 
     def _where(self, condition: Mapping[str, Any]) -> Document:
         """The previous versions that meet a condition on `$$each`."""
-        previous = {"$ifNull": [f"${self.names.previous}", []]}
-        return {"$filter": {"input": previous, "as": "each", "cond": condition}}
+        previous = f"${self.names.previous}"
+        # Programs may have put there what is no list.
+        listed = {"$cond": [{"$isArray": previous}, previous, []]}
+        return {"$filter": {"input": listed, "as": "each", "cond": condition}}
 
     async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
         numbers: dict[Any, tuple[Any, list[int]]] = {}
@@ -263,13 +265,19 @@ class Embedded(Keeping):
             names.previous: {"$concatArrays": [previous, [f"${names.current}"]]},
             names.current: {"$literal": body},
         }
+        kind = {"$type": f"${names.previous}"}
+        takes = {"$in": [kind, ["array", "null", "missing"]]}
         # One that matches is not sent back, with all of its history.
-        query = {**compared, "$expr": {"$lte": [size, _MOST_BYTES]}}
+        query = {**compared, "$expr": {"$and": [takes, {"$lte": [size, _MOST_BYTES]}]}}
         if await writing.update_each(self.collection, [(query, [{"$set": change}])]):
             return
-        found = await self.mongo.find(
-            self.collection, compared, projection={"size": {"$bsonSize": "$$ROOT"}}, limit=1
-        )
+        shown = {"size": {"$bsonSize": "$$ROOT"}, "takes": takes, "kind": kind}
+        found = await self.mongo.find(self.collection, compared, projection=shown, limit=1)
+        if found and not found[0]["takes"]:
+            raise NoRoom(
+                f"cannot keep its version before: {names.previous} is of type {found[0]['kind']}, "
+                "expected a list; put its versions into a list there"
+            )
         if not found or found[0]["size"] + more <= _MOST_BYTES:
             raise Overtaken
         raise NoRoom(

@@ -73,6 +73,21 @@ async def test_a_document_with_its_history_must_fit(mongo_uri: str, client: Clie
         assert small["version"] == 5
 
 
+async def test_previous_versions_that_are_no_list_take_no_other(
+    mongo_uri: str, client: Client
+) -> None:
+    """EMBEDDED: the write is refused with what lies there, which stays."""
+    async with opened("EMBEDDED", mongo_uri, client) as shop:
+        id_ = await shop.made()
+        shop.database.products.update_one({"_id": id_}, {"$set": {"prev": {"v": 0}}})
+        refused = await shop.mutate("updateProduct", id=id_, patch={"name": "new"})
+        assert refused["__typename"] == "InvalidDocument"
+        assert "prev is of type object, expected a list" in refused["message"]
+        stored = shop.database.products.find_one({"_id": id_})
+        assert stored is not None
+        assert stored["prev"] == {"v": 0}
+
+
 async def test_deltas_hold_what_changed_and_whole_ones_stand_between(
     mongo_uri: str, client: Client
 ) -> None:

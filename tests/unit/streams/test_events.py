@@ -140,3 +140,34 @@ def test_an_event_of_no_document_has_no_key() -> None:
         }
     )
     assert (ended.collection, ended.key, ended.document) == ("", None, None)
+
+
+def test_an_event_that_cannot_be_decoded_keeps_its_place_and_its_bytes() -> None:
+    """It ends no stream: whoever makes something of it sees why it cannot."""
+    at = Timestamp(5, 1)
+    sent = {
+        "_id": {"_data": "82" + "00" * 20},
+        "operationType": "update",
+        "clusterTime": at,
+        "ns": {"db": "shop", "coll": "things"},
+        "documentKey": {"_id": 7},
+        "wallTime": "not a date",
+        "updateDescription": {"updatedFields": {"a": 1}},
+    }
+    document = bson.encode(sent)
+    # A string that says to be longer than all of it.
+    damaged = document.replace(b"\x0b\0\0\0not a date", b"\xff\xff\0\0not a date")
+    event = decode_event(RawBSONDocument(bson.encode(sent), RAW))
+    assert event.fault is None
+    event = decode_event(_Damaged(damaged))  # type: ignore[arg-type]
+    assert (event.at, event.operation, event.collection) == (at, "update", "things")
+    assert event.fault is not None
+    assert event.undecoded == damaged
+    assert event.after is event.before is event.update is None
+
+
+class _Damaged:
+    """What the driver would hand over where it did not look itself."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw

@@ -1,0 +1,1 @@
+"""Recording change events as versions: parts of the recorder."""

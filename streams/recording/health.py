@@ -1,0 +1,148 @@
+"""The trouble of one collection: why its history is not recorded, while that of others is.
+
+What ends the work of a recorder and is neither MongoDB's absence nor the lease's end is tried again
+after a pause, which doubles; it is logged, told in `/readyz`, and stored with the checkpoint, for
+`Query.streams` of all processes and for `revstream doctor`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from streams.checkpoints import Checkpoints
+from streams.errors import (
+    GatewayError,
+    HistoryLost,
+    LeaseLost,
+    TimeLimit,
+    Unavailable,
+    Unsuitable,
+    reason_of,
+)
+from streams.mongo import Mongo
+from streams.partitions import Partition
+from streams.recording.set_aside import SetAside
+from streams.server import unfit_collections
+
+__all__ = ["Health", "Stuck", "unfit_since_recorded"]
+
+log = logging.getLogger(__name__)
+
+# How often it is looked whether the collection is still one whose history can be kept.
+_LOOK_S = 10.0
+_RETRY_FIRST_S, _RETRY_MOST_S = 0.5, 60.0
+
+
+class Stuck(Exception):
+    """The recorder of one collection cannot go on; the message says why."""
+
+
+class Health:
+    """Of one partition's recorder.
+
+    Attributes:
+        pause_s: until the next attempt, where it is stuck.
+    """
+
+    def __init__(self, mongo: Mongo, checkpoints: Checkpoints, partition: Partition) -> None:
+        self.pause_s = _RETRY_FIRST_S
+        self._mongo = mongo
+        self._checkpoints = checkpoints
+        self._partition = partition
+        self._stuck: str | None = None
+        self._aside: str | None = None
+        self._told = False
+        self._upto = ""
+        self._look_at = 0.0
+
+    @property
+    def trouble(self) -> str | None:
+        """For people; None where all is well."""
+        return self._stuck or self._aside
+
+    def begin(self, stored: str | None) -> None:
+        """Begin to record.
+
+        Args:
+            stored: the trouble of whichever process recorded before.
+        """
+        self._told = stored is not None
+        self._look_at = 0.0
+
+    async def look(self) -> None:
+        """See now and then whether the collection's history can be kept, and what is set aside.
+
+        Raises:
+            Stuck: it cannot, as of a view.
+        """
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOOK_S
+        await self.count()
+        unfit = await unfit_collections(self._mongo, [self._partition.collection])
+        if unfit:
+            raise Stuck(*unfit.values())
+
+    async def count(self) -> None:
+        """Learn what is set aside of the collection."""
+        self._aside = (await SetAside(self._mongo).troubles()).get(self._partition.collection)
+
+    async def stuck(self, failure: Exception) -> Stuck:
+        """What a failure means to the collection.
+
+        Raises:
+            Exception: the failure, where it is not the collection's.
+        """
+        if isinstance(failure, LeaseLost | Unavailable | TimeLimit | HistoryLost | Stuck):
+            raise failure
+        unfit = await unfit_collections(self._mongo, [self._partition.collection])
+        if unfit:
+            return Stuck(*unfit.values())
+        if isinstance(failure, Unsuitable):
+            raise failure
+        return Stuck(reason_of(failure))
+
+    async def note(self, stuck: Stuck, upto: str, *, fencing_token: int) -> None:
+        """Tell that it is stuck.
+
+        Args:
+            upto: where it has to come to be well again.
+        """
+        reason = str(stuck)
+        if self._stuck != reason:
+            cause = stuck.__cause__
+            known = cause is None or isinstance(cause, GatewayError)
+            log.error(
+                "collection is not recorded: tried again",
+                extra={"listener": self._partition.name, "reason": reason},
+                exc_info=None if known else cause,
+            )
+            await self._checkpoints.tell(self._partition.name, reason, fencing_token=fencing_token)
+        self.pause_s = _RETRY_FIRST_S if self._stuck is None else 2 * self.pause_s
+        self.pause_s = min(self.pause_s, _RETRY_MOST_S)
+        self._stuck, self._told, self._upto, self._look_at = reason, True, upto, 0.0
+
+    async def passed(self, token: str, *, fencing_token: int) -> None:
+        """Tell that it has come to a place, and waits for nothing there."""
+        if not self._told or token < self._upto:
+            return
+        log.info("collection is recorded again", extra={"listener": self._partition.name})
+        self._stuck, self._told, self._upto = None, False, ""
+        await self._checkpoints.tell(self._partition.name, None, fencing_token=fencing_token)
+
+
+async def unfit_since_recorded(mongo: Mongo, names: Sequence[str]) -> Mapping[str, str]:
+    """Of collections that have been recorded before, those whose history cannot be kept any more:
+    the trouble of their recorders.
+
+    Raises:
+        Unsuitable: there are others, which the model names by mistake.
+    """
+    unfit = await unfit_collections(mongo, names)
+    checkpoints = Checkpoints(mongo)
+    fresh = [reason for name, reason in unfit.items() if not await checkpoints.of(name)]
+    if fresh:
+        raise Unsuitable("; ".join(fresh))
+    return unfit

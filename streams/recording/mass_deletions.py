@@ -1,0 +1,161 @@
+"""Deletions of many documents at once: of a collection that was dropped, and of documents that a
+reading of the present no longer finds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+from streams import tokens
+from streams.archive import Archive
+from streams.bootstrap import Chunk
+from streams.draft import Draft
+from streams.events import ChangeEvent, identity
+from streams.memory import LastVersions
+from streams.mongo import Mongo
+from streams.partitions import Partition
+from streams.versions import Last
+
+__all__ = ["MassDeletions", "read_after"]
+
+
+class MassDeletions:
+    """Of one partition of a collection.
+
+    Args:
+        lasts, load, add: of `streams.drafting`: the last versions, making sure of some, and adding
+            a record to a draft.
+        settled: waits until everything drafted before is in the archive.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archive: Archive,
+        partition: Partition,
+        *,
+        lasts: LastVersions,
+        load: Callable[[Iterable[Any]], Awaitable[None]],
+        add: Callable[..., None],
+        settled: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._mongo = mongo
+        self._archive = archive
+        self._partition = partition
+        self._lasts = lasts
+        self._load = load
+        self._add = add
+        self._settled = settled
+
+    async def vanished(
+        self, chunk: Chunk, number: int, *, page: int = 5000
+    ) -> AsyncIterator[Draft]:
+        """Documents within the chunk's bounds that the archive takes for present and that are not
+        there: nobody saw them deleted. Page by page.
+
+        Args:
+            number: how many records stand at the chunk's moment already.
+        """
+        await self._settled()
+        place = tokens.moment(chunk.at)
+        present = set(map(identity, chunk.keys))
+        first = chunk.after
+        end = None if chunk.end else (chunk.keys[-1],)
+        while True:
+            keys = await self._archive.documents(first, end, limit=page)
+            # Each once: while its history is cut, a document may be listed twice.
+            listed = {identity(each): each for each in keys}
+            suspects = [
+                key
+                for name, key in listed.items()
+                if name not in present and self._partition.holds(key)
+            ]
+            await self._load(suspects)
+            live = [each for each in suspects if self._stands(each, chunk)]
+            if live:
+                # Asked by id: where the collection has a collation, its order is another one.
+                found = await self._archive.layout.find(
+                    {"_id": {"$in": live}}, projection={"_id": 1}, at=chunk.at
+                )
+                there = {identity(each["_id"]) for each in found}
+                draft = Draft()
+                for key in live:
+                    if identity(key) not in there:
+                        self._add(
+                            draft,
+                            self._lasts.get(key),
+                            token=tokens.numbered(place, self._partition.numbered(number)),
+                            at=chunk.at,
+                            wall=chunk.wall,
+                            key=key,
+                            operation="DELETE",
+                            after=None,
+                            gap=True,
+                        )
+                        number += 1
+                yield draft
+            if len(keys) < page:
+                return
+            first = (keys[-1],)
+
+    def _stands(self, key: Any, chunk: Chunk) -> bool:
+        last = self._lasts.get(key)
+        return last is not None and last.full is not None and not read_after(last, chunk)
+
+    async def end(self, event: ChangeEvent, *, page: int = 1000) -> AsyncIterator[Draft]:
+        """The collection was dropped, or renamed away: every document that was there is deleted by
+        it, page by page."""
+        await self._settled()
+        place = event.token
+        # A crash in the middle: those already deleted are passed over, and numbering goes on behind
+        # them.
+        number = await self._last_number(place)
+        first: tuple[Any] | None = None
+        while True:
+            # Where the database goes, the archive has gone with its indexes.
+            keys = await self._archive.documents(first, None, limit=page, hint=None)
+            # Each once: while its history is cut, a document may be listed twice.
+            mine = {identity(each): each for each in keys if self._partition.holds(each)}
+            lasts = await self._archive.newest(
+                [{"key": key} for key in mine.values()], limit=1, projection={"doc": 1, "op": 1}
+            )
+            live = [each["doc"] for each in lasts if each["op"] != "DELETE" and each["_id"] < place]
+            await self._load(live)
+            draft = Draft()
+            for key in live:
+                number += 1
+                self._add(
+                    draft,
+                    self._lasts.get(key),
+                    token=tokens.numbered(place, self._partition.numbered(number)),
+                    at=event.at,
+                    wall=event.wall,
+                    key=key,
+                    operation="DELETE",
+                    after=None,
+                )
+            yield draft
+            if len(keys) < page:
+                return
+            first = (keys[-1],)
+
+    async def _last_number(self, place: str) -> int:
+        """Of the records at one event that have numbers of this partition, however the collection
+        was divided when they were written; 0 where there are none."""
+        count, index = self._partition.count, self._partition.index
+        number = {"$toInt": {"$substrBytes": ["$_id", len(place) + 1, 8]}}
+        found = await self._mongo.aggregate(
+            self._archive.name,
+            [
+                {"$match": {"_id": {"$gt": f"{place}-", "$lt": f"{place}."}}},
+                {"$project": {"number": number}},
+                {"$match": {"$expr": {"$eq": [{"$mod": ["$number", count]}, index]}}},
+                {"$group": {"_id": None, "last": {"$max": "$number"}}},
+            ],
+        )
+        return int(found[0]["last"]) // count if found else 0
+
+
+def read_after(last: Last, chunk: Chunk) -> bool:
+    """The version was read again, later than the chunk: what differs has come since."""
+    return last.read_at is not None and last.read_at > chunk.at

@@ -1,0 +1,109 @@
+"""Change events that a recorder can make no version of: kept with their raw bytes, for an operator.
+
+One document for each in `revstream.setAside`, `{_id: token, collection, key, operation, at, wall,
+reason, event}`. `event` has the bytes of the event, or of what is known of it, in BSON;
+beyond 8 MB they go on in documents with `of` and `n`. Removing them is the operator's answer: from
+then on nothing is told of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import bson
+from bson.raw_bson import RawBSONDocument
+
+from streams.documents import DECODED, Document
+from streams.errors import reason_of
+from streams.events import ChangeEvent
+from streams.mongo import Mongo
+
+__all__ = ["COLLECTION", "SetAside"]
+
+log = logging.getLogger(__name__)
+
+COLLECTION = "revstream.setAside"
+_PART_BYTES = 8 * 1024 * 1024
+# A fault that every event has fills no disk: of those that come later, the reason is kept.
+_MOST_WITH_BYTES = 1000
+
+
+class SetAside:
+    """The events that were set aside, of all collections."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+
+    async def put(self, collection: str, event: ChangeEvent, fault: Exception) -> None:
+        """Keep an event; setting it aside once more changes nothing.
+
+        Args:
+            fault: what its version failed with, logged with its traceback.
+        """
+        reason = reason_of(fault)
+        log.error(
+            "event set aside",
+            extra={"collection": collection, "key": str(event.key), "reason": reason},
+            exc_info=fault,
+        )
+        raw = b"" if await self._crowded(collection) else _bytes_of(event)
+        parts = [raw[n : n + _PART_BYTES] for n in range(0, len(raw), _PART_BYTES)]
+        facts: Document = {
+            "collection": collection,
+            "key": event.key,
+            "operation": event.operation,
+            "at": event.at,
+            "wall": event.wall,
+            "reason": reason,
+        }
+        for n, part in enumerate(parts[1:], 1):
+            more = {"of": event.token, "collection": collection, "n": n, "event": part}
+            await self._insert(f"{event.token}#{n}", more)
+        await self._insert(event.token, {**facts, "event": parts[0]} if parts else facts)
+
+    async def _insert(self, name: str, fields: Mapping[str, Any]) -> None:
+        change = {"$setOnInsert": dict(fields)}
+        await self._mongo.find_one_and_update(COLLECTION, {"_id": name}, change, upsert=True)
+
+    async def _crowded(self, collection: str) -> bool:
+        query = {"collection": collection, "event": {"$exists": True}}
+        return await self._mongo.count(COLLECTION, query) >= _MOST_WITH_BYTES
+
+    async def troubles(self) -> dict[str, str]:
+        """For people, by collection: how many were set aside, and why the last one was."""
+        found = await self._mongo.aggregate(
+            COLLECTION,
+            [
+                {"$match": {"of": {"$exists": False}}},
+                {"$sort": {"_id": 1}},
+                {
+                    "$group": {
+                        "_id": "$collection",
+                        "events": {"$sum": 1},
+                        "key": {"$last": "$key"},
+                        "reason": {"$last": "$reason"},
+                    }
+                },
+            ],
+        )
+        return {
+            each["_id"]: f"{each['events']} change event{'s' if each['events'] > 1 else ''} set "
+            f"aside, the last of document {each['key']!r}: {each['reason']}; their versions are "
+            f"gaps; look at {COLLECTION}, and remove from there what is dealt with"
+            for each in found
+        }
+
+
+def _bytes_of(event: ChangeEvent) -> bytes:
+    """The whole event where it could not be decoded, else its documents."""
+    if event.undecoded is not None:
+        return event.undecoded
+    documents: dict[str, RawBSONDocument | None] = {
+        "fullDocument": event.after,
+        "fullDocumentBeforeChange": event.before,
+        "updateDescription": event.update,
+    }
+    found = {name: each for name, each in documents.items() if each is not None}
+    return bson.encode(found, codec_options=DECODED)

@@ -1,0 +1,285 @@
+"""An event that a recorder can make nothing of, and a collection that cannot be recorded: the
+others are, and somebody is told."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import bson
+import httpx2 as httpx
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+
+from streams.archive import Archive
+from streams.errors import Unavailable
+from streams.layouts.choice import layout_of
+from streams.mongo import Mongo
+from streams.recording.set_aside import COLLECTION, SetAside
+from streams.server import enable_images
+from streams.versions import make_version
+from tests.support.eventually import eventually, wait_until
+from tests.support.gateway import run_command, running_gateway
+from tests.support.layouts import layout_model, program
+from tests.support.streams import Recording, told, unless_ended
+
+Client = MongoClient[dict[str, Any]]
+one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+FAULT = "streams.drafting.make_version"
+
+
+def failing(fault: Exception) -> Any:
+    """A recorder that can make no version of documents with a field `odd`."""
+
+    def made(**write: Any) -> Any:
+        if write["after"] is not None and "odd" in write["after"]:
+            raise fault
+        return make_version(**write)
+
+    return patch(FAULT, made)
+
+
+@one_driver
+@pytest.mark.parametrize("deltas", [False, True], ids=["FULL", "DELTA"])
+@pytest.mark.parametrize("images", [True, False], ids=["images", "no images"])
+async def test_an_event_of_which_no_version_can_be_made_is_set_aside(
+    mongo: Mongo, client: Client, deltas: bool, images: bool
+) -> None:
+    """With its bytes; its version is a gap, those before and after it and of others are exact, and
+    a recorder that starts again does not set it aside twice."""
+    if images:
+        await enable_images(mongo, ["things"])
+    recording = Recording(mongo, deltas=deltas)
+    await recording.begin()
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "text": "x" * 300} for n in (1, 2)])
+    things.update_one({"_id": 1}, {"$set": {"odd": 1}})
+    things.update_many({}, {"$unset": {"odd": ""}, "$set": {"n": 2}})
+    things.delete_one({"_id": 1})
+    with failing(TypeError("odd")):
+        records = await recording.record()
+        assert "1 change event set aside" in str(recording.recorder.collection_trouble)
+    assert told(records, 1)[:2] == [("INSERT", 1, False), ("UPDATE", 2, True)]
+    assert told(records, 1)[2:] == [("UPDATE", 3, False), ("DELETE", 4, False)]
+    assert told(records, 2) == [("INSERT", 1, False), ("UPDATE", 2, False)]
+    [aside] = client[mongo.name][COLLECTION].find()
+    assert (aside["key"], aside["operation"], aside["reason"]) == (1, "update", "TypeError")
+    assert bson.decode(aside["event"])["updateDescription"]["updatedFields"] == {"odd": 1}
+    newest = await recording.archive.newest([{"key": 1}], limit=3)
+    assert [each["full"] and each["full"]["text"] for each in newest] == [
+        None, "x" * 300, "x" * 300,
+    ]  # fmt: skip
+    await recording.recorder._health.count()
+    client[mongo.name][COLLECTION].delete_many({})
+    again = Recording(mongo, deltas=deltas)
+    assert await again.record(fencing_token=2) == records
+    assert again.recorder.collection_trouble is None
+
+
+@one_driver
+async def test_a_document_that_the_first_reading_makes_nothing_of_is_set_aside(
+    mongo: Mongo, client: Client
+) -> None:
+    """The others are read."""
+    client[mongo.name].things.insert_many([{"_id": 1}, {"_id": 2, "odd": 1}, {"_id": 3}])
+    recording = Recording(mongo)
+    await recording.begin()
+    with failing(KeyError("odd")):
+        records = await recording.record()
+    assert [(each["doc"], each.get("gap", False)) for each in records] == [
+        (1, False), (2, True), (3, False),
+    ]  # fmt: skip
+    assert list(await SetAside(mongo).troubles()) == ["things"]
+
+
+@one_driver
+async def test_a_fault_of_the_database_is_no_fault_of_a_document(
+    mongo: Mongo, client: Client
+) -> None:
+    """It ends the work as ever, and nothing is set aside."""
+    recording = Recording(mongo)
+    await recording.begin()
+    client[mongo.name].things.insert_one({"_id": 1, "odd": 1})
+    with failing(Unavailable("MongoDB is away")), pytest.raises(Unavailable):
+        await recording.record()
+    assert await SetAside(mongo).troubles() == {}
+    assert told(await Recording(mongo).record(2)) == [("INSERT", 1, False)]
+
+
+@one_driver
+async def test_a_damaged_version_is_in_nobodys_way(mongo: Mongo, client: Client) -> None:
+    """The next version of the document is a gap and kept whole; others are as ever."""
+    recording = Recording(mongo, deltas=True)
+    await recording.begin()
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "text": "x" * 300, "n": 0} for n in (1, 2)])
+    things.update_many({}, {"$set": {"n": 1}})
+    await recording.record()
+    archive = client[mongo.name]["things.versions"]
+    assert archive.find_one({"doc": 1, "v": 2, "patch": {"$exists": True}})
+    archive.update_one({"doc": 1, "v": 1}, {"$unset": {"full": ""}})
+    for n in (2, 3):
+        things.update_many({}, {"$set": {"n": n}})
+    records = await Recording(mongo, deltas=True).record(fencing_token=2)
+    assert told(records, 1)[2:] == [("UPDATE", 3, True), ("UPDATE", 4, False)]
+    assert told(records, 2)[2:] == [("UPDATE", 3, False), ("UPDATE", 4, False)]
+    [newest] = await recording.archive.newest([{"key": 1}], limit=1)
+    assert newest["full"] == {"_id": 1, "text": "x" * 300, "n": 3}
+
+
+@one_driver
+@pytest.mark.parametrize("odd", [{"v": 1, "name": "n1"}, 5, "text", None, [1, None, {"v": "one"}]])
+async def test_previous_versions_that_are_no_list_are_none(
+    mongo: Mongo, client: Client, odd: Any
+) -> None:
+    """EMBEDDED: the document's current versions are recorded, read at first and written later, and
+    so are those of others."""
+    layout = layout_of(mongo, layout_model("EMBEDDED").entity("Product"))
+    archive = Archive(mongo, "products", layout)
+    products = client[mongo.name].products
+    products.insert_one({"_id": "old", "current": {"v": 2, "name": "n2"}, "prev": odd})
+    recording = Recording(mongo, "products", version_field="v", archive=archive)
+    await recording.begin()
+    async with recording.running() as task:
+        await recording.caught_up(task)
+        products.insert_one({"_id": "new", "current": {"v": 2, "name": "n2"}, "prev": odd})
+        writes = program("EMBEDDED", client[mongo.name])
+        writes.write("other", {"name": "o"})
+        for key in ("old", "new"):
+            products.update_one({"_id": key}, {"$set": {"current.v": 3, "current.name": "n3"}})
+        await recording.at_rest(task)
+    found = await archive.find({}, sort=[("doc", 1), ("v", 1)], fill=False)
+    assert [(each["doc"], each["v"]) for each in found] == [
+        ("new", 2), ("new", 3), ("old", 2), ("old", 3), ("other", 1),
+    ]  # fmt: skip
+    newest = await archive.newest([{"key": key} for key in ("new", "old", "other")], limit=1)
+    assert sorted(each["full"]["name"] for each in newest) == ["n3", "n3", "o"]
+    assert [each.number for each in await layout.history("new")] == [3]
+
+
+@one_driver
+@pytest.mark.parametrize("odd", [5, "name", {"name": 1}, [5, None, "price"], True])
+async def test_unset_that_is_no_list_of_names_takes_nothing_away(
+    mongo: Mongo, client: Client, odd: Any
+) -> None:
+    """DELTAS: what the archive has is what the present shows; of a list, its names count."""
+    model = layout_model("DELTAS")
+    layout = layout_of(mongo, model.entity("Product"))
+    archive = Archive(mongo, "products", layout)
+    await layout.prepare()
+    recording = Recording(mongo, "products", version_field="v", archive=archive)
+    await recording.begin()
+    products = client[mongo.name].products
+    products.insert_one({"docId": "a", "v": 1, "name": "n1", "price": 1})
+    products.insert_one({"docId": "a", "v": 2, "stock": 2, "unset": odd})
+    products.insert_one({"docId": "b", "v": 1, "name": "other"})
+    await recording.record()
+    [newest] = await archive.newest([{"key": "a"}], limit=1)
+    [present] = await layout.find({"_id": "a"})
+    expected = {"_id": "a", "v": 2, "name": "n1", "stock": 2}
+    assert newest["full"] == present == expected | ({} if isinstance(odd, list) else {"price": 1})
+
+
+@one_driver
+async def test_a_collection_that_becomes_capped_is_tried_again_until_that_is_mended(
+    mongo: Mongo, client: Client
+) -> None:
+    """Its recorder says why, here and for other processes, does not end, and goes on by itself."""
+    recording = Recording(mongo)
+    await recording.begin()
+    database = client[mongo.name]
+    database.things.insert_many([{"_id": n, "text": "x" * 100} for n in range(5)])
+    async with recording.running() as task:
+        await recording.caught_up(task)
+        database.command("convertToCapped", "things", size=100_000)
+        said = lambda: "capped" in str(recording.recorder.collection_trouble)  # noqa: E731
+        await unless_ended(task, eventually(said))
+        stored = await recording.checkpoints.load(recording.name)
+        assert stored is not None
+        assert "things is a capped collection" in str(stored.trouble)
+        database.plain.insert_many(database.things.find())
+        database.plain.rename("things", dropTarget=True)
+        well = lambda: recording.recorder.collection_trouble is None  # noqa: E731
+        await unless_ended(task, eventually(well))
+        database.things.update_one({"_id": 1}, {"$set": {"n": 1}})
+        await recording.at_rest(task)
+    stored = await recording.checkpoints.load(recording.name)
+    assert stored is not None
+    assert stored.trouble is None
+    [last] = await recording.archive.newest([{"key": 1}], limit=1)
+    assert last["full"] == {"_id": 1, "text": "x" * 100, "n": 1}
+
+
+MODEL = """
+type Thing @collection(name: "things") { id: Int! n: Int }
+type Other @collection(name: "others") { id: Int! n: Int }
+"""
+STREAMS = "{ streams { name trouble } }"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"viewOn": "elsewhere", "pipeline": []}, "a view"),
+        ({"timeseries": {"timeField": "at"}}, "a time-series collection"),
+        ({"capped": True, "size": 4096}, "a capped collection"),
+    ],
+    ids=["view", "time series", "capped"],
+)
+def test_what_is_put_in_a_collections_place_troubles_that_one_alone(
+    mongo_uri: str, client: Client, database_name: str, tmp_path: Path, options: Any, said: str
+) -> None:
+    """While the gateway runs, and when it is started again: `/readyz`, `streams` and `doctor` tell,
+    and the others are recorded and served."""
+    model = tmp_path / "schema.graphql"
+    model.write_text(MODEL)
+    database: Database[dict[str, Any]] = client[database_name]
+
+    def troubled(address: str) -> bool:
+        answer = httpx.get(f"{address}/readyz")
+        trouble = answer.json().get("trouble", {})
+        return answer.status_code == 200 and said in trouble.get("recorder:things", "")
+
+    def recorded(count: int) -> bool:
+        return database["others.versions"].count_documents({}) == count
+
+    for others in (1, 2):
+        with running_gateway(mongo_uri, database_name, model) as gateway:
+            if others == 1:
+                database.things.insert_one({"_id": 1})
+                wait_until(lambda: database["things.versions"].count_documents({}) == 1)
+                database.things.drop()
+                wait_until(lambda: database["things.versions"].count_documents({}) == 2)
+                database.drop_collection("things")
+                database.create_collection("things", **options)
+            wait_until(functools.partial(troubled, gateway.address))
+            database.others.insert_one({"_id": others})
+            wait_until(functools.partial(recorded, others))
+            streams = {each["name"]: each["trouble"] for each in gateway.query(STREAMS)["streams"]}
+            assert said in streams["recorder:things"]
+            assert streams["recorder:others"] is None
+            doctor = run_command(
+                *("doctor", "--mongodb-uri", mongo_uri, "--database", database_name),
+                *("--schema", str(model)),
+            )
+            assert f"recorders: things is not recorded: {database_name}.things is {said}" in (
+                doctor.stdout
+            )
+
+
+async def test_a_model_that_names_a_view_from_the_start_is_refused(
+    mongo_uri: str, client: Client, database_name: str, tmp_path: Path
+) -> None:
+    """Nothing was recorded yet: it is a mistake, and said at once."""
+    model = tmp_path / "schema.graphql"
+    model.write_text(MODEL)
+    client[database_name].create_collection("things", viewOn="elsewhere", pipeline=[])
+    ended = run_command(
+        *("serve", "--mongodb-uri", mongo_uri, "--database", database_name),
+        *("--schema", str(model), "--port", "0"),
+    )
+    assert ended.returncode == 1
+    assert "things is a view" in ended.stderr
