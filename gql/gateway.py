@@ -40,7 +40,6 @@ from streams.checkpoints import Checkpoints
 from streams.consumer import Consumer
 from streams.errors import GatewayError, HistoryLost, Unsuitable, reason_of
 from streams.hub import Hub, HubOptions, follow
-from streams.indexes import create_indexes
 from streams.layouts.choice import layout_of
 from streams.layouts.layout import Layout
 from streams.lease import LeaseOptions, Leases
@@ -50,13 +49,13 @@ from streams.mongo import Mongo
 from streams.partitions import partitions_in
 from streams.progress import Progress
 from streams.recorder import Recorder
+from streams.recording.collection_setup import CollectionSetup
 from streams.recording.health import unfit_since_recorded
 from streams.recording.set_aside import SetAside
 from streams.retention import Retention
 from streams.server import (
     check_stream,
     deployment_tag,
-    enable_images,
     inspect_server,
     permitted,
 )
@@ -223,17 +222,8 @@ async def _assemble(
     collections = [entity.collection for entity in model.entities]
     unfit = await unfit_since_recorded(mongo, collections)
     deployment = await deployment_tag(mongo)
-    if settings.images:
-        await enable_images(mongo, collections)
-    for refused in await create_indexes(mongo, model, report):
-        log.error(
-            "index refused",
-            extra={
-                "collection": refused.collection,
-                "fields": refused.fields,
-                "reason": refused.reason,
-            },
-        )
+    setup = CollectionSetup(mongo, model, images=settings.images)
+    await setup.apply(report=report)
     archives = {
         each.collection: Archive(mongo, each.collection, layout_of(mongo, each))
         for each in model.entities
@@ -260,7 +250,9 @@ async def _assemble(
     live = Source(mongo, collections, before_images=True, sharded=server.sharded)
     context = Context(model=model, mongo=mongo, archives=archives, progress=progress)
     recorders = (
-        recorders_of(context, checkpoints, hub, live, sharded=server.sharded, report=reading)
+        recorders_of(
+            context, checkpoints, hub, live, sharded=server.sharded, setup=setup, report=reading
+        )
         if settings.record
         else ()
     )

@@ -11,6 +11,7 @@ from streams.hub import Hub
 from streams.joint_source import JointSource
 from streams.partitions import Partition, partitions_of
 from streams.recorder import Recorder, RecorderOptions
+from streams.recording.collection_setup import CollectionSetup
 from streams.source import Source, SourceOptions
 
 __all__ = ["recorders_of"]
@@ -29,10 +30,12 @@ def recorders_of(
     live: Source,
     *,
     sharded: bool,
+    setup: CollectionSetup,
     report: Report,
 ) -> tuple[Recorder, ...]:
     """Args:
     live: the source that the hub publishes, if it is followed.
+    setup: makes images and indexes again where a collection was dropped.
     report: given how far a first reading has come.
     """
 
@@ -62,6 +65,7 @@ def recorders_of(
             version_field=entity.version,
             deltas=entity.storage is Storage.DELTA,
             report=report,
+            restore=setup.apply,
             options=RecorderOptions(
                 cache_bytes=_CACHE_BYTES // partition.count,
                 # All wait for the one that is furthest behind, as it is known.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,15 +26,18 @@ class IndexRefused:
     reason: str
 
 
-async def create_indexes(mongo: Mongo, model: Model, report: Report) -> list[IndexRefused]:
+async def create_indexes(
+    mongo: Mongo, model: Model, report: Report, *, only: Sequence[str] = ()
+) -> list[IndexRefused]:
     """Create what is missing; what is there already is left alone.
 
     Args:
         report: called with a text, how many are done, and how many there are.
+        only: the collections whose indexes are created; of all where there are none.
     Returns: those that were refused (a unique one over data that is not, or one of another kind on
         the same fields).
     """
-    wanted = wanted_indexes(mongo, model)
+    wanted = [each for each in wanted_indexes(mongo, model) if not only or each[0] in only]
     refused = []
     for done, (collection, keys, index, more) in enumerate(wanted):
         report(f"index {collection}({', '.join(index.fields)})", done, len(wanted))

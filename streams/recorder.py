@@ -12,7 +12,7 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +40,7 @@ __all__ = ["Recorder", "RecorderOptions"]
 log = logging.getLogger(__name__)
 
 Report = Callable[[str, int, int], None]
+Restore = Callable[[str], Awaitable[None]]
 
 _GONE = frozenset({"drop", "rename", "dropDatabase"})
 
@@ -78,11 +79,13 @@ class Recorder:
         deltas: bool = False,
         options: RecorderOptions | None = None,
         report: Report = lambda collection, read, total: None,
+        restore: Restore | None = None,
     ) -> None:
         """Args:
         report: given how far the first reading has come: what is read, how many documents were
             read, and how many there are, as far as is known; equal at the end, both 0 where it
             breaks off.
+        restore: makes the images and indexes of the collection again.
         """
         self.partition = partition or Partition(archive.collection)
         self.name = self.partition.name
@@ -95,6 +98,9 @@ class Recorder:
         self._progress = progress
         self._options = options or RecorderOptions()
         self._report = report
+        self._restore = restore
+        # Whether the collection of the name, when there is one again, lacks images and indexes.
+        self._bare = False
         self._committing = Committing(
             self.name,
             archive,
@@ -292,6 +298,8 @@ class Recorder:
         draft = Draft()
         for writes, group in itertools.groupby(events, key=lambda each: each.is_write):
             if writes:
+                if self._bare:
+                    await self._make_again()
                 await self._committing.write(draft)
                 meant = await self._meant(list(group))
                 draft = await self._drafting.writes(meant, self._checkpoint.baseline)
@@ -340,14 +348,25 @@ class Recorder:
             # The archive went with it.
             self._drafting.forget()
             await self._archive.prepare()
-        if self._layout.keeps and (arrived or event.operation in _GONE):
-            # The index by which versions are compared went with it.
-            await self._layout.prepare()
+        if arrived or event.operation in ("drop", "dropDatabase"):
+            await self._make_again()
+        elif event.operation == "rename":
+            # Not at once: it would stand in the way of the one that is to be renamed to its name.
+            self._bare = True
         if arrived:
             # What stands there now came from elsewhere, whole: read it as if for the first time.
             self._chunk = None
             self._checkpoint = replace(self._checkpoint, baseline=Baseline())
             self._caught_up_at = event.token
+
+    async def _make_again(self) -> None:
+        """Make what went with the collection: images, the indexes of the model, and that by which
+        its layout compares versions."""
+        self._bare = False
+        if self._layout.keeps:
+            await self._layout.prepare()
+        if self._restore is not None:
+            await self._restore(self.collection)
 
     async def _take_chunk(self, chunk: Chunk) -> None:
         baseline = self._checkpoint.baseline

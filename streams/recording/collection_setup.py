@@ -1,0 +1,48 @@
+"""The images and indexes of a collection: what a model asks for, made at the start and again after
+somebody has dropped the collection."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from model.entities import Model
+from streams.indexes import create_indexes
+from streams.mongo import Mongo
+from streams.server import enable_images
+
+__all__ = ["CollectionSetup"]
+
+log = logging.getLogger(__name__)
+
+Report = Callable[[str, int, int], None]
+
+
+class CollectionSetup:
+    """Args:
+    images: whether the server is to keep images.
+    """
+
+    def __init__(self, mongo: Mongo, model: Model, *, images: bool) -> None:
+        self._mongo = mongo
+        self._model = model
+        self._images = images
+
+    async def apply(self, *names: str, report: Report = lambda text, done, total: None) -> None:
+        """Make what is missing of these collections, or of all of the model; a refusal is logged.
+
+        Raises:
+            Unavailable: MongoDB is away.
+        """
+        every = [entity.collection for entity in self._model.entities]
+        if self._images:
+            await enable_images(self._mongo, names or every)
+        for refused in await create_indexes(self._mongo, self._model, report, only=names):
+            log.error(
+                "index refused",
+                extra={
+                    "collection": refused.collection,
+                    "fields": refused.fields,
+                    "reason": refused.reason,
+                },
+            )
