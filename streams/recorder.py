@@ -18,8 +18,8 @@ from typing import Any
 
 from streams import tokens
 from streams.archive import Archive
-from streams.bootstrap import Chunk, oldest_start, read_chunk
-from streams.checkpoints import Baseline, Checkpoint, Checkpoints, complete, furthest
+from streams.bootstrap import Chunk, read_chunk
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.committing import Committing
 from streams.draft import Draft
 from streams.drafting import Drafting
@@ -32,6 +32,7 @@ from streams.mongo import Mongo
 from streams.partitions import Partition
 from streams.progress import Progress
 from streams.recording.health import Health, Stuck
+from streams.recording.places import forget_former, stored_place
 from streams.source import Source
 from streams.tasks import ended
 
@@ -143,11 +144,13 @@ class Recorder:
         # From what is stored, not from memory: another holder may have gone on in between.
         self._drafting.forget()
         self._chunk = None
-        self._checkpoint = checkpoint = await self._begin()
+        self._checkpoint = checkpoint = await stored_place(
+            self._mongo, self._checkpoints, self.partition
+        )
         self._health.begin(checkpoint.trouble)
         # Before the first event, so that a crash on it loses nothing; and refuses the last holder.
         await self._committing.save(checkpoint)
-        await self._tidy()
+        await forget_former(self._checkpoints, self.partition)
         self._caught_up_at = tokens.moment(await self._mongo.operation_time())
         recovering = asyncio.ensure_future(self._recover()) if self._layout.keeps else None
         try:
@@ -196,29 +199,6 @@ class Recorder:
     def collection_trouble(self) -> str | None:
         """Why the history of its collection is not kept, or not whole; that of others is."""
         return self._health.trouble
-
-    async def _begin(self) -> Checkpoint:
-        """From where to go on: this partition's own checkpoint, or where the collection as a whole
-        is archived further, as it was divided before."""
-        stored = await self._checkpoints.of(self.collection)
-        own, whole = stored.get(self.partition), furthest(stored)
-        if own is None and whole is None:
-            start = await oldest_start(self._mongo)
-            return Checkpoint(start, start)
-        found = [each for each in (own, whole) if each is not None]
-        # The first where both are as far.
-        return max(found, key=lambda each: each.token)
-
-    async def _tidy(self) -> None:
-        """Forget how the collection was divided before, once that tells nothing any more."""
-        stored = await self._checkpoints.of(self.collection)
-        mine = complete(stored).get(self.partition.count)
-        others = [each for each in stored if each.count != self.partition.count]
-        whole = furthest(stored)
-        if not others or mine is None or whole is None:
-            return
-        if min(each.token for each in mine.values()) == whole.token:
-            await self._checkpoints.remove(each.name for each in others)
 
     async def _follow(self) -> None:
         batches = self._source.batches(self._checkpoint.token)

@@ -1,0 +1,35 @@
+"""Where a recorder goes on: the stored checkpoints of a collection, however it was divided."""
+
+from __future__ import annotations
+
+from streams.bootstrap import oldest_start
+from streams.checkpoints import Checkpoint, Checkpoints, complete, furthest
+from streams.mongo import Mongo
+from streams.partitions import Partition
+
+__all__ = ["forget_former", "stored_place"]
+
+
+async def stored_place(mongo: Mongo, checkpoints: Checkpoints, partition: Partition) -> Checkpoint:
+    """From where to go on: a partition's own checkpoint, or where the collection as a whole is
+    archived further, as it was divided before."""
+    stored = await checkpoints.of(partition.collection)
+    own, whole = stored.get(partition), furthest(stored)
+    if own is None and whole is None:
+        start = await oldest_start(mongo)
+        return Checkpoint(start, start)
+    found = [each for each in (own, whole) if each is not None]
+    # The first where both are as far.
+    return max(found, key=lambda each: each.token)
+
+
+async def forget_former(checkpoints: Checkpoints, partition: Partition) -> None:
+    """Forget how the collection was divided before, once that tells nothing any more."""
+    stored = await checkpoints.of(partition.collection)
+    mine = complete(stored).get(partition.count)
+    others = [each for each in stored if each.count != partition.count]
+    whole = furthest(stored)
+    if not others or mine is None or whole is None:
+        return
+    if min(each.token for each in mine.values()) == whole.token:
+        await checkpoints.remove(each.name for each in others)
