@@ -9,8 +9,9 @@ variables is passed on as it is, as BAD_USER_INPUT.
 from __future__ import annotations
 
 import logging
+import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +103,7 @@ def rule_of(error: BaseException) -> Rule:
 
 
 def finish_errors(
-    errors: Iterable[GraphQLError],
+    errors: list[GraphQLError],
     token_out: Callable[[str], str],
     *,
     storms: Mapping[str, Storm] | None = None,
@@ -110,13 +111,15 @@ def finish_errors(
     """Log each error by its rule, and make of each what the client may read, in place.
 
     One exception that many fields failed with, as when they were read together, is one incident and
-    one line.
+    one line. A field that states of the past hold otherwise than the model says, as after a change
+    of its type, is one error, however many states there are.
 
     Args:
         token_out: a resume token as the API shows it, of one among the facts.
         storms: what refusals are noted in by their code, since they may come with every event, or
             to everybody at once; without, each is a line.
     """
+    _join_past_misfits(errors)
     incidents: dict[int, str] = {}
     logged: set[int] = set()
     for error in errors:
@@ -147,6 +150,26 @@ def finish_errors(
                 extra=facts,
                 exc_info=cause if rule.masked else None,
             )
+
+
+def _join_past_misfits(errors: list[GraphQLError]) -> None:
+    """Keep the first error of each field that states of the past do not have as the model says.
+
+    Nobody can mend them; `alike` says how many more there are.
+    """
+    first: dict[tuple[object, str], GraphQLError] = {}
+    kept = []
+    for error in errors:
+        cause = error.original_error
+        if isinstance(cause, DocumentMisfit) and cause.past:
+            field = re.sub(r"\.[0-9]+(?=\.|$)", "", str(cause.facts["field"]))
+            known = first.setdefault((cause.facts["collection"], field), error)
+            if known is not error:
+                facts = known.extensions or {}
+                known.extensions = {**facts, "alike": facts.get("alike", 0) + 1}
+                continue
+        kept.append(error)
+    errors[:] = kept
 
 
 def _of_a_literal(error: GraphQLError, cause: Exception) -> bool:

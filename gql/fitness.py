@@ -1,8 +1,9 @@
-"""Find the documents of a page that cannot be shown before one takes the whole page with it.
+"""Documents of a page that cannot be shown, found before one of them takes the whole page with it.
 
 GraphQL answers a missing value of a non-null field with null for the object that has it, and in a
-list of non-null objects that is null for the list. So a page leaves such documents out and says so
-in the errors of the response. Looked at is what is selected, and it is judged as it will be read.
+list of non-null objects that is null for the list. So a page leaves such documents out, and the
+response has an error for each, at the path of the field. Only what is selected is judged, by the
+conversion that reads it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from bson import Decimal128, ObjectId
 from graphql import GraphQLError
@@ -42,9 +43,11 @@ SURE: Mapping[Scalar, type] = {
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A selected field that must have a value. `inside`: of the documents that it holds."""
+    """A selected field that must have a value. `key`: its name in the response. `inside`: of the
+    documents that it holds."""
 
     name: str
+    key: str
     stored: str
     sure: type | None
     convert: Convert
@@ -58,74 +61,100 @@ class _Checks:
 
     shape: Shape
     fields: Sequence[_Check]
-    links: Sequence[tuple[Link, Nodes]]
+    links: Sequence[tuple[str, Link, Nodes]]
     sure: Callable[[Callable[[str], Any]], bool] | None
 
 
-_Demand = tuple[Link, CurrentDocument | EmbeddedDocument, Nodes]
+_Path: TypeAlias = "tuple[str | int, ...]"
+"""Of a field below the document, as the response names it."""
+_Misfit: TypeAlias = "tuple[_Path, DocumentMisfit]"
+_Demand: TypeAlias = "tuple[_Path, Link, CurrentDocument | EmbeddedDocument, Nodes]"
 
 
 async def fitting(
     info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
 ) -> list[bool]:
-    """Which documents can be shown; of each other one the response gets an error at this field.
+    """Judge which documents can be shown; the response gets an error for each other one.
 
     Args:
         nodes: where the documents' fields are selected.
     """
     misfits = await _misfits(info, documents, shape, nodes)
-    _name(info, misfits)
+    _report(info, misfits, shape.name)
     return [misfit is None for misfit in misfits]
 
 
 def showable(
     info: ResolveInfo, versions: Sequence[VersionRecord], shape: Shape, nodes: Nodes
 ) -> list[bool]:
-    """The same of versions, of which nothing but the document's id must have a value."""
+    """Judge versions, of which nothing but the document's id must have a value."""
     asked = info.context.selections(info).under(nodes, shape.version)
-    if _IDS.isdisjoint(asked):
+    named = next((each for name, each in asked.items() if name in _IDS), None)
+    if named is None:
         return [True] * len(versions)
-    misfits: list[DocumentMisfit | None] = []
+    misfits: list[_Misfit | None] = []
     for each in versions:
         try:
             each.document_id  # noqa: B018
             misfits.append(None)
         except DocumentMisfit as misfit:
-            misfits.append(misfit)
-    _name(info, misfits)
+            misfits.append(((_key(named),), misfit))
+    _report(info, misfits, shape.version)
     return [misfit is None for misfit in misfits]
 
 
 _IDS = frozenset({"documentId", "id", "nodeId"})
 
 
-def _name(info: ResolveInfo, misfits: Iterable[DocumentMisfit | None]) -> None:
-    """In the errors of the response."""
-    info.context.problems.extend(
-        GraphQLError(
-            misfit.message,
-            nodes=info.field_nodes,
-            path=info.path.as_list(),
-            original_error=misfit,
+def _report(info: ResolveInfo, misfits: Iterable[_Misfit | None], item: str) -> None:
+    """Add the errors of documents that are left out to the response.
+
+    As for every field of what became null, the path is the one that the field would have.
+
+    Args:
+        item: the name of the items' type.
+    """
+    problems = [(index, each) for index, each in enumerate(misfits) if each is not None]
+    if not problems:
+        return
+    before, after = _place_of_items(info, item)
+    for index, (path, misfit) in problems:
+        misfit.facts["leftOut"] = True
+        info.context.problems.append(
+            GraphQLError(
+                misfit.message,
+                nodes=info.field_nodes,
+                path=[*info.path.as_list(), *before, index, *after, *path],
+                original_error=misfit,
+            )
         )
-        for misfit in misfits
-        if misfit is not None
-    )
+
+
+def _place_of_items(info: ResolveInfo, item: str) -> tuple[_Path, _Path]:
+    """Return the path to a connection's items, up to their index and behind it."""
+    selections = info.context.selections(info)
+    selected = selections.under(info.field_nodes, f"{item}Connection")
+    if "nodes" in selected:
+        return (_key(selected["nodes"]),), ()
+    edges = selected["edges"]
+    return (_key(edges),), (_key(selections.under(edges, f"{item}Edge")["node"]),)
+
+
+def _key(nodes: Nodes) -> str:
+    alias = nodes[0].alias
+    return nodes[0].name.value if alias is None else alias.value
 
 
 async def _misfits(
     info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
-) -> list[DocumentMisfit | None]:
+) -> list[_Misfit | None]:
     checks = _checks(info.context, info.context.selections(info), shape, nodes)
-    found: list[DocumentMisfit | None] = [None] * len(documents)
+    found: list[_Misfit | None] = [None] * len(documents)
     demands: list[tuple[int, _Demand]] = []
     for index, document in enumerate(documents):
         wanted: list[_Demand] = []
-        try:
-            _check(checks, document, wanted)
-        except DocumentMisfit as misfit:
-            found[index] = misfit
-        else:
+        found[index] = _check(checks, document, wanted, ())
+        if found[index] is None:
             demands += [(index, demand) for demand in wanted]
     if demands:
         # References that must lead somewhere. Execution follows them again, and reads nothing anew.
@@ -135,21 +164,22 @@ async def _misfits(
     return found
 
 
-async def _demanded(info: ResolveInfo, demand: _Demand) -> DocumentMisfit | None:
-    link, source, nodes = demand
+async def _demanded(info: ResolveInfo, demand: _Demand) -> _Misfit | None:
+    path, link, source, nodes = demand
     try:
         target = follow(link, source, info, nodes)
         if isinstance(target, Awaitable):
             target = await target
     except DocumentMisfit as misfit:
-        return misfit
+        return path, misfit
     assert isinstance(target, CurrentDocument)
-    return (await _misfits(info, [target], link.target, nodes))[0]
+    [inner] = await _misfits(info, [target], link.target, nodes)
+    return None if inner is None else ((*path, *inner[0]), inner[1])
 
 
 def _checks(context: Context, selections: Selections, shape: Shape, nodes: Nodes) -> _Checks:
     fields: list[_Check] = []
-    links: list[tuple[Link, Nodes]] = []
+    links: list[tuple[str, Link, Nodes]] = []
     required: list[Field] = []
     for name, places in selections.under(nodes, shape.name).items():
         member = shape.guarded.get(name)
@@ -158,7 +188,7 @@ def _checks(context: Context, selections: Selections, shape: Shape, nodes: Nodes
             continue
         link = shape.links.get(name)
         if link is not None and link.reference.required:
-            links.append((link, places))
+            links.append((_key(places), link, places))
         field = shape.fields.get("id" if name == "nodeId" else name)
         if field is not None and field.required:
             fields.append(_check_of(context, selections, shape, field, places))
@@ -176,6 +206,7 @@ def _check_of(
     )
     return _Check(
         name=field.name,
+        key=_key(nodes),
         stored=field.stored,
         sure=None if field.is_list else _sure(field),
         convert=converter(field),
@@ -191,10 +222,16 @@ def _sure(field: Field) -> type | None:
 
 
 def _check(
-    checks: _Checks, source: CurrentDocument | EmbeddedDocument, demands: list[_Demand]
-) -> None:
-    """Raises:
-    DocumentMisfit: a selected field that must have a value has none.
+    checks: _Checks,
+    source: CurrentDocument | EmbeddedDocument,
+    demands: list[_Demand],
+    path: _Path,
+) -> _Misfit | None:
+    """Return the first selected field that must have a value and has none.
+
+    Args:
+        demands: gets the references that must lead somewhere.
+        path: from the document of the page to this one.
     """
     values, place = source.values, source.place
     fields = () if checks.sure is not None and checks.sure(values.get) else checks.fields
@@ -202,12 +239,20 @@ def _check(
         value = values.get(each.stored)
         if value.__class__ is each.sure:
             continue
-        shown = each.convert(value, place)
+        try:
+            shown = each.convert(value, place)
+        except DocumentMisfit as misfit:
+            return (*path, each.key), misfit
         if each.inside is None:
             continue
         inner = each.inside()
         items = enumerate(shown) if each.items else [(None, shown)]
         for index, item in items:
             name = each.name if index is None else f"{each.name}.{index}"
-            _check(inner, EmbeddedDocument(inner.shape, item, place.inside(name), None), demands)
-    demands += [(link, source, nodes) for link, nodes in checks.links]
+            here = (*path, each.key) if index is None else (*path, each.key, index)
+            inside = EmbeddedDocument(inner.shape, item, place.inside(name), None)
+            found = _check(inner, inside, demands, here)
+            if found is not None:
+                return found
+    demands += [((*path, key), link, source, nodes) for key, link, nodes in checks.links]
+    return None

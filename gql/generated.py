@@ -243,7 +243,9 @@ def usual_of(field: Field) -> tuple[str, str] | None:
     if field.type is Scalar.ID:
         return _USUAL_ID.get(field.stored_scalar or Scalar.ID)
     if isinstance(field.type, EnumType):
-        return f"{{0}}.__class__ is str and {{0}} in {tuple(field.type.values)!r}", "{0}"
+        table = repr(field.type.by_stored).replace("{", "{{").replace("}", "}}")
+        shown = f"{table}[{{0}}]" if field.type.stored_as else "{0}"
+        return f"{{0}}.__class__ is str and {{0}} in {table}", shown
     return _USUAL.get(field.type) if isinstance(field.type, Scalar) else None
 
 

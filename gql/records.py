@@ -60,7 +60,7 @@ class SnapshotDocument:
 
     @property
     def place(self) -> Place:
-        return Place(self.shape.entity.collection, self.values["_id"])
+        return Place(self.shape.entity.collection, self.values["_id"], past=True)
 
     @property
     def type_name(self) -> str:

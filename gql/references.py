@@ -4,6 +4,8 @@ from."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from bson import Timestamp
@@ -13,9 +15,9 @@ from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, SnapshotDocument, State
 from gql.selection import Nodes
 from gql.shapes import Link
-from model.entities import Scalar
+from model.entities import Field, Scalar
 from resolvers.errors import DocumentMisfit
-from resolvers.values import ID_CLASSES, Convert, Place, converter
+from resolvers.values import ID_CLASSES, TEXT_IDS, Convert, Place, converter
 from streams.documents import Document
 from streams.events import PLAIN, identity
 
@@ -42,7 +44,7 @@ def follow(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
         return None
     # For what it refuses: an id of another type leads nowhere, and that would look like a document
     # that is gone.
-    converter(by, nullable=True)(id_, source.place)
+    _id_converter(by)(id_, source.place)
     if source.moment is not None:
         return _followed_then(link, source, info, nodes, id_, source.moment)
     fields = info.context.selections(info).stored(nodes, target, target.name)
@@ -113,13 +115,22 @@ def ids_named(link: Link, documents: Iterable[Document]) -> dict[Any, Any]:
     usual = ID_CLASSES.get(by.stored_scalar or Scalar.ID) if by.type is Scalar.ID else None
     if {usual}.issuperset(map(type, ids)):
         return dict(zip(ids, ids, strict=True))
-    convert = converter(by, nullable=True)
+    convert = _id_converter(by)
     named: dict[Any, Any] = {}
     for id_ in ids:
         name = id_ if id_.__class__ in PLAIN else identity(id_)
         if id_ is not None and name not in named and _is_id(convert, id_):
             named[name] = id_
     return named
+
+
+@lru_cache(maxsize=1024)
+def _id_converter(by: Field) -> Convert:
+    """Return the conversion that refuses what cannot be the id of the target's documents."""
+    scalar = by.stored_scalar
+    if scalar is None or scalar in TEXT_IDS:
+        return converter(by, nullable=True)
+    return converter(replace(by, type=scalar), nullable=True)
 
 
 def _is_id(convert: Convert, id_: Any) -> bool:

@@ -233,10 +233,13 @@ def _read_enum(definition: EnumTypeDefinitionNode, place: Place) -> EnumType:
     read_directives(definition.directives, Spot.ENUM, place)
     descriptions: dict[str, str] = {}
     values: list[str] = []
+    stored_as: dict[str, str] = {}
+    names = {each.name.value for each in definition.values or ()}
     for node in definition.values or ():
         value = node.name.value
         of_value = place.of(value)
-        read_directives(node.directives, Spot.ENUM_VALUE, of_value)
+        directive = read_directives(node.directives, Spot.ENUM_VALUE, of_value).one("stored")
+        text = directive.text("as") if directive else None
         if value in values:
             of_value.error(
                 node.name, f'the value "{value}" stands here twice', "remove one of them"
@@ -249,6 +252,14 @@ def _read_enum(definition: EnumTypeDefinitionNode, place: Place) -> EnumType:
                 f"rename it, for example {value.lstrip('_') or 'VALUE'}",
             )
         values.append(value)
+        if directive is not None and text is not None and text != value:
+            if text in names or text in stored_as.values():
+                of_value.error(
+                    directive.at("as"),
+                    f'it is stored as "{text}", and so is another value',
+                    "give each value a text of its own",
+                )
+            stored_as[value] = text
         description = _text(node.description)
         if description is not None:
             descriptions[value] = description
@@ -257,6 +268,7 @@ def _read_enum(definition: EnumTypeDefinitionNode, place: Place) -> EnumType:
     return EnumType(
         name=definition.name.value,
         values=tuple(values),
+        stored_as=stored_as,
         value_descriptions=descriptions,
         description=_text(definition.description),
     )

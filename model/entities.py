@@ -67,12 +67,25 @@ class Storage(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnumType:
-    """An enum; stored as the text of the value's name."""
+    """An enum.
+
+    `stored_as`: the texts that values are stored as, where they are not the values' names.
+    """
 
     name: str
     values: tuple[str, ...]
+    stored_as: dict[str, str] = field(default_factory=dict, hash=False)
     value_descriptions: dict[str, str] = field(default_factory=dict, hash=False)
     description: str | None = None
+
+    def stored(self, value: str) -> str:
+        """Return the text that a value is stored as."""
+        return self.stored_as.get(value, value)
+
+    @property
+    def by_stored(self) -> dict[str, str]:
+        """The values by the text that each is stored as."""
+        return {self.stored(each): each for each in self.values}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,8 +54,8 @@ directive @layout(
   at: String
 ) on OBJECT
 
-"The field's name in MongoDB, where that differs."
-directive @stored(as: String!) on FIELD_DEFINITION
+"The field's name in MongoDB, or the text that an enum's value is stored as, where that differs."
+directive @stored(as: String!) on FIELD_DEFINITION | ENUM_VALUE
 
 "To one: the document of another collection whose id is in the field `by` beside this one."
 directive @reference(by: String!) on FIELD_DEFINITION

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from model.entities import Entity, Field, Model, ObjectType, Scalar
+from model.entities import Entity, EnumType, Field, Model, ObjectType, Scalar
 from resolvers.errors import BadUserInput
-from resolvers.values import json_value, whole_number
+from resolvers.values import any_id, json_value
 from streams.differences import OBJECTS, PLAIN, Difference, Kind, differences, same
 from streams.documents import Document
 from streams.versions import RESERVED
@@ -239,6 +239,8 @@ def shown(field: Field, model: Model, value: Any) -> Any:
     """
     if field.type is Scalar.ID:
         return _id(value)
+    if isinstance(field.type, EnumType):
+        return _enum(field.type.by_stored, value)
     if not isinstance(field.type, str):
         return json_value(value)
     kind = model.embedded(field.type)
@@ -249,17 +251,21 @@ def shown(field: Field, model: Model, value: Any) -> Any:
 
 def _shower(field: Field, model: Model) -> Callable[[Any], Any]:
     """`shown`, for many values of one field."""
-    if field.type is Scalar.ID or isinstance(field.type, str):
+    if field.type is Scalar.ID or isinstance(field.type, str | EnumType):
         return partial(shown, field, model)
     return json_value
 
 
+def _enum(by_stored: Mapping[str, str], value: Any) -> Any:
+    if isinstance(value, list):
+        return [_enum(by_stored, item) for item in value]
+    return by_stored.get(value, value) if isinstance(value, str) else json_value(value)
+
+
 def _id(value: Any) -> Any:
-    # Ids stored as numbers are text wherever the API shows them.
     if isinstance(value, list):
         return [_id(item) for item in value]
-    number = whole_number(value)
-    return json_value(value) if number is None else str(number)
+    return None if value is None else any_id(value)
 
 
 def _embedded(kind: ObjectType, model: Model, value: Any) -> Any:

@@ -60,12 +60,29 @@ class DocumentMisfit(GatewayError):
     code = "DOCUMENT_MISFIT"
 
     def __init__(
-        self, *, collection: str, document_id: object, field: str, found: str, expected: str
+        self,
+        *,
+        collection: str,
+        document_id: object,
+        field: str,
+        found: str,
+        expected: str,
+        mend: str,
+        past: bool = False,
     ) -> None:
-        """`document_id` as the API shows it; `field` is the dotted path of API names."""
+        """Name document and field.
+
+        Args:
+            document_id: as the API shows it.
+            field: the dotted path of API names.
+            mend: how to make document and model fit.
+            past: whether a state of the past holds it, which stays as it is.
+        """
         super().__init__(
             f"{collection}/{document_id}: {field} holds {found}, {expected} expected",
             collection=collection,
             documentId=document_id,
             field=field,
+            mend=mend,
         )
+        self.past = past

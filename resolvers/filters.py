@@ -23,8 +23,8 @@ from resolvers.conditions import (
     negate,
 )
 from resolvers.errors import BadUserInput
-from resolvers.inputs import field_from_api
-from resolvers.values import shortened
+from resolvers.inputs import field_from_api, ids_meant
+from resolvers.values import TEXT_IDS, shortened
 
 __all__ = ["Condition", "operators", "parse_where"]
 
@@ -234,19 +234,30 @@ def _compare(comparison: Comparison) -> Operation:
     return operation
 
 
+def _equal(field: Field, path: str, owner: str, operand: object) -> Condition:
+    return _equal_to_one(field, path, (_value(field, owner, operand),))
+
+
 def _in(field: Field, path: str, owner: str, operand: object) -> Condition:
-    match _values(field, owner, operand):
-        case ():
-            return NOTHING
-        case (value,):
-            return Compare(path, Comparison.EQ, value)
-        case values:
-            return In(path, values)
+    return _equal_to_one(field, path, _values(field, owner, operand))
 
 
 def _has_every(field: Field, path: str, owner: str, operand: object) -> Condition:
     values = _values(field, owner, operand)
-    return all_of([Compare(path, Comparison.EQ, value) for value in values])
+    return all_of([_equal_to_one(field, path, (value,)) for value in values])
+
+
+def _equal_to_one(field: Field, path: str, values: Sequence[Any]) -> Condition:
+    """Return the condition that one of the values lies there, ids in each type that shows so."""
+    if field.type is Scalar.ID and field.stored_scalar in TEXT_IDS:
+        values = [id_ for each in values for id_ in ([each] if each is None else ids_meant(each))]
+    match values:
+        case [] | ():
+            return NOTHING
+        case [value]:
+            return Compare(path, Comparison.EQ, value)
+        case _:
+            return In(path, tuple(values))
 
 
 def _text(at_start: bool) -> Operation:
@@ -284,8 +295,8 @@ def _negated(operation: Operation) -> Operation:
 
 
 OPERATIONS: Mapping[str, Operation] = {
-    "eq": _compare(Comparison.EQ),
-    "ne": _negated(_compare(Comparison.EQ)),
+    "eq": _equal,
+    "ne": _negated(_equal),
     "in": _in,
     "notIn": _negated(_in),
     "lt": _compare(Comparison.LT),
@@ -295,7 +306,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "startsWith": _text(at_start=True),
     "contains": _text(at_start=False),
     "exists": _exists,
-    "has": _compare(Comparison.EQ),
+    "has": _equal,
     "hasSome": _in,
     "hasEvery": _has_every,
     "isEmpty": lambda field, path, owner, operand: _is_empty(path, owner, operand),

@@ -35,7 +35,7 @@ from resolvers.values import (
     whole_number,
 )
 
-__all__ = ["field_from_api", "from_api", "id_from_api", "ids_from_api"]
+__all__ = ["field_from_api", "from_api", "id_from_api", "ids_from_api", "ids_meant"]
 
 JSON_DEPTH = 80
 """How deep a JSON value may be nested: MongoDB stores documents of up to 100 levels."""
@@ -69,6 +69,19 @@ def ids_from_api(scalar: Scalar, name: str) -> Callable[[object], Any]:
     return id_
 
 
+def ids_meant(text: str) -> tuple[Any, ...]:
+    """Return the stored ids that an `ID` shows by this text: ids of any type may lie there."""
+    meant: list[Any] = [text]
+    if NUMBER_TEXT.fullmatch(text):
+        number = int(text)
+        meant += [Int64(number)] if -LONG_LIMIT <= number < LONG_LIMIT else []
+    elif re.fullmatch("[0-9a-f]{24}", text):
+        meant.append(ObjectId(text))
+    elif UUID_TEXT.fullmatch(text) and text == text.lower():
+        meant.append(Binary(UUID(text).bytes, UUID_SUBTYPE))
+    return tuple(meant)
+
+
 def field_from_api(field: Field, value: object, name: str) -> Any:
     """The BSON value of one item of a field: a scalar, an id or an enum value, other than null.
 
@@ -76,11 +89,11 @@ def field_from_api(field: Field, value: object, name: str) -> Any:
         BadUserInput: It is no value of that field's type; begins with `name`.
     """
     if isinstance(field.type, EnumType):
-        if value not in field.type.values:
+        if not isinstance(value, str) or value not in field.type.values:
             raise BadUserInput(
                 f"{name} is one of {', '.join(field.type.values)}, not {shortened(value)}"
             )
-        return value
+        return field.type.stored(value)
     if field.type is Scalar.ID:
         return id_from_api(field.stored_scalar or Scalar.ID, value, name)
     if isinstance(field.type, str):

@@ -177,7 +177,7 @@ def _some(predicate: Predicate) -> Callable[[list[Any]], bool]:
 
 
 def _equal_to(values: Sequence[Any]) -> Test:
-    """Whether a value equals one of `values`, which are of one kind."""
+    """Whether a value equals one of `values`."""
     kind = kind_of(values)
     # NAN is in it by identity, which is enough: there is one. None never is.
     wanted = frozenset(kind(each) for each in values)
@@ -185,8 +185,18 @@ def _equal_to(values: Sequence[Any]) -> Test:
 
 
 def kind_of(values: Sequence[Any]) -> Callable[[Any], Any]:
-    """What makes values comparable with these, which are of one kind; None of those of others."""
-    return KINDS[values[0].__class__]
+    """Return what makes a value comparable with these; it returns None for other kinds of values.
+
+    Only ids are of several kinds: as an `ID`, each of them shows as the same text.
+    """
+    kinds = list(dict.fromkeys(KINDS[each.__class__] for each in values))
+    if len(kinds) == 1:
+        return kinds[0]
+
+    def comparable(value: Any) -> Any:
+        return next((found for kind in kinds if (found := kind(value)) is not None), None)
+
+    return comparable
 
 
 def _ordered(comparison: Comparison, bound: Any) -> Test:

@@ -11,6 +11,7 @@ The way back is `resolvers.inputs`.
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -43,9 +44,12 @@ __all__ = [
     "LONG_LIMIT",
     "REFUSED",
     "SAFE_INTEGER",
+    "TEXT_IDS",
     "Convert",
     "Place",
+    "any_id",
     "converter",
+    "described",
     "id_to_api",
     "json_value",
     "to_api",
@@ -64,23 +68,30 @@ REFUSED: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value lies, for an error to name: made once per document, not per field."""
+    """The document that a value lies in, for errors to name: made once per document, not per field.
+
+    Attributes:
+        past: whether it is a state of the past, which nobody can mend.
+    """
 
     collection: str
     document_id: object
     path: str = ""
+    past: bool = False
 
     def inside(self, name: str) -> Place:
         """The place of an embedded document that field `name` holds."""
-        return Place(self.collection, self.document_id, f"{self.path}{name}.")
+        return Place(self.collection, self.document_id, f"{self.path}{name}.", self.past)
 
     def misfit(self, name: str, value: object, expected: str) -> DocumentMisfit:
         return DocumentMisfit(
             collection=self.collection,
-            document_id=json_value(self.document_id),
+            document_id=any_id(self.document_id),
             field=self.path + name,
-            found=_described(value),
+            found=described(value),
             expected=expected,
+            mend=_mend(name, value, expected),
+            past=self.past,
         )
 
 
@@ -109,6 +120,9 @@ def converter(field: Field, *, nullable: bool = False) -> Convert:
     one, expected = _one(field)
     if field.is_list:
         return _list_converter(name, one, expected, required, field.item_required)
+    if _identifies(field) and field.stored_scalar in TEXT_IDS:
+        # Null is an id, too.
+        return lambda value, place: one(value)
 
     def convert(value: object, place: Place) -> Any:
         if value is None:
@@ -143,17 +157,23 @@ def _list_converter(
 def _one(field: Field) -> tuple[Callable[[Any], Any], str]:
     """The conversion of one value of that field, and what it expects."""
     if isinstance(field.type, EnumType):
-        values = frozenset(field.type.values)
+        by_stored = field.type.by_stored
         return (
-            lambda value: value if value.__class__ is str and value in values else REFUSED,
-            f"one of {', '.join(field.type.values)}",
+            lambda value: by_stored.get(value, REFUSED) if value.__class__ is str else REFUSED,
+            f"one of {', '.join(by_stored)}",
         )
     if isinstance(field.type, str):
         return lambda value: value if isinstance(value, Mapping) else REFUSED, field.type
-    scalar = field.stored_scalar or field.type
-    if field.type is Scalar.ID:
-        return ID_TO_API[scalar], scalar.value
-    return TO_API[field.type], field.type.value
+    if field.type is not Scalar.ID:
+        return TO_API[field.type], field.type.value
+    # Which documents a reference leads to is for the reference to check.
+    scalar = field.stored_scalar if _identifies(field) else None
+    return ID_TO_API[scalar or Scalar.ID], (scalar or Scalar.ID).value
+
+
+def _identifies(field: Field) -> bool:
+    """Return whether it is an entity's id: subdocuments may have an `_id`, under another name."""
+    return field.stored == "_id" and field.name == "id"
 
 
 def id_to_api(scalar: Scalar, value: object, place: Place) -> str:
@@ -225,6 +245,16 @@ def uuid_text(value: Any) -> Any:
     if value.__class__ is Binary and value.subtype == UUID_SUBTYPE and len(value) == 16:
         return str(UUID(bytes=bytes(value)))
     return str(value) if value.__class__ is UUID else REFUSED
+
+
+def any_id(value: Any) -> str:
+    """Return the text of an id of any type: others than the model's writers may have stored it."""
+    if value.__class__ is str:
+        text: str = value
+        return text
+    number = whole_number(value)
+    shown = json_value(value) if number is None else number
+    return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
 
 
 def _whole_id(value: Any) -> Any:
@@ -299,13 +329,16 @@ TO_API: Mapping[Scalar, Callable[[Any], Any]] = {
 }
 
 ID_TO_API: Mapping[Scalar, Callable[[Any], Any]] = {
-    Scalar.ID: _string,
-    Scalar.STRING: _string,
+    Scalar.ID: any_id,
+    Scalar.STRING: any_id,
     Scalar.INT: _whole_id,
     Scalar.LONG: _whole_id,
     Scalar.OBJECTID: _objectid,
     Scalar.UUID: uuid_text,
 }
+TEXT_IDS = frozenset({None, Scalar.ID, Scalar.STRING})
+"""Scalars of ids that are declared as text; ids of every type may lie there."""
+
 ID_CLASSES: Mapping[Scalar, type] = {
     Scalar.ID: str,
     Scalar.STRING: str,
@@ -315,12 +348,27 @@ ID_CLASSES: Mapping[Scalar, type] = {
 """What stored ids nearly always are, and never refused."""
 
 
-def _described(value: object) -> str:
-    """`the string 'cheap'`: the type in MongoDB's words, and the value where it is short."""
-    kind = BSON_NAMES.get(value.__class__, "a document")
-    if value is None or isinstance(value, Mapping | list):
-        return kind
+def described(value: object) -> str:
+    """Return `the string 'cheap'`: the type in MongoDB's words, and the value where it is short."""
+    if value is None:
+        return "null or nothing"
+    if isinstance(value, Mapping):
+        return "a document"
+    if isinstance(value, list):
+        return "an array"
+    kind = BSON_NAMES.get(value.__class__, value.__class__.__name__)
     return f"the {kind} {shortened(json_value(value))}"
+
+
+def _mend(name: str, value: object, expected: str) -> str:
+    """Return how to make the document and the model fit each other."""
+    if value is None:
+        return f"give {name} a value, or let it be null in the model: without !"
+    declared = DECLARED.get(value.__class__)
+    otherwise = "change the field's type in the model"
+    if declared is not None and declared.value != expected:
+        otherwise = f"declare the field as {declared.value} in the model"
+    return f"store {expected} there, or {otherwise}"
 
 
 def shortened(value: object, length: int = 80) -> str:
@@ -333,7 +381,6 @@ def shortened(value: object, length: int = 80) -> str:
 
 
 BSON_NAMES: Mapping[type, str] = {
-    type(None): "null or nothing",
     str: "string",
     bool: "bool",
     int: "int",
@@ -343,8 +390,6 @@ BSON_NAMES: Mapping[type, str] = {
     datetime: "date",
     DatetimeMS: "date",
     ObjectId: "objectId",
-    list: "an array",
-    dict: "a document",
     Binary: "binData",
     bytes: "binData",
     UUID: "UUID",
@@ -354,3 +399,18 @@ BSON_NAMES: Mapping[type, str] = {
     MinKey: "minKey",
     MaxKey: "maxKey",
 }
+
+DECLARED: Mapping[type, Scalar] = {
+    str: Scalar.STRING,
+    bool: Scalar.BOOLEAN,
+    int: Scalar.INT,
+    Int64: Scalar.LONG,
+    float: Scalar.FLOAT,
+    Decimal128: Scalar.DECIMAL,
+    datetime: Scalar.DATETIME,
+    DatetimeMS: Scalar.DATETIME,
+    ObjectId: Scalar.OBJECTID,
+    UUID: Scalar.UUID,
+    dict: Scalar.JSON,
+}
+"""The scalar by which the model declares what values of a class are stored as."""

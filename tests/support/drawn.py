@@ -119,7 +119,7 @@ SCALARS = st.sampled_from(ANY)
 def _fitting(field: Field, depth: int) -> st.SearchStrategy[Any]:
     one: st.SearchStrategy[Any]
     if isinstance(field.type, EnumType):
-        one = st.sampled_from(field.type.values)
+        one = st.sampled_from(list(field.type.by_stored))
     elif isinstance(field.type, str):
         one = documents(SHAPES.embedded(field.type), depth + 1)
     elif field.type is Scalar.JSON:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from model.entities import Embedded, Entity, EnumType, Field, Model, Scalar
 
-COLOUR = EnumType(name="Colour", values=("RED", "GREEN", "BLUE"))
+COLOUR = EnumType(
+    name="Colour", values=("RED", "GREEN", "BLUE"), stored_as={"GREEN": "light-green"}
+)
 
 CORNER = Embedded(
     name="Corner",

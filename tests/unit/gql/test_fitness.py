@@ -38,25 +38,25 @@ def fill(memory: Memory, **bad: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "selection", "field"),
+    ("bad", "selection", "field", "path"),
     [
-        ({"price": "1.00"}, "price", "price"),
-        ({"name": None}, "name", "name"),
-        ({"stock": 1.5}, "a: stock", "stock"),
-        ({"tags": ["a", 1]}, "tags", "tags.1"),
-        ({"added_at": "2024"}, "addedAt", "addedAt"),
-        ({"origin": None}, "origin { cityId }", "origin"),
-        ({"origin": {}}, "origin { country }", "origin.country"),
-        ({"origin": "x"}, "...F", "origin"),
-        ({"makerId": "x"}, "maker { name }", "makerId"),
-        ({"makerId": ObjectId("c" * 24)}, "maker { name }", "makerId"),
-        ({"makerId": None}, "maker { __typename }", "makerId"),
+        ({"price": "1.00"}, "price", "price", ["price"]),
+        ({"name": None}, "name", "name", ["name"]),
+        ({"stock": 1.5}, "a: stock", "stock", ["a"]),
+        ({"tags": ["a", 1]}, "tags", "tags.1", ["tags"]),
+        ({"added_at": "2024"}, "addedAt", "addedAt", ["addedAt"]),
+        ({"origin": None}, "origin { cityId }", "origin", ["origin"]),
+        ({"origin": {}}, "from: origin { c: country }", "origin.country", ["from", "c"]),
+        ({"origin": "x"}, "...F", "origin", ["origin"]),
+        ({"makerId": "x"}, "maker { name }", "makerId", ["maker"]),
+        ({"makerId": ObjectId("c" * 24)}, "by: maker { name }", "makerId", ["by"]),
+        ({"makerId": None}, "maker { __typename }", "makerId", ["maker"]),
     ],
 )
 async def test_the_others_are_served(
-    ask: Ask, memory: Memory, bad: dict[str, Any], selection: str, field: str
+    ask: Ask, memory: Memory, bad: dict[str, Any], selection: str, field: str, path: list[str]
 ) -> None:
-    """Under nodes and edges alike; an error at the connection names the document and field."""
+    """Under nodes and edges alike; an error at the field's path names the document and field."""
     fill(memory, **bad)
     fragment = "fragment F on Product { origin { country } }" if selection == "...F" else ""
     result = await ask(
@@ -72,14 +72,25 @@ async def test_the_others_are_served(
     assert products["pageInfo"] == {"startCursor": "c0", "endCursor": "c2"}
     assert result.errors is not None
     (error,) = result.errors
-    assert error.path == ["products"]
+    assert error.path == ["products", "nodes", 1, *path]
+    assert error.extensions is not None
+    assert error.extensions.pop("mend")
     assert error.extensions == {
         "code": "DOCUMENT_MISFIT",
         "collection": "products",
         "documentId": "b",
         "field": field,
+        "leftOut": True,
     }
     assert error.message.startswith(f"products/b: {field} holds ")
+
+
+async def test_the_error_stands_where_the_document_would(ask: Ask, memory: Memory) -> None:
+    """Under the names that the response has, the place counted on the page as it was read."""
+    fill(memory, price="1.00")
+    result = await ask("{ all: products { of: edges { one: node { cost: price } } } }")
+    assert result.errors is not None
+    assert [each.path for each in result.errors] == [["all", "of", 1, "one", "cost"]]
 
 
 @pytest.mark.parametrize("selection", ["id", "sku", "price @skip(if: true)", "rating"])

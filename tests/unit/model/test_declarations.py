@@ -251,6 +251,19 @@ MISTAKES = [
         """
         type Product @collection(name: "products") { id: ID! size: Size }
         enum Size {
+          S @stored(as: "M") # !
+          M
+        }
+        """,
+        "Size.S",
+        'it is stored as "M", and so is another value',
+        "give each value a text of its own",
+        id="two enum values stored alike",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        enum Size {
           __S # !
         }
         """,
@@ -269,6 +282,19 @@ def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
     """The marked line is told, with type and field, what is wrong, and how to mend it."""
     error = mistake(text)
     assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
+
+
+def test_an_enum_value_may_be_stored_as_another_text() -> None:
+    """By `@stored`, as a field may be stored under another name."""
+    model = read_model(
+        """
+        type Task @collection(name: "tasks") { id: ID! status: Status }
+        enum Status { IN_PROGRESS @stored(as: "in-progress") DONE }
+        """
+    )
+    [status] = model.enums
+    assert status.values == ("IN_PROGRESS", "DONE")
+    assert status.by_stored == {"in-progress": "IN_PROGRESS", "DONE": "DONE"}
 
 
 def test_an_enum_that_nothing_uses_is_fine() -> None:

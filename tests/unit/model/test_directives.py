@@ -80,7 +80,7 @@ MISTAKES = [
         """,
         "Size.S",
         "@old is no directive of the model language",
-        "remove it; an enum value takes no directives",
+        "on an enum value there may be @stored",
         id="an unknown directive on an enum value",
     ),
     pytest.param(

@@ -24,7 +24,12 @@ def test_each_has_a_code_of_its_own_and_may_carry_facts() -> None:
         DatabaseError("no", number=246),
         DuplicateKey("there", fields=("sku",)),
         DocumentMisfit(
-            collection="products", document_id="a", field="price", found="1", expected="Decimal"
+            collection="products",
+            document_id="a",
+            field="price",
+            found="1",
+            expected="Decimal",
+            mend="store a Decimal there",
         ),
     ],
 )
@@ -40,6 +45,11 @@ def test_another_one_is_told_the_same_and_what_is_added_is_his_own(error: Gatewa
 def test_a_misfit_names_the_document_the_field_and_both_values() -> None:
     """Whoever reads it can mend the document or the model."""
     error = DocumentMisfit(
-        collection="products", document_id="a", field="price", found="an array", expected="Decimal"
+        collection="products",
+        document_id="a",
+        field="price",
+        found="an array",
+        expected="Decimal",
+        mend="store a Decimal there",
     )
     assert str(error) == "products/a: price holds an array, Decimal expected"

@@ -117,12 +117,62 @@ def test_a_value_that_does_not_fit_is_named_with_its_place(
     assert caught.value.message == (
         f"products/64a000000000000000000001: sizes.price holds {found}, {scalar.value} expected"
     )
-    assert caught.value.extensions == {
+    facts = dict(caught.value.extensions)
+    assert str(facts.pop("mend")).startswith(f"store {scalar.value} there, or ")
+    assert facts == {
         "code": "DOCUMENT_MISFIT",
         "collection": "products",
         "documentId": "64a000000000000000000001",
         "field": "sizes.price",
     }
+
+
+@pytest.mark.parametrize(
+    ("stored", "mend"),
+    [
+        (None, "give price a value, or let it be null in the model: without !"),
+        ("5", "store Int there, or declare the field as String in the model"),
+        (Int64(2**40), "store Int there, or declare the field as Long in the model"),
+        (Timestamp(1, 2), "store Int there, or change the field's type in the model"),
+    ],
+)
+def test_a_misfit_says_how_it_is_mended(stored: object, mend: str) -> None:
+    """In the document or in the model, which then has the type that lies there."""
+    with pytest.raises(DocumentMisfit) as caught:
+        to_api(field(Scalar.INT, required=True), stored, PLACE)
+    assert caught.value.extensions["mend"] == mend
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ("a", "a"),
+        (5, "5"),
+        (Int64(2**60), str(2**60)),
+        (5.0, "5"),
+        (2.5, "2.5"),
+        (ObjectId("64a000000000000000000001"), "64a000000000000000000001"),
+        (Binary(SOME_UUID.bytes, 4), str(SOME_UUID)),
+        (Decimal128("1.50"), "1.50"),
+        (True, "true"),
+        ({"a": 1, "b": "ü"}, '{"a": 1, "b": "ü"}'),
+    ],
+)
+def test_an_id_of_any_type_is_text(stored: object, shown: str) -> None:
+    """What the model declares as ID takes any id that lies there, in lists of ids, too."""
+    assert to_api(field(Scalar.ID), stored, PLACE) == shown
+    assert to_api(field(Scalar.ID, is_list=True), [stored, "x"], PLACE) == [shown, "x"]
+
+
+def test_a_value_of_an_enum_may_be_stored_otherwise() -> None:
+    """The stored text is shown as the value's name; the name itself is not what is stored."""
+    status = EnumType(
+        name="Status", values=("IN_PROGRESS", "DONE"), stored_as={"IN_PROGRESS": "in-progress"}
+    )
+    assert to_api(field(status), "in-progress", PLACE) == "IN_PROGRESS"
+    assert to_api(field(status), "DONE", PLACE) == "DONE"
+    with pytest.raises(DocumentMisfit, match=r"'IN_PROGRESS', one of in-progress, DONE expected"):
+        to_api(field(status), "IN_PROGRESS", PLACE)
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:

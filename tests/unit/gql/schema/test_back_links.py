@@ -43,7 +43,7 @@ async def test_a_page_of_what_refers_to_each_in_one_read(ask: Ask, memory: Memor
 
 
 async def test_what_does_not_fit_is_left_out_here_too(ask: Ask, memory: Memory) -> None:
-    """With an error at the connection that it would stand in."""
+    """With an error at the field, in the place that its document would have."""
     memory.write("products", {"_id": "p03", "supplierId": SUPPLIERS[3], "name": None, "stock": 3})
     result = await ask(
         '{ supplier(id: "000000000000000000000003") { products { nodes { name } } } }'
@@ -52,7 +52,7 @@ async def test_what_does_not_fit_is_left_out_here_too(ask: Ask, memory: Memory) 
     names = [each["name"] for each in result.data["supplier"]["products"]["nodes"]]
     assert names == ["n13", "n23"]
     assert result.errors is not None
-    assert result.errors[0].path == ["supplier", "products"]
+    assert result.errors[0].path == ["supplier", "products", "nodes", 2, "name"]
 
 
 async def test_bad_input_is_an_error_of_each(ask: Ask, memory: Memory) -> None:

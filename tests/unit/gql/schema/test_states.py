@@ -152,6 +152,7 @@ async def test_a_value_that_does_not_fit_is_an_error_of_its_field(ask: Ask, memo
         "collection": "products",
         "documentId": "p",
         "field": "rating",
+        "mend": "store Float there, or declare the field as String in the model",
     }
     width = errors["product", "dimensions", "width"].extensions
     assert width is not None

@@ -1,0 +1,105 @@
+"""Values of enums that are stored as other texts than their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+
+from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.sockets import open_socket
+
+Client = MongoClient[dict[str, Any]]
+
+MODEL = """
+type Task @collection(name: "tasks") {
+  id: ID!
+  status: Status!
+  earlier: [Status!]
+}
+enum Status { OPEN IN_PROGRESS @stored(as: "in-progress") DONE @stored(as: "{0} done") }
+"""
+
+
+@pytest.fixture(scope="module")
+def database(client: Client) -> Iterator[str]:
+    name = f"enums_{uuid4().hex[:8]}"
+    yield name
+    client.drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    mongo_uri: str, database: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    model = tmp_path_factory.mktemp("model") / "schema.graphql"
+    model.write_text(MODEL)
+    with running_gateway(mongo_uri, database, model, "--archive-wait-s", "60") as running:
+        yield running
+
+
+def test_requests_name_the_value_and_documents_hold_the_text(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """In mutations, drafts, filters, documents, history, differences and blame alike."""
+    tasks = client[database]["tasks"]
+    tasks.insert_one({"_id": "a", "status": "in-progress", "earlier": ["OPEN"]})
+    gateway.query(
+        """mutation {
+          createTask(id: "b", document: { status: DONE }) { __typename }
+          updateTask(id: "a", patch: { status: DONE, earlier: [OPEN, IN_PROGRESS] }) { __typename }
+          proposeTask(id: "b", patch: { status: IN_PROGRESS }) { __typename }
+          publishTask(id: "b", draft: 1) { __typename }
+        }"""
+    )
+    stored = {each["_id"]: (each["status"], each.get("earlier")) for each in tasks.find()}
+    assert stored == {
+        "a": ("{0} done", ["OPEN", "in-progress"]),
+        "b": ("in-progress", None),
+    }
+    query = """query($now: TimePoint!) {
+      doing: tasks(where: { status: { eq: IN_PROGRESS } }) { nodes { id status } }
+      others: tasks(where: { status: { in: [OPEN, DONE] }, earlier: { has: IN_PROGRESS } }) {
+        nodes { id status earlier }
+      }
+      then: tasksAsOf(asOf: $now, where: { status: { ne: IN_PROGRESS } }) {
+        nodes { documentId document { status earlier } }
+      }
+      task(id: "a") { diff(from: 1) { path before after } blame { path value } }
+    }"""
+    for _ in range(2):
+        # The second time as it was compiled.
+        now = {"token": gateway.query("{ resumeToken }")["resumeToken"]}
+        data = gateway.query(query, now=now)
+        state = {"status": "DONE", "earlier": ["OPEN", "IN_PROGRESS"]}
+        assert data["doing"]["nodes"] == [{"id": "b", "status": "IN_PROGRESS"}]
+        assert data["others"]["nodes"] == [{"id": "a", **state}]
+        assert data["then"]["nodes"] == [{"documentId": "a", "document": state}]
+        assert data["task"]["diff"] == [
+            {"path": "status", "before": "IN_PROGRESS", "after": "DONE"},
+            {"path": "earlier", "before": ["OPEN"], "after": ["OPEN", "IN_PROGRESS"]},
+        ]
+        assert {each["path"]: each["value"] for each in data["task"]["blame"]} == state
+
+
+async def test_subscribers_are_told_the_value(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """Their filters take it, too."""
+    async with open_socket(gateway.address) as socket:
+        await socket.start(
+            "1",
+            "subscription { taskChanges(where: { status: { eq: IN_PROGRESS } }) "
+            "{ kind task { id status } diff { path after } } }",
+        )
+        assert (await socket.receive())["payload"]["data"]["taskChanges"]["kind"] == "CHECKPOINT"
+        tasks = client[database]["tasks"]
+        tasks.insert_many(
+            [{"_id": "c", "status": "IN_PROGRESS"}, {"_id": "d", "status": "in-progress"}]
+        )
+        change = (await socket.receive())["payload"]["data"]["taskChanges"]
+    assert change["task"] == {"id": "d", "status": "IN_PROGRESS"}
+    assert change["diff"] == [{"path": "status", "after": "IN_PROGRESS"}]
