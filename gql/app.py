@@ -24,7 +24,7 @@ from gql.hosts import AllowedHosts, allowed_hosts
 from gql.http import GraphQLEndpoint
 from gql.metrics import metrics_route
 from gql.pages import Handle, pages_routes
-from gql.schema import build_schema, print_sdl
+from gql.schema import build_schema, naming_of, print_sdl
 from gql.sign_in import Credentials, SignIn
 from resolvers.principals import ANONYMOUS, Principal
 from resolvers.rows import claims_named
@@ -102,7 +102,11 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         raise ValueError("a model with @access is served to those who sign in")
     settings = gateway.settings
     schema = build_schema(
-        gateway.model, settings.limits(), settings.limiter(), settings.persisted()
+        gateway.model,
+        settings.limits(),
+        settings.limiter(),
+        settings.persisted(),
+        naming_of(relay=settings.relay),
     )
     sdl = print_sdl(schema)
 

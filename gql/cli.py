@@ -28,7 +28,7 @@ from gql.progress import Report, shown_progress
 from gql.purging import Purge, purge
 from gql.purging import lines_of as purge_lines
 from gql.purging import report_of as purge_report
-from gql.schema import build_schema, print_sdl
+from gql.schema import build_schema, naming_of, print_sdl
 from gql.serving import Failed, run, serve
 from gql.settings import Settings, check_environment, options
 from gql.verifying import lines_of as verify_lines
@@ -166,10 +166,13 @@ def doctor_command(as_json: bool, **given: Any) -> None:
 
 
 @cli.command("schema")
-@options("schema")
+@options("schema", "relay")
 def schema_command(**given: Any) -> None:
     """Print the API's SDL, for code generators."""
-    click.echo(print_sdl(build_schema(_model(_settings(given, log=False).schema))))
+    settings = _settings(given, log=False)
+    click.echo(
+        print_sdl(build_schema(_model(settings.schema), naming=naming_of(relay=settings.relay)))
+    )
 
 
 @cli.command("purge")

@@ -26,6 +26,7 @@ __all__ = [
     "Resolve",
     "Whole",
     "field_of",
+    "internal_name",
     "told",
 ]
 
@@ -101,6 +102,7 @@ class Read(StrawberryField):
     Args:
         read: the source -> the value as the API shows it.
         stored: the field of the model whose value in the source's `values` it is.
+        shown_as: its name in the API, where that is another one (`gql.schema.naming`).
     """
 
     def __init__(
@@ -110,8 +112,10 @@ class Read(StrawberryField):
         description: str | None,
         read: Callable[[Any], Any],
         stored: Field | None = None,
+        *,
+        shown_as: str | None = None,
     ) -> None:
-        super().__init__(python_name=name, graphql_name=name, description=description)
+        super().__init__(python_name=name, graphql_name=shown_as or name, description=description)
         self.type_text = type_
         self.read = read
         self.stored = stored
@@ -172,6 +176,12 @@ def field_of(definition: GraphQLField | None) -> Any:
     """Strawberry's field that graphql-core's was made of: a `Read` or a `Resolve`, but for
     introspection's."""
     return None if definition is None else definition.extensions.get("strawberry-definition")
+
+
+def internal_name(type_: Any, name: str) -> str:
+    """Return the name that code knows a field of an object type by, whatever the API calls it."""
+    made = field_of(type_.fields.get(name))
+    return name if made is None else str(made.python_name)
 
 
 def told(

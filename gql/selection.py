@@ -24,7 +24,7 @@ from graphql import (
 )
 
 from gql.arguments import arguments_of
-from gql.fields import Beside, Resolve, field_of
+from gql.fields import Beside, Resolve, field_of, internal_name
 from gql.shapes import Link, Shape
 from resolvers.projections import ENDED
 
@@ -218,7 +218,8 @@ class Selections:
     ) -> None:
         for node in self._included(selections):
             if isinstance(node, FieldNode):
-                found.setdefault(node.name.value, []).append(node)
+                name = internal_name(self._schema.type_map[type_name], node.name.value)
+                found.setdefault(name, []).append(node)
             elif isinstance(node, InlineFragmentNode):
                 if self._applies(node, type_name):
                     self._collect(node.selection_set, type_name, found, seen)
@@ -259,7 +260,7 @@ class Selections:
         return self._stored[key]
 
     def _stored_by(self, node: FieldNode, shape: Shape, type_name: str) -> frozenset[str]:
-        name = node.name.value
+        name = internal_name(self._schema.type_map[type_name], node.name.value)
         link = shape.links.get(name)
         if link is not None:
             return frozenset({link.by.stored})

@@ -69,6 +69,11 @@ class Settings:
     heartbeat_s: float = _setting(
         12.0, "The longest that a stream over HTTP is silent, so that no proxy cuts it off."
     )
+    relay: bool = _setting(
+        False,
+        "Whether to name ids as Relay asks for: `id` is unique across all types, and a document's "
+        "own is `documentId` (docs/clients.md).",
+    )
     record: bool = _setting(True, "Whether this process offers itself as recorder.")
     listeners: str | None = _setting(
         None,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from bson import Timestamp
 from graphql import GraphQLObjectType
 
-from gql.fields import Read, field_of
+from gql.fields import Read, field_of, internal_name
 from gql.generated import GIVEN_UP, NAMES, Make, made_of, usual_of
 from gql.records import VersionRecord
 from gql.shapes import Shape
@@ -148,7 +148,7 @@ class _Code:
 
     def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
         """Whether the field can be part of the function."""
-        field_name = details[0].node.name.value
+        field_name = internal_name(parent, details[0].node.name.value)
         match field_name:
             case "__typename":
                 self._items.append(f"{name!r}: {parent.name!r}")
@@ -225,7 +225,7 @@ class _Code:
             if field_name == "__typename":
                 items.append(f"{inner!r}: {type_.name!r}")
                 continue
-            if field_name == "id":
+            if internal_name(type_, field_name) == "id":
                 shown = self._id("full.get", "_id", numbered=True)
                 if shown is None:
                     return False

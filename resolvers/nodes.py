@@ -18,8 +18,11 @@ def node_id(type_name: str, id_text: str) -> str:
     return base64.urlsafe_b64encode(f"{type_name}:{id_text}".encode()).decode().rstrip("=")
 
 
-def parse_node_id(text: str) -> tuple[str, str]:
+def parse_node_id(text: str, name: str = "nodeId") -> tuple[str, str]:
     """The type's name and the `id`; whether there is such a type is the caller's to see.
+
+    Args:
+        name: of the argument.
 
     Raises:
         BadUserInput: not made by `node_id`.
@@ -33,6 +36,6 @@ def parse_node_id(text: str) -> tuple[str, str]:
     except (ValueError, binascii.Error) as exc:
         shown = text if len(text) <= 60 else f"{text[:57]}..."
         raise BadUserInput(
-            f"nodeId: {shown!r} is no node id; take one from a nodeId field", argument="nodeId"
+            f"{name}: {shown!r} is no node id; take one from a field {name}", argument=name
         ) from exc
     return type_name, id_text

@@ -5,9 +5,11 @@ building, fields how types and their fields are made at run time
 scalars, enums, interfaces, filters   what all models have, and what follows from their fields
 states, versions, connections, back_links   the types of one entity
 queries, nodes, subscriptions   the roots
+naming           what ids are called
 descriptions     what is said of fields whose model says nothing
 """
 
 from gql.schema.assembly import build_schema, print_sdl
+from gql.schema.naming import naming_of
 
-__all__ = ["build_schema", "print_sdl"]
+__all__ = ["build_schema", "naming_of", "print_sdl"]

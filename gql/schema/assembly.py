@@ -22,6 +22,7 @@ from gql.schema.filters import define_filters
 from gql.schema.inputs import define_inputs
 from gql.schema.interfaces import define_interfaces
 from gql.schema.mutations import define_mutation
+from gql.schema.naming import DEFAULT_NAMING, Naming, check_naming
 from gql.schema.proposals import define_comment, define_drafts
 from gql.schema.queries import define_query
 from gql.schema.results import define_applied, define_refusals, define_written
@@ -40,6 +41,7 @@ def build_schema(
     limits: Limits | None = None,
     limiter: ConcurrencyLimiter | None = None,
     persisted: Persisted | None = None,
+    naming: Naming = DEFAULT_NAMING,
 ) -> Schema:
     """The API of a model. Each operation is given a `gql.context.Context`.
 
@@ -48,8 +50,13 @@ def build_schema(
             are left out.
         persisted: the documents that clients may name; those that they have sent, where it is left
             out.
+        naming: of the fields that identify objects.
+
+    Raises:
+        click.UsageError: the naming takes names that the model has.
     """
-    types = Types(SCALARS)
+    check_naming(model, naming)
+    types = Types(SCALARS, naming)
     shapes = shapes_of(model)
     for enum in model.enums:
         values = {each: enum.value_descriptions.get(each) for each in enum.values}

@@ -24,6 +24,7 @@ from strawberry.types.field import StrawberryField
 from strawberry.types.union import StrawberryUnion
 
 from gql.fields import InputField, Read, Resolve
+from gql.schema.naming import DEFAULT_NAMING, Naming
 
 __all__ = ["Types"]
 
@@ -31,10 +32,12 @@ __all__ = ["Types"]
 class Types:
     """All types of one schema, by name."""
 
-    def __init__(self, scalars: Mapping[str, object]) -> None:
+    def __init__(self, scalars: Mapping[str, object], naming: Naming = DEFAULT_NAMING) -> None:
         """Args:
         scalars: by GraphQL name, what Strawberry knows them as.
+        naming: of the fields that identify objects.
         """
+        self.naming = naming
         self._types: dict[str, Any] = dict(scalars)
         self._interfaces: list[tuple[StrawberryObjectDefinition, Sequence[str]]] = []
 

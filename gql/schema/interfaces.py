@@ -12,10 +12,9 @@ from gql.context import ResolveInfo
 from gql.fields import InputField, Read, Resolve, told
 from gql.schema.building import Types
 from gql.schema.enums import define_enums
+from gql.schema.naming import Naming
 
-__all__ = ["change_fields", "define_interfaces", "version_fields"]
-
-NODE_ID = "Names this object among all types; `node(nodeId:)` finds it again."
+__all__ = ["change_fields", "define_interfaces", "node_id_field", "version_fields"]
 
 
 def define_interfaces(types: Types) -> None:
@@ -38,9 +37,9 @@ def define_interfaces(types: Types) -> None:
     )
     types.add_interface(
         "Node",
-        [Read("nodeId", "ID!", NODE_ID, _never)],
+        [node_id_field(types.naming, _never)],
         "An object with an id that is unique across all types; "
-        "`nodeId` of a version or a snapshot names that one state for ever.",
+        f"`{types.naming.node}` of a version or a snapshot names that one state for ever.",
     )
     types.add_object(
         "HistoryCut",
@@ -70,7 +69,7 @@ def define_interfaces(types: Types) -> None:
     )
     types.add_interface(
         "Version",
-        version_fields(),
+        version_fields(types.naming),
         "One version of one document: what a write made of it.",
         ["Node"],
     )
@@ -139,7 +138,13 @@ def define_interfaces(types: Types) -> None:
     _define_stream_status(types)
 
 
-def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
+def node_id_field(naming: Naming, read: Callable[..., Any]) -> Read:
+    """The field that identifies an object among those of all types."""
+    says = f"Names this object among all types; `node({naming.node}:)` finds it again."
+    return Read("nodeId", "ID!", says, read, shown_as=naming.node)
+
+
+def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[StrawberryField]:
     """The fields of the interface Version; an object type says how each is read, by name in snake
     case.
 
@@ -151,8 +156,8 @@ def version_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
         return reads.get(name, _never)
 
     return [
-        Read("nodeId", "ID!", NODE_ID, read("node_id")),
-        Read("id", "ID!", "`<document id>@<version>`", read("id")),
+        node_id_field(naming, read("node_id")),
+        Read("id", "ID!", "`<document id>@<version>`", read("id"), shown_as=naming.state),
         Read("documentId", "ID!", "The id of the document.", read("document_id")),
         Read(
             "version",

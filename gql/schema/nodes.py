@@ -139,28 +139,33 @@ class _PreparedLookup(_PreparedDocument):
 _Find = Callable[[ResolveInfo, str], Awaitable[Any]]
 
 
-def node_field(shapes: Mapping[str, Shape]) -> StrawberryField:
-    """The field of Query that finds whatever a `nodeId` names."""
+def node_field(shapes: Mapping[str, Shape], name: str) -> StrawberryField:
+    """The field of Query that finds whatever a `nodeId` names.
+
+    Args:
+        name: what a `nodeId` is called.
+    """
     finders: dict[str, _Find] = {}
     for shape in shapes.values():
         if shape.is_entity:
             finders |= _finders(shape)
 
-    async def resolve(_root: None, info: ResolveInfo, node_id: str) -> Any:
-        type_name, id_text = parse_node_id(node_id)
+    async def resolve(_root: None, info: ResolveInfo, **given: str) -> Any:
+        (node_id,) = given.values()
+        type_name, id_text = parse_node_id(node_id, name)
         find = finders.get(type_name)
         if find is None:
             raise BadUserInput(
-                f"nodeId names an object of type {type_name!r}, which this API does not have"
+                f"{name} names an object of type {type_name!r}, which this API does not have"
             )
         return await find(info, id_text)
 
     return Resolve(
         "node",
         "Node",
-        "Any object by its `nodeId`; null where it is not there, or not any more.",
+        f"Any object by its `{name}`; null where it is not there, or not any more.",
         resolve,
-        (Argument("nodeId", "ID!", "What the object's own field `nodeId` says."),),
+        (Argument(name, "ID!", f"What the object's own field `{name}` says."),),
     )
 
 

@@ -48,7 +48,7 @@ _ID = Argument("id", "ID!", "Its id.")
 
 def define_query(types: Types, model: Model, shapes: Mapping[str, Shape]) -> None:
     """Define the type Query."""
-    fields = [node_field(shapes), _resume_token(), _streams()]
+    fields = [node_field(shapes, types.naming.node), _resume_token(), _streams()]
     for entity in model.entities:
         shape = shapes[entity.name]
         fields += [

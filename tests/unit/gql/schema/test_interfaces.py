@@ -12,6 +12,7 @@ from graphql import build_schema as from_sdl
 from gql.fields import Read, Resolve
 from gql.schema import build_schema, print_sdl
 from gql.schema.interfaces import version_fields
+from gql.schema.naming import DEFAULT_NAMING
 from model.reading import read_model
 
 
@@ -47,7 +48,7 @@ def test_types_without_entities_are_the_same_for_every_model(types: dict[str, An
 
 def test_an_interfaces_own_fields_are_never_resolved() -> None:
     """The types that implement it do that."""
-    for field in version_fields():
+    for field in version_fields(DEFAULT_NAMING):
         function = field.read if isinstance(field, Read) else getattr(field, "resolve", None)
         assert function is not None
         given: tuple[Any, ...] = (None,)
