@@ -8,7 +8,7 @@ however late it arrives.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -154,10 +154,11 @@ class Checkpoints:
 
 
 def _checkpoint(stored: Document) -> Checkpoint:
+    baseline = Baseline(**stored["baseline"])
     return Checkpoint(
-        token=stored["token"],
-        start=stored["start"],
-        baseline=Baseline(**stored["baseline"]),
+        token=tokens.canonical(stored["token"]),
+        start=tokens.canonical(stored["start"]),
+        baseline=replace(baseline, doubt=tokens.canonical(baseline.doubt)),
         fencing_token=stored["fencingToken"],
         saved_at=stored["savedAt"],
         trouble=stored.get("trouble"),

@@ -3,6 +3,7 @@ themselves."""
 
 from __future__ import annotations
 
+from streams import tokens
 from streams.mongo import Mongo
 
 __all__ = ["Cursors"]
@@ -18,7 +19,7 @@ class Cursors:
 
     async def load(self, owner: str, name: str) -> str | None:
         found = await self._mongo.find(COLLECTION, {"_id": {"owner": owner, "name": name}}, limit=1)
-        return str(found[0]["token"]) if found else None
+        return tokens.canonical(found[0]["token"]) if found else None
 
     async def save(self, owner: str, name: str, token: str) -> None:
         await self._mongo.find_one_and_update(

@@ -275,7 +275,8 @@ class Drafting:
     ) -> None:
         last = self._lasts.get(event.key)
         if last is not None and (
-            last.token >= event.token or (last.read_at is not None and event.at <= last.read_at)
+            tokens.canonical(last.token) >= event.token
+            or (last.read_at is not None and event.at <= last.read_at)
         ):
             self.duplicates += 1
             return

@@ -2,7 +2,8 @@
 order.
 
 Inside, a token is the cluster time as 16 hexadecimal digits, followed by
-  - the rest of MongoDB's own `_data` for an event,
+  - the rest of MongoDB's own `_data` for an event, in one form for all server versions and bounded
+    in length (`streams.core.server_token`),
   - `~` for a moment: after everything at or before that cluster time (`~` sorts after every
     hexadecimal digit),
   - `~!` within a snapshot, which cannot be resumed from: its other documents would be missing,
@@ -12,8 +13,7 @@ On the wire it ends with `.` and the deployment's tag, so that a token of anothe
 refused.
 
 Source: `_data` is a KeyString, `82` + time + increment + …; measured equal on collection,
-database
-and cluster streams (DESIGN).
+database and cluster streams (DESIGN).
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ import re
 
 from bson import Timestamp
 
+from streams.core import server_token
 from streams.errors import ResumeTokenInvalid
 
 __all__ = [
     "BEGINNING",
     "behind",
+    "canonical",
     "cluster_time",
     "decode",
     "divided",
@@ -40,8 +42,9 @@ __all__ = [
 ]
 
 _TIMESTAMP_TYPE = "82"
-_TOKEN = re.compile(r"[0-9A-F]{16}([0-9A-F]*(-[0-9]{8})?|~([0-9]{8}|!)?)\Z")
+_TOKEN = re.compile(r"[0-9A-F]{16}([0-9A-F]*(-[0-9]{8}|~)?|~([0-9]{8}|!)?)\Z")
 _WIRE_LIMIT = 4096
+_LONGEST = server_token.LONGEST + len("-00000000")
 _LAST_NUMBER = 99_999_999
 
 
@@ -54,8 +57,20 @@ def from_stream(data: str) -> str:
     """
     token = data[2:].upper()
     if not data.startswith(_TIMESTAMP_TYPE) or not _TOKEN.match(token):
-        raise ValueError(f"resume token {data!r} does not begin with a cluster time")
-    return token
+        raise ValueError(f"resume token {data[:60]!r} does not begin with a cluster time")
+    return server_token.canonical(token)
+
+
+def canonical(token: str) -> str:
+    """The same token, as it is made today.
+
+    Tokens that earlier versions stored or gave to clients are in the form of the server that made
+    them: only canonical ones are compared.
+    """
+    if not token.startswith("2B04", 16):
+        return token
+    event, dash, number = token.partition("-")
+    return server_token.canonical(event) + dash + number
 
 
 def moment(time: Timestamp) -> str:
@@ -111,6 +126,9 @@ def cluster_time(token: str) -> Timestamp:
 
 def encode(token: str, deployment: str) -> str:
     """For the wire."""
+    if len(token) > _LONGEST:
+        # Stored by an earlier version; this place stands behind it and before all that follows.
+        token = f"{token[: server_token.LONGEST]}~"
     return f"{token}.{deployment}"
 
 
@@ -132,7 +150,7 @@ def decode(text: str, deployment: str) -> str:
             f"this resume token was made by deployment {tag!r}, and this is {deployment!r}; "
             "take a new one from here"
         )
-    return token
+    return canonical(token)
 
 
 BEGINNING = moment(Timestamp(1, 0))

@@ -13,6 +13,7 @@ from typing import Any
 
 from bson import Timestamp
 
+from streams import tokens
 from streams.events import ChangeEvent
 from streams.layouts.kept import Kept
 from streams.versions import Last, archived_operation
@@ -37,7 +38,7 @@ def write_of(event: ChangeEvent, last: Last | None, *, all_known: bool) -> dict[
     """
     existed = last is not None and last.full is not None
     begins_anew = event.operation == "insert" and last is not None and not existed
-    if last is not None and last.token >= event.token:
+    if last is not None and tokens.canonical(last.token) >= event.token:
         return Passed.KNOWN
     if _is_known(event.kept, last) and not begins_anew:
         return Passed.KNOWN
