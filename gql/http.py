@@ -39,6 +39,7 @@ from gql.http_requests import (
     GraphQLRequest,
     Refused,
     headers_of,
+    json_from_request,
     read_request,
 )
 from gql.media_types import JSON, MediaType
@@ -133,7 +134,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         return orjson.dumps(data).decode()
 
     def decode_json(self, data: str | bytes) -> object:
-        return orjson.loads(data)
+        return json_from_request(data)
 
     async def _response(
         self, scope: Scope, receive: Receive, headers: Mapping[str, str], formats: AcceptedFormats

@@ -10,6 +10,8 @@ Source: the specification "GraphQL over HTTP", "Request".
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -26,6 +28,7 @@ __all__ = [
     "GraphQLRequest",
     "Refused",
     "headers_of",
+    "json_from_request",
     "read_json",
     "read_request",
 ]
@@ -178,11 +181,32 @@ def _of_address(raw: bytes) -> dict[str, Any]:
     return found
 
 
+def json_from_request(raw: bytes | str) -> Any:
+    """Decode JSON with every digit of its integers: whether one is too large is for its type to
+    say.
+
+    Raises:
+        orjson.JSONDecodeError: it is none; also what is not UTF-8, halves of surrogate pairs, what
+            is nested too deeply, and numbers beyond all bounds.
+    """
+    value = orjson.loads(raw)
+    long = _LONG_NUMBER_BYTES if isinstance(raw, bytes) else _LONG_NUMBER
+    if not long.search(raw):  # type: ignore[arg-type]
+        return value
+    # orjson makes a double of an integer of more than 64 bits.
+    try:
+        return json.loads(raw)
+    except RecursionError:
+        raise orjson.JSONDecodeError("nested too deeply", "", 0) from None
+
+
+_LONG_NUMBER = re.compile(r"[\[:,\s-][0-9]{19}")
+_LONG_NUMBER_BYTES = re.compile(_LONG_NUMBER.pattern.encode())
+
+
 def _json(raw: bytes | str, what: str) -> Any:
     try:
-        # Refuses what is not UTF-8, halves of surrogate pairs, what is nested too deeply, and
-        # numbers beyond all bounds.
-        return orjson.loads(raw)
+        return json_from_request(raw)
     except orjson.JSONDecodeError as exc:
         # Not the document, which the message has with it.
         raise Refused(400, f"{what} is not JSON: {exc.msg}") from None

@@ -209,7 +209,7 @@ def _long(value: Any) -> Any:
     number = whole_number(value)
     if number is None or not -LONG_LIMIT <= number < LONG_LIMIT:
         return REFUSED
-    return number if -SAFE_INTEGER <= number <= SAFE_INTEGER else str(number)
+    return _integer(number)
 
 
 def _float(value: Any) -> Any:
@@ -263,10 +263,10 @@ def _whole_id(value: Any) -> Any:
 
 
 def json_value(value: object) -> Any:
-    """Any BSON value as JSON has it; what JSON lacks becomes text, or MongoDB's extended JSON.
+    """Return any BSON value as JSON has it; what JSON lacks becomes text, or extended JSON.
 
-    Decimals, dates, ids, UUIDs and other binary data are text, as in fields of their own; so are
-    NaN and the infinities. Integers and doubles stay apart: 1 and 1.0.
+    As in fields of their own, integers beyond `SAFE_INTEGER`, decimals, dates, ids, UUIDs and other
+    binary data are text; so are NaN and the infinities. Integers and doubles stay apart: 1 and 1.0.
     """
     if value.__class__ in _AS_IT_IS or (value.__class__ is float and value - value == 0):
         return value
@@ -276,6 +276,10 @@ def json_value(value: object) -> Any:
     if isinstance(value, Mapping):
         return {key: json_value(item) for key, item in value.items()}
     return str(value)
+
+
+def _integer(value: Any) -> int | str:
+    return int(value) if -SAFE_INTEGER <= value <= SAFE_INTEGER else str(int(value))
 
 
 def _json_regex(value: Any) -> dict[str, Any]:
@@ -290,11 +294,12 @@ def _json_code(value: Any) -> dict[str, Any]:
 
 REGEX_FLAGS = {"i": re.I, "l": re.L, "m": re.M, "s": re.S, "u": re.U, "x": re.X}
 
-_AS_IT_IS = frozenset({str, int, bool, type(None)})
+_AS_IT_IS = frozenset({str, bool, type(None)})
 
 JSON: Mapping[type, Callable[[Any], Any]] = {
     float: lambda value: value if math.isfinite(value) else str(Decimal128(repr(value))),
-    Int64: int,
+    int: _integer,
+    Int64: _integer,
     dict: lambda value: {key: json_value(item) for key, item in value.items()},
     list: lambda value: [json_value(item) for item in value],
     Decimal128: str,

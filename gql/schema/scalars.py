@@ -55,7 +55,8 @@ _DESCRIPTIONS = {
     ),
     Scalar.JSON: (
         "Any JSON value: an object, a list, text, a number, a boolean or null. "
-        "What BSON has beyond JSON is text (decimals, dates, ids) or MongoDB's extended JSON."
+        "Integers beyond 2^53 - 1 are text; what BSON has beyond JSON is text (decimals, dates, "
+        "ids) or MongoDB's extended JSON."
     ),
     Scalar.OBJECTID: "MongoDB's ObjectId: 24 hexadecimal digits.",
     Scalar.UUID: "A UUID: 32 hexadecimal digits in groups of 8-4-4-4-12.",

@@ -1,0 +1,156 @@
+"""Numbers that JavaScript, or 64 bits, cannot hold: text wherever they are shown, never rounded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID, uuid4
+
+import httpx2 as httpx
+import pytest
+from bson import Binary, Decimal128, Int64
+from pymongo import MongoClient
+
+from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.sockets import open_socket
+
+Client = MongoClient[dict[str, Any]]
+
+MODEL = """
+type Thing @collection(name: "things") {
+  id: ID!
+  serial: Long
+  price: Decimal
+  weight: Float
+  data: JSON
+}
+"""
+TOO_LARGE = (str(2**63), str(-(2**63) - 1), "99999999999999999999999", "-1" + "0" * 40)
+
+
+@pytest.fixture(scope="module")
+def database(client: Client) -> Iterator[str]:
+    name = f"large_numbers_{uuid4().hex[:8]}"
+    yield name
+    client.drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    mongo_uri: str, database: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    model = tmp_path_factory.mktemp("model") / "schema.graphql"
+    model.write_text(MODEL)
+    with running_gateway(mongo_uri, database, model, "--archive-wait-s", "60") as running:
+        yield running
+
+
+def test_a_value_is_shown_alike_wherever_it_is_shown(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """In its field, in JSON, in differences and in blame, of the present and of the past."""
+    large, moment, uuid = Int64(2**53 + 1), datetime(2024, 5, 1, tzinfo=UTC), UUID(int=7)
+    data = {
+        "n": large,
+        "below": Int64(-(2**53)),
+        "safe": Int64(2**53 - 1),
+        "list": [large],
+        "price": Decimal128("1.50"),
+        "at": moment,
+        "uuid": Binary.from_uuid(uuid),
+        "bytes": b"abc",
+    }
+    shown = {
+        "n": "9007199254740993",
+        "below": "-9007199254740992",
+        "safe": 9007199254740991,
+        "list": ["9007199254740993"],
+        "price": "1.50",
+        "at": "2024-05-01T00:00:00.000Z",
+        "uuid": str(uuid),
+        "bytes": "YWJj",
+    }
+    things = client[database]["things"]
+    things.insert_one({"_id": "a", "serial": 1, "price": Decimal128("1")})
+    things.update_one({"_id": "a"}, {"$set": {"serial": large, "data": data}})
+    now = {"token": gateway.query("{ resumeToken }")["resumeToken"]}
+    found = gateway.query(
+        """query($now: TimePoint!) {
+          thingVersion(id: "a", asOf: $now) {
+            document { serial data } diff { path after }
+          }
+          thing(id: "a") { serial data diff(from: 1) { path after } blame { path value } }
+        }""",
+        now=now,
+    )
+    for document in (found["thing"], found["thingVersion"]["document"]):
+        assert (document["serial"], document["data"]) == (shown["n"], shown)
+    for changes in (found["thing"]["diff"], found["thingVersion"]["diff"]):
+        by_path = {each["path"]: each["after"] for each in changes}
+        assert (by_path["serial"], by_path["data"]) == (shown["n"], shown)
+    values = {each["path"]: each["value"] for each in found["thing"]["blame"]}
+    assert values["serial"] == shown["n"]
+    assert values["data"] == shown
+
+
+@pytest.mark.parametrize("number", TOO_LARGE)
+@pytest.mark.parametrize("field", ["data", "serial"])
+def test_an_integer_beyond_64_bits_is_refused(
+    gateway: RunningGateway, client: Client, database: str, field: str, number: str
+) -> None:
+    """As a variable in a body, and in the document itself; nothing is written."""
+    with_variable = (
+        'mutation($d: ThingInput!) { createThing(id: "x", document: $d) { __typename } }'
+    )
+    literal = f'mutation {{ createThing(id: "x", document: {{ {field}: {number} }}) '
+    for query, variables in (
+        (with_variable, f'{{"d": {{"{field}": {number}}}}}'),
+        (literal + "{ __typename } }", "{}"),
+    ):
+        # Written by hand: what makes JSON of numbers might round them itself.
+        body = f'{{"query": {json.dumps(query)}, "variables": {variables}}}'
+        answer = httpx.post(
+            f"{gateway.address}/graphql",
+            content=body,
+            headers={"content-type": "application/json"},
+        ).json()
+        assert answer["errors"][0]["extensions"]["code"] == "BAD_USER_INPUT", answer
+        assert "e+" not in answer["errors"][0]["message"]
+    assert client[database]["things"].find_one({"_id": "x"}) is None
+
+
+def test_an_integer_beyond_64_bits_is_refused_in_an_address(gateway: RunningGateway) -> None:
+    """Its variables are JSON, too."""
+    query = quote("query($n: Long) { things(where: {serial: {eq: $n}}) { totalCount } }")
+    variables = quote('{"n": 99999999999999999999999}')
+    answer = httpx.get(
+        f"{gateway.address}/graphql?query={query}&variables={variables}",
+        headers={"accept": "application/json"},
+    ).json()
+    assert "99999999999999999999999" in answer["errors"][0]["message"]
+
+
+async def test_an_integer_beyond_64_bits_is_refused_on_a_socket(gateway: RunningGateway) -> None:
+    """Its messages are read by the same rule."""
+    async with open_socket(gateway.address) as socket:
+        await socket.start(
+            "1",
+            "query($n: Long) { things(where: {serial: {eq: $n}}) { totalCount } }",
+            n=99999999999999999999999,
+        )
+        answer = await socket.receive()
+    assert "99999999999999999999999" in str(answer["payload"])
+
+
+def test_a_decimal_keeps_all_digits_of_a_number(gateway: RunningGateway) -> None:
+    """Of up to 34, also where the request has it as a number."""
+    number = 1234567890123456789012345678901234
+    data = gateway.query(
+        "mutation($p: Decimal) { createThing(document: {price: $p}) {"
+        " ... on ThingWritten { thing { price } } } }",
+        p=number,
+    )
+    assert data["createThing"]["thing"]["price"] == str(number)
