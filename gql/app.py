@@ -18,6 +18,7 @@ from gql.administration import admin_routes
 from gql.callers import Callers
 from gql.connections import Connections
 from gql.context import Context
+from gql.endpoint.client_files import client_routes
 from gql.examples import examples_of
 from gql.gateway import Gateway
 from gql.hosts import AllowedHosts, allowed_hosts
@@ -165,6 +166,7 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         # For those who come with a slash too many.
         Route("/graphql", requests),
         Route("/schema.graphql", for_those_who_may_ask(schema_graphql)),
+        *client_routes(sdl, for_those_who_may_ask),
         Route("/livez", livez),
         Route("/readyz", readyz),
         metrics_route(gateway, schema.operations, schema.limiter, connections),

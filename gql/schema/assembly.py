@@ -64,7 +64,7 @@ def build_schema(
     define_interfaces(types)
     define_filters(types, shapes)
     define_inputs(types, shapes)
-    define_refusals(types)
+    define_refusals(types, shapes.values())
     define_comment(types)
     for shape in shapes.values():
         if not shape.is_entity:

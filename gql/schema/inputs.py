@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from gql.fields import InputField
 from gql.schema.building import Types
-from gql.schema.descriptions import field_description
+from gql.schema.descriptions import field_description, with_article
 from gql.shapes import Shape
 from model.entities import Field
 from resolvers.contents import changeable, countable
@@ -36,7 +36,7 @@ def define_inputs(types: Types, shapes: Mapping[str, Shape]) -> None:
         types.add_input(
             f"{shape.name}Patch",
             [InputField(each.name, _part(each), field_description(shape, each)) for each in fields],
-            f"What to change of a {shape.name}. Absent: left as it is. Null: unset. "
+            f"What to change of {with_article(shape.name)}. Absent: left as it is. Null: unset. "
             "Embedded documents merge field by field, lists are replaced (RFC 7396).",
         )
         if has_counters(shape):
@@ -48,7 +48,7 @@ def define_inputs(types: Types, shapes: Mapping[str, Shape]) -> None:
                     )
                     for each in countable(shape.entity)
                 ],
-                f"What to add to numbers of a {shape.name}, whatever they are by then.",
+                f"What to add to numbers of {with_article(shape.name)}, whatever they are by then.",
             )
         if shape.is_entity and shape.entity.fence is not None:
             types.add_input(
@@ -57,7 +57,7 @@ def define_inputs(types: Types, shapes: Mapping[str, Shape]) -> None:
                     InputField("id", "ID!", "The id of the document."),
                     InputField("document", f"{shape.name}Input!", "Its state."),
                 ],
-                f"One state of a {shape.name}, as an event brings it.",
+                f"One state of {with_article(shape.name)}, as an event brings it.",
             )
 
 

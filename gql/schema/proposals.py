@@ -12,6 +12,7 @@ from gql.context import ResolveInfo
 from gql.fields import Argument, Read, Resolve
 from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
 from gql.schema.building import Types
+from gql.schema.descriptions import with_article
 from gql.schema.guards import shown_to_readers
 from gql.shapes import Shape
 from model.entities import Model
@@ -142,7 +143,8 @@ def define_drafts(types: Types, model: Model, shape: Shape) -> None:
                 attrgetter("draft.decided_why"),
             ),
         ],
-        f"A proposed change of a {shape.name}: not published until someone approves it.",
+        f"A proposed change of {with_article(shape.name)}: "
+        "not published until someone approves it.",
     )
     types.add_object(
         f"{shape.name}Drafted",
@@ -156,7 +158,7 @@ def define_drafts(types: Types, model: Model, shape: Shape) -> None:
     types.add_union(
         f"{shape.name}Proposal",
         [f"{shape.name}Drafted", "VersionConflict", "DocumentNotFound", "InvalidDocument"],
-        f"What became of a draft of a {shape.name}.",
+        f"What became of a draft of {with_article(shape.name)}.",
     )
 
 

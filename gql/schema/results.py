@@ -5,7 +5,7 @@ A conflict is data, not an error of the request: a client that selects it can go
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -16,6 +16,7 @@ from gql.context import ResolveInfo
 from gql.fields import Read, Resolve
 from gql.records import CurrentDocument
 from gql.schema.building import Types
+from gql.schema.descriptions import with_article
 from gql.schema.guards import shown_to_readers
 from gql.schema.nodes import current_document
 from gql.shapes import Shape
@@ -70,7 +71,7 @@ class AppliedRecord:
         return tokens.moment(self.applied.at)
 
 
-def define_refusals(types: Types) -> None:
+def define_refusals(types: Types, shapes: Iterable[Shape]) -> None:
     """Define WriteError and what implements it: the same for every entity."""
     types.add_interface(
         "WriteError",
@@ -90,6 +91,7 @@ def define_refusals(types: Types) -> None:
             Read("expectedVersion", "Int!", "The one expected.", attrgetter("refusal.expected")),
             Read("actualVersion", "Int!", "The one that is there.", attrgetter("refusal.actual")),
             Resolve("current", "Node", "The document as it is now.", current),
+            *(_typed_current(each) for each in shapes if each.is_entity),
         ],
     )
     _define_refusal(types, "DocumentNotFound", "There is nothing to be written to.", [])
@@ -114,6 +116,20 @@ def define_refusals(types: Types) -> None:
         "What was asked for does not fit the model, or is not possible.",
         [_path("Where: a dotted path, or the argument; empty for the document as a whole.")],
     )
+
+
+def _typed_current(shape: Shape) -> StrawberryField:
+    """The same as `current`, for clients that name the type."""
+
+    async def current(source: RefusedRecord, info: ResolveInfo) -> CurrentDocument | None:
+        if source.shape is not shape:
+            return None
+        assert isinstance(source.refusal, VersionConflict)
+        return await current_document(info, shape, source.refusal.key)
+
+    says = f"The same, where it is {with_article(shape.name)}; else null."
+    name = f"current{shape.name}"
+    return shown_to_readers(shape, Resolve(name, shape.name, says, current))
 
 
 def define_written(types: Types, shape: Shape) -> None:
@@ -145,7 +161,7 @@ def define_written(types: Types, shape: Shape) -> None:
             "InvalidDocument",
             *(["StaleWrite"] if shape.entity.fence is not None else []),
         ],
-        f"What became of a write to a {shape.name}.",
+        f"What became of a write to {with_article(shape.name)}.",
     )
 
 

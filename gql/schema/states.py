@@ -14,12 +14,13 @@ from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, EmbeddedDocument, State
 from gql.references import follow, followed_already
 from gql.schema.building import Types
-from gql.schema.descriptions import field_description
+from gql.schema.descriptions import field_description, with_article
 from gql.schema.guards import guarded_member
 from gql.schema.interfaces import node_id_field
 from gql.schema.naming import Naming
 from gql.shapes import Link, Shape
 from model.entities import Field
+from model.names import upper_first
 from resolvers.nodes import node_id
 from resolvers.values import converter
 
@@ -47,11 +48,16 @@ def define_states(types: Types, shape: Shape, more: Sequence[StrawberryField] = 
         current = [*_identity(shape, types.naming), _version(shape), *current, *more]
         past = [*_snapshot_identity(shape, types.naming), *past]
     interfaces = ["Node", shape.state] if shape.is_entity else [shape.state]
-    types.add_object(shape.name, current, what or f"A {shape.name} as it is now.", interfaces)
+    types.add_object(
+        shape.name,
+        current,
+        what or f"{upper_first(with_article(shape.name))} as it is now.",
+        interfaces,
+    )
     types.add_object(
         shape.snapshot,
         past,
-        f"A {shape.name} as one version left it. Every field may be null: "
+        f"{upper_first(with_article(shape.name))} as one version left it. Every field may be null: "
         "history outlives the model." + (f"\n\n{what}" if what else ""),
         interfaces,
     )

@@ -20,6 +20,7 @@ from gql.following import Followed
 from gql.likeness import selection_key, shared_key
 from gql.records import CurrentDocument, SnapshotDocument
 from gql.schema.building import Types
+from gql.schema.descriptions import with_article
 from gql.schema.interfaces import change_fields
 from gql.schema.nodes import stored_id
 from gql.selection import Nodes, Selections
@@ -151,7 +152,7 @@ def _define_change(types: Types, model: Model, shape: Shape) -> None:
                 attrgetter("before"),
             ),
         ],
-        f"A change to a {shape.name}, or where the stream of its changes stands.",
+        f"A change to {with_article(shape.name)}, or where the stream of its changes stands.",
         ["Change"],
     )
 

@@ -15,6 +15,7 @@ from gql.fields import Argument, Read, Resolve
 from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
+from gql.schema.descriptions import with_article
 from gql.schema.histories import history_field
 from gql.schema.interfaces import version_fields
 from gql.schema.proposals import comments_of_version, draft_of_version, drafts_field
@@ -158,7 +159,7 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
             ),
             draft_of_version(shape),
         ],
-        f"One version of a {shape.name}: what a write made of it.",
+        f"One version of {with_article(shape.name)}: what a write made of it.",
         ["Node", "Version"],
     )
     types.add_object(
@@ -178,7 +179,7 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
                 attrgetter("version"),
             ),
         ],
-        f"Who gave a field of a {shape.name} its value.",
+        f"Who gave a field of {with_article(shape.name)} its value.",
     )
 
 

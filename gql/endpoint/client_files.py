@@ -1,0 +1,112 @@
+"""Files for the configuration of clients: what their caches and code generators know a schema by.
+
+Source: Apollo Client, `possibleTypes`; urql, Graphcache "Schema Awareness" and "Custom Keys"; The
+Guild, graphql-codegen `scalars`; Relay, `relay.config.json`. docs/clients.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from graphql import (
+    GraphQLSchema,
+    build_schema,
+    introspection_from_schema,
+    is_abstract_type,
+    is_object_type,
+)
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from gql.pages import Handle
+from gql.schema.scalars import SCALAR_MAP
+
+__all__ = ["client_files", "client_routes"]
+
+# What each scalar is to TypeScript; text where this says nothing else.
+_TYPESCRIPT = {"JSON": "unknown", "Long": "number | string"}
+
+
+def client_files(sdl: str) -> Mapping[str, Any]:
+    """Return the contents of the files, as JSON, by name."""
+    schema = build_schema(sdl)
+    files = {
+        "possible-types": _possible_types(schema),
+        "scalars": _scalars(),
+        "graphcache": _graphcache(schema),
+        "codegen": _codegen(),
+    }
+    node: Any = schema.type_map["Node"]
+    # Of the default naming, relay-compiler takes nothing.
+    return {**files, "relay": _relay()} if "id" in node.fields else files
+
+
+def client_routes(sdl: str, guarded: Callable[[Handle], Handle]) -> list[Route]:
+    """Serve the files under `/client/`, as `<name>.json`.
+
+    Args:
+        guarded: asks who may know the schema.
+    """
+    # Made once somebody wants them: few do, and parsing takes a while.
+    files = cache(lambda: client_files(sdl))
+
+    async def client_file(request: Request) -> Response:
+        name = request.path_params["name"]
+        found = files().get(name)
+        if found is None:
+            known = ", ".join(f"/client/{each}.json" for each in files())
+            text = "relay.json: only with --relay" if name == "relay" else "not found"
+            return PlainTextResponse(f"{text}; there are {known}\n", status_code=404)
+        return JSONResponse(found)
+
+    return [Route("/client/{name}.json", guarded(client_file))]
+
+
+def _possible_types(schema: GraphQLSchema) -> Mapping[str, list[str]]:
+    return {
+        name: sorted(each.name for each in schema.get_possible_types(type_))
+        for name, type_ in sorted(schema.type_map.items())
+        if is_abstract_type(type_) and not name.startswith("__")
+    }
+
+
+def _scalars() -> Mapping[str, str]:
+    names = sorted(each.name for each in SCALAR_MAP.values())
+    return {name: _TYPESCRIPT.get(name, "string") for name in names}
+
+
+def _graphcache(schema: GraphQLSchema) -> Mapping[str, Any]:
+    """The schema as Graphcache takes it, and the types whose objects are part of another one."""
+    roots = {schema.query_type, schema.mutation_type, schema.subscription_type}
+    keyless = [
+        name
+        for name, type_ in sorted(schema.type_map.items())
+        if is_object_type(type_)
+        and type_ not in roots
+        and "id" not in type_.fields
+        and not name.startswith("__")
+    ]
+    introspected = introspection_from_schema(schema, descriptions=False)
+    return {"schema": introspected, "keyless": keyless}
+
+
+def _codegen() -> Mapping[str, Any]:
+    config = {"scalars": _scalars(), "strictScalars": True, "useTypeImports": True}
+    return {
+        "schema": "schema.graphql",
+        "documents": ["src/**/*.{ts,tsx}"],
+        "generates": {"src/gql/": {"preset": "client", "config": config}},
+    }
+
+
+def _relay() -> Mapping[str, Any]:
+    return {
+        "src": "./src",
+        "schema": "./schema.graphql",
+        "language": "typescript",
+        "eagerEsModules": True,
+        "customScalarTypes": _scalars(),
+    }
