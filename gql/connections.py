@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import Response as Answer
@@ -21,16 +22,19 @@ from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.datastructures import Headers
-from websockets.exceptions import InvalidState
-from websockets.http11 import Request, Response
+from websockets.exceptions import InvalidState, SecurityError
+from websockets.http11 import Request
+from websockets.http11 import Response as RawResponse
 from websockets.protocol import State
 
+from gql.http_connections import RESERVE, HttpConnections
+from gql.http_requests import Refused
 from gql.stalling import Stall
 from gql.turns import Starts, Turns
 from gql.writers import WRITER
 from streams.errors import Unavailable
 
-__all__ = ["Connections", "WebSocketConnection"]
+__all__ = ["Connections", "WebSocketConnection", "response_bytes"]
 
 # How long a client may take to answer that its socket is closed, or to read why.
 _PARTING_S = 5.0
@@ -45,6 +49,8 @@ _MESSAGES_A_TURN = 4
 _REQUESTS_A_TURN = 8
 # About what a message that waits to be handled takes beside its text.
 _MESSAGE_BYTES = 500
+# Characters of a library's message that a client is sent.
+_SHOWN = 200
 # Bytes that may wait to be read by a client before broadcasts leave it out.
 _UNREAD_BYTES = 256 * 1024
 # Of all that are: one of its own would be the better part of a kilobyte for each.
@@ -57,6 +63,7 @@ class Connections:
 
     Args:
         most: sockets that may be open at once.
+        most_http: other connections that may be.
         most_bytes: what may lie in their buffers.
         stalled_s: how long a client may take nothing of what is sent to it.
         failed: what is answered to those who are refused.
@@ -64,6 +71,7 @@ class Connections:
     Attributes:
         turns: of the messages that are handled.
         starts: of the requests over HTTP.
+        http: the connections that are no sockets.
         refused: handshakes that were answered with 503.
         stalled: responses over HTTP that ended because their clients took nothing of them.
         dropped: sockets that were closed, by reason: `stalled`, `memory` or `flood`.
@@ -73,6 +81,7 @@ class Connections:
         self,
         *,
         most: int,
+        most_http: int,
         most_bytes: int,
         stalled_s: float,
         failed: Callable[[Exception], Answer],
@@ -81,6 +90,7 @@ class Connections:
         self.failed = failed
         self.turns = Turns(_MESSAGES_A_TURN)
         self.starts = Starts(_REQUESTS_A_TURN)
+        self.http = HttpConnections(most=most_http)
         self.refused = 0
         self.stalled = 0
         self.dropped: Counter[str] = Counter(stalled=0, memory=0, flood=0)
@@ -96,6 +106,15 @@ class Connections:
     def held_bytes(self) -> int:
         """What lies in their buffers."""
         return self._held_bytes
+
+    def fit(self, files: int) -> bool:
+        """Let in no more connections than there may be files; False where that is fewer than
+        before. A quarter of them, at most, is for HTTP."""
+        if self.most + self.http.most + RESERVE <= files:
+            return True
+        self.http.most = max(1, min(self.http.most, files // 4))
+        self.most = max(1, min(self.most, files - self.http.most - RESERVE))
+        return False
 
     def admit(self, connection: WebSocketConnection) -> bool:
         """False where as many are open as may be."""
@@ -150,11 +169,20 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
                 extensions: Any = self.scope["extensions"]
                 extensions[WRITER] = self
         else:
-            self._refuse()
+            self._refuse(
+                Unavailable(
+                    f"{self._connections.most} WebSockets are open, which is the most; try again",
+                    retryAfterSeconds=_RETRY_AFTER_S,
+                )
+            )
 
     def data_received(self, data: bytes) -> None:
         self._received_bytes += len(data)
         super().data_received(data)
+        if not self.handshake_initiated and self.conn.handshake_exc is not None:
+            # uvicorn, which writes what comes of events, would leave it open without a word.
+            self._refuse_handshake()
+            return
         if self._admitted and self.queue.qsize() > _MESSAGES_MOST:
             # Each is small, and to handle them all would take the processor from the others.
             self._connections.dropped["flood"] += 1
@@ -289,18 +317,17 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.queue.get_nowait()
         self.handle_parser_exception()
 
-    def _refuse(self) -> None:
-        answer = self._connections.failed(
-            Unavailable(
-                f"{self._connections.most} WebSockets are open, which is the most; try again",
-                retryAfterSeconds=_RETRY_AFTER_S,
-            )
-        )
-        headers = Headers({**answer.headers, "connection": "close"})
-        body = bytes(answer.body)
+    def _refuse_handshake(self) -> None:
+        """Answer a handshake that websockets cannot read: it has too many headers, or too long."""
+        cause = self.conn.handshake_exc
+        assert cause is not None
+        large = isinstance(cause, SecurityError) or isinstance(cause.__cause__, SecurityError)
+        reason = str(cause.__cause__ or cause)[:_SHOWN]
+        self._refuse(Refused(431 if large else 400, f"WebSocket handshake: {reason}"))
+
+    def _refuse(self, exc: Exception) -> None:
         self.handshake_initiated = self.handshake_complete = self.close_sent = True
-        self.conn.send_response(Response(503, "Service Unavailable", headers, body))
-        self._write()
+        self.transport.write(response_bytes(self._connections.failed(exc)))
         self.transport.close()
         self._part()
 
@@ -328,3 +355,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def _write(self) -> None:
         self.transport.write(b"".join(self.conn.data_to_send()))
+
+
+def response_bytes(answer: Answer) -> bytes:
+    """Serialize a response that is the last one of its connection."""
+    headers = Headers({**answer.headers, "connection": "close"})
+    phrase = HTTPStatus(answer.status_code).phrase
+    return RawResponse(answer.status_code, phrase, headers, bytes(answer.body)).serialize()

@@ -1,9 +1,10 @@
-"""HTTP connections as the process holds them: how long, and how large, a request's head may be, and
-how long a client may take nothing of what it is sent.
+"""HTTP connections as the process holds them: how long, and how large, a request's head may be, how
+slowly a body may come, and how long a client may take nothing of what it is sent.
 
-A handshake is a request, too. Bodies are for whoever reads them.
+Guarantees: whatever a client sends or leaves out, its connection gets an answer or an end within a
+bound. A field behind the body (a trailer) is never a header. A handshake is a request, too.
 
-Source: docs/decisions/0024-sockets.md.
+Source: docs/decisions/0024-sockets.md; RFC 9110, 6.5 "Trailer Fields"; RFC 6585, 5.
 """
 
 from __future__ import annotations
@@ -11,44 +12,77 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from gql.connections import Connections
+from gql.connections import Connections, response_bytes
+from gql.http_requests import Refused
 from gql.stalling import Stall
 from gql.writers import WRITER
+from streams.errors import Unavailable
 
 __all__ = ["RequestConnection"]
 
 # Its first line and its headers.
 _HEAD_S = 5.0
 _HEAD_BYTES = 64 * 1024
+# Bytes that a line of a head has beside the name and the value.
+_LINE_BYTES = 4
+# Of a body that has not come as a whole, so much has to come in so long.
+_BODY_S = 10.0
+_BODY_BYTES = 10_000
+# How long a client that was refused may take to read why.
+_PARTING_S = 2.0
+_RETRY_AFTER_S = 1
 # Bytes that may wait to be read by a client before broadcasts leave it out.
 _UNREAD_BYTES = 64 * 1024
 
 
 class RequestConnection(HttpToolsProtocol):
-    """uvicorn's, which waits for a request's head for ever, takes one of any length, and holds a
+    """uvicorn's, which waits for a request for ever, takes a head of any length, and holds a
     response for a client that does not read for as long as TCP does."""
 
-    _waiting: asyncio.TimerHandle | None = None
-    # A head is due, or under way.
-    _expecting = False
+    # Ends it, or looks whether it has to be ended: while it waits for a head, or for a body.
+    _timer: asyncio.TimerHandle | None = None
+    # A head, or a body, has begun and is not complete.
+    _in_head = False
+    _in_body = False
     _head_bytes = 0
+    # Of a line that is not complete.
+    _line_bytes = 0
+    # Of the body, since it was last looked at.
+    _body_bytes = 0
+    # Why the request is refused that is being read.
+    _refusal: Refused | None = None
+    # It was answered, and what still comes is not read.
+    _parting = False
 
     def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._limits = connections
         self._starts = connections.starts
         self._stall = Stall(connections.stalled_s, connections.count_stalled_response)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._wait()
+        if self._limits.http.open(self):
+            self._set_timer(_HEAD_S, self.drop)
+        else:
+            self.drop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._wait_no_more()
+        self._limits.http.close(self)
+        self._end_timer()
         self._stall.end()
         super().connection_lost(exc)
         self._leave_scope()
+
+    def drop(self) -> None:
+        """See `gql.http_connections.Closeable`."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -71,50 +105,175 @@ class RequestConnection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._expecting = True
+        self._in_head = True
+        self._head_bytes = self._line_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count_head(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Behind the head it is a trailer, which nobody has checked: a proxy strips headers.
+        if self._in_head:
+            super().on_header(name, value)
+            self._count_head(len(name) + len(value) + _LINE_BYTES)
 
     def on_headers_complete(self) -> None:
-        self._expecting = False
-        if self._waiting is not None:
-            self._wait_no_more()
+        self._end_timer()
+        self._in_head = False
+        self._in_body = True
+        self._body_bytes = 0
+        if self.parser.should_upgrade() and self._should_upgrade() and _has_body(self.headers):
+            self._refuse(Refused(400, "WebSocket handshake: it has a body, expected none"))
         extensions: Any = {WRITER: self}
         self.scope["extensions"] = extensions
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._end_timer()
+        self._in_body = False
+        if self._responding:
+            self._limits.http.respond(self)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.pipeline and self.cycle.response_complete:
+            self._limits.http.wait(self)
+
     def handle_websocket_upgrade(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._responding:
             # It would be written among the frames of the socket.
             self.transport.close()
             return
+        self._end_timer()
+        self._limits.http.close(self)
         self._leave_scope()
         super().handle_websocket_upgrade()
         # Nothing comes here any more, and the parser knows of this one.
         self.parser = None  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        if self._parting:
+            return
+        read_bytes = self._head_bytes if self._in_head else 0
+        # Else some of it may be of the request before.
+        of_head = self._in_head or not (self._in_body or self._responding)
+        super().data_received(data)
+        if self.parser is None or self.transport.is_closing() or self._parting:
+            return
+        if of_head and self._in_head:
+            # Of a line that goes on, nothing is handed out before its end.
+            self._line_bytes = max(0, self._line_bytes + len(data) + read_bytes - self._head_bytes)
+            if self._head_bytes + self._line_bytes > _HEAD_BYTES:
+                self._part(_head_too_large())
+                return
+        else:
+            self._line_bytes = 0
+        self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        self._part(self._refusal or Refused(400, msg))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if not self._limits.http.serves(self, cycle.scope["path"]):
+            most = self._limits.http.most
+            exc = Unavailable(
+                f"HTTP connections: {most} are open, maximum is {most}; try again",
+                retryAfterSeconds=_RETRY_AFTER_S,
+            )
+            refused = self._limits.failed(exc)
+            refused.headers["connection"] = "close"
+            app = refused
+        self._starts.start(super()._start_asgi_task, cycle, app)
+
+    @property
+    def _responding(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _count_head(self, size_bytes: int) -> None:
+        self._head_bytes += size_bytes
+        if self._head_bytes > _HEAD_BYTES:
+            self._refuse(_head_too_large())
+
+    def _refuse(self, refusal: Refused) -> None:
+        """Have the parser stop, and `send_400_response` called."""
+        self._refusal = refusal
+        raise httptools.HttpParserError(refusal.message)
+
+    def _part(self, refusal: Refused) -> None:
+        """Answer, and give the client a while to read it: what it still sends would else have its
+        system throw the answer away."""
+        self._end_timer()
+        self._parting = True
+        queued = self.pipeline or not self._in_body
+        if self._responding and (queued or self.cycle.response_started):
+            # The client would take it for the response that is under way.
+            self.transport.close()
+            return
+        self.transport.write(response_bytes(self._limits.failed(refusal)))
+        if self._responding:
+            # Its application finds that the client is gone.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._set_timer(_PARTING_S, self.transport.abort)
+
+    def _watch(self) -> None:
+        """Have a time limit for what is waited for of the client."""
+        if self._in_body:
+            if self._timer is None:
+                self._set_timer(_BODY_S, self._look_at_body)
+        elif self._in_head or not self._responding:
+            if self._timer is None:
+                self._set_timer(_HEAD_S, self.drop)
+        else:
+            self._end_timer()
+
+    def _look_at_body(self) -> None:
+        self._timer = None
+        slow = self._body_bytes < _BODY_BYTES and not self.flow.read_paused
+        if not self._responding:
+            # The rest of a request that was answered already.
+            self.transport.close()
+        elif slow and not self.cycle.waiting_for_100_continue:
+            self._part(
+                Refused(
+                    408,
+                    f"request body: {self._body_bytes} bytes in {_BODY_S:g} s, "
+                    f"minimum is {_BODY_BYTES}; send it again",
+                )
+            )
+        else:
+            self._body_bytes = 0
+            self._set_timer(_BODY_S, self._look_at_body)
 
     def _leave_scope(self) -> None:
         """Break the cycle between this and its last scope, which only the collector would find."""
         if self.scope is not None:
             cast("dict[str, Any]", self.scope.get("extensions", {})).pop(WRITER, None)
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        # Most heads come whole, and need no timer.
-        if self._expecting and self._waiting is None:
-            self._wait()
-        if self._waiting is not None and not self.transport.is_closing():
-            self._head_bytes += len(data)
-            if self._head_bytes > _HEAD_BYTES:
-                self.send_400_response(f"A request's head has {_HEAD_BYTES} bytes at most.")
+    def _set_timer(self, delay_s: float, call: Any) -> None:
+        self._end_timer()
+        self._timer = self.loop.call_later(delay_s, call)
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._starts.start(super()._start_asgi_task, cycle, app)
+    def _end_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _wait(self) -> None:
-        self._wait_no_more()
-        self._waiting = self.loop.call_later(_HEAD_S, self.transport.abort)
 
-    def _wait_no_more(self) -> None:
-        self._head_bytes = 0
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
+def _has_body(headers: list[tuple[bytes, bytes]]) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
+        for name, value in headers
+    )
+
+
+def _head_too_large() -> Refused:
+    return Refused(431, f"request head: more than {_HEAD_BYTES} bytes, which is the maximum")

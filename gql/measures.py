@@ -291,6 +291,24 @@ METRICS: tuple[Described, ...] = (
         "full and theirs the largest (memory), or hundreds of messages came at once (flood).",
     ),
     Described(
+        "revstream_http_connections",
+        "gauge",
+        (),
+        "HTTP connections that are open, streams included.",
+    ),
+    Described(
+        "revstream_http_connections_displaced_total",
+        "counter",
+        (),
+        "HTTP connections that waited for their clients, and were closed to make room.",
+    ),
+    Described(
+        "revstream_http_connections_refused_total",
+        "counter",
+        (),
+        "HTTP connections, or requests over them, that were refused since there was no room.",
+    ),
+    Described(
         "revstream_http_stalled_total",
         "counter",
         (),

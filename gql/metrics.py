@@ -71,6 +71,10 @@ class _Process(Collector):
         yield "sockets_refused_total", (), self._connections.refused
         for reason, count in self._connections.dropped.items():
             yield "sockets_dropped_total", (reason,), count
+        http = self._connections.http
+        yield "http_connections", (), len(http)
+        yield "http_connections_displaced_total", (), http.displaced
+        yield "http_connections_refused_total", (), http.refused
         yield "http_stalled_total", (), self._connections.stalled
         yield "operations_executing", (), self._limiter.executing
         yield "operations_waiting", (), self._limiter.waiting

@@ -48,8 +48,8 @@ _BACKLOG = 65_535
 # libuv accepts one in each turn of the loop, of each descriptor that it listens on: the heads of
 # these are read in the next one.
 _ACCEPTED_A_TURN = 4
-# That are open beside WebSockets: requests, and connections to MongoDB.
-_OTHER_FILES = 500
+# That are open beside the connections of clients: those to MongoDB, most of all.
+_OTHER_FILES = 300
 
 Ready = Callable[[Gateway, str, str], Awaitable[None]]
 Beside = Callable[[str], Awaitable[None]]
@@ -122,22 +122,23 @@ async def serve(
             report("", 0, 0)
             stop.serving = True
             garbage.settle(most=garbage.SERVING if http else garbage.RECORDING)
-            if http:
-                _allow_files(settings.sockets)
             beside = None if ready is None else lambda address: ready(gateway, address, uri)
             await _until_stopped(settings, gateway, sign_in, listening, stop, beside)
     if stop.failure is not None:
         raise Failed(str(stop.failure)) from stop.failure
 
 
-def _allow_files(sockets: int) -> None:
-    """Each socket is one, and many systems allow a process 1,024 unless it asks for more."""
+def _allow_files(connections: Connections) -> None:
+    """Raise the limit of open files as far as the system lets, and let in no more connections than
+    leave some: without any, not even `/livez` is answered."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed != resource.RLIM_INFINITY and allowed < sockets + _OTHER_FILES:
-        log.warning("few open files", extra={"allowed": allowed, "sockets": sockets})
+    if allowed == resource.RLIM_INFINITY or connections.fit(allowed - _OTHER_FILES):
+        return
+    facts = {"sockets": connections.most, "connections": connections.http.most}
+    log.warning("few open files", extra={"allowed": allowed, **facts})
 
 
 async def _until_stopped(
@@ -157,6 +158,7 @@ async def _until_stopped(
             host, port = listening.getsockname()[:2]
             address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
             app = create_app(gateway, sign_in)
+            _allow_files(app.state.connections)
             sockets = app.state.connections.__len__
             server = _Server(
                 gateway,

@@ -104,6 +104,11 @@ class Settings:
     sockets: int = _setting(
         10_000, "WebSockets that may be open at once; whoever comes next is told to try again."
     )
+    connections: int = _setting(
+        5000,
+        "HTTP connections that may be open at once, those of streams included; over it, one that "
+        "waits for its client makes room, or a request is told to try again.",
+    )
     sockets_bytes: int = _setting(
         128 * 1024 * 1024,
         "The most that may lie in the buffers of all WebSockets together; over it, those that hold "

@@ -245,7 +245,7 @@ async def test_a_request_that_does_not_come_is_not_waited_for(gateway: RunningGa
     )
     assert time.monotonic() - began < 60
     assert nothing == some == b""
-    assert much.startswith(b"HTTP/1.1 400")
+    assert much.startswith(b"HTTP/1.1 431")
     assert gateway.query("{ resumeToken }")
 
 

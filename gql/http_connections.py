@@ -1,0 +1,92 @@
+"""The number of HTTP connections that the process holds: those that are no WebSockets (yet).
+
+Guarantees: no more are open than may be, but for a few that may ask for its health alone. Over the
+bound a connection that waits for its client (for a head, a body, the next request) makes room for
+the one that comes, the one that has waited longest first; one whose response is under way does not.
+
+Source: docs/decisions/0024-sockets.md.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+__all__ = ["HEALTH_PATHS", "RESERVE", "HttpConnections"]
+
+HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
+"""Paths that are served where there is no room for anything else."""
+
+RESERVE = 32
+"""Connections beyond the bound, for the health of the process."""
+
+
+class Closeable(Protocol):
+    """A connection that can be closed at once."""
+
+    def drop(self) -> None: ...
+
+
+class HttpConnections:
+    """The open HTTP connections of one process.
+
+    Args:
+        most: how many may be open; `RESERVE` more may ask for the process's health.
+
+    Attributes:
+        refused: connections that were closed as they came, and requests that were answered with
+            503, since no room could be made.
+        displaced: connections that were closed to make room.
+    """
+
+    def __init__(self, *, most: int) -> None:
+        self.most = most
+        self.refused = 0
+        self.displaced = 0
+        # In the order in which they began to wait for their clients; and the others.
+        self._waiting: dict[Closeable, None] = {}
+        self._responding: dict[Closeable, None] = {}
+        self._beyond: set[Closeable] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._responding)
+
+    def open(self, connection: Closeable) -> bool:
+        """Count a connection, which waits for a request. False where there is no room for it."""
+        if len(self) >= self.most and self._waiting:
+            longest = next(iter(self._waiting))
+            self.displaced += 1
+            self.close(longest)
+            longest.drop()
+        if len(self) >= self.most + RESERVE:
+            self.refused += 1
+            return False
+        if len(self) >= self.most:
+            self._beyond.add(connection)
+        self._waiting[connection] = None
+        return True
+
+    def respond(self, connection: Closeable) -> None:
+        """Note that a request has come as a whole."""
+        if self._waiting.pop(connection, self) is None:
+            self._responding[connection] = None
+
+    def wait(self, connection: Closeable) -> None:
+        """Note that a response is complete."""
+        if self._responding.pop(connection, self) is None:
+            self._waiting[connection] = None
+
+    def serves(self, connection: Closeable, path: str) -> bool:
+        """Whether a request may be handled; else it is to be answered with 503."""
+        if connection in self._beyond:
+            if len(self) > self.most and path not in HEALTH_PATHS:
+                self.refused += 1
+                return False
+            if len(self) <= self.most:
+                self._beyond.discard(connection)
+        return True
+
+    def close(self, connection: Closeable) -> None:
+        """Forget a connection that is closed, or has become a WebSocket."""
+        self._waiting.pop(connection, None)
+        self._responding.pop(connection, None)
+        self._beyond.discard(connection)
