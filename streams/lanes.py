@@ -2,7 +2,7 @@
 takes.
 
 Its last success is what a failure is judged by: only if the receiver has taken something else
-since, the failure is the document's own (`Courier.vouched`).
+since, or nothing could be posted, the failure is the document's own (`Courier.vouched`).
 """
 
 from __future__ import annotations
@@ -102,27 +102,36 @@ class Courier:
     async def run(self, lane: Lane, fencing_token: int) -> None:
         """Deliver until one is not taken, or all are."""
         while (item := lane.head) is not None and not lane.leave:
+            message = None
             try:
-                answer = await self._attempts(lane, item, fencing_token)
+                message = self._message(item, fencing_token)
+                answer = await self._attempts(lane, message)
             except Exception as exc:
                 # One version that cannot be sent is no reason to hold up the others.
                 if not isinstance(exc, GatewayError):
                     log.exception("event cannot be sent")
-                answer = Answer(fate=Fate.REFUSED, reason=f"it cannot be sent: {reason_of(exc)}")
+                answer = Answer(
+                    fate=Fate.REFUSED,
+                    reason=f"it cannot be sent: {reason_of(exc)}",
+                    posted=message is not None,
+                )
             if answer.fate is not Fate.TAKEN:
                 lane.answer, lane.failed_at = answer, time.monotonic()
                 return
             lane.at += 1
 
     def vouched(self, lane: Lane) -> bool:
-        """Whether the receiver has taken something that was sent after this one had failed."""
-        return self.taken_at > lane.failed_at
+        """Return whether the receiver has no part in the failure: nothing was posted, or it has
+        taken something that was sent after this one had failed."""
+        posted = lane.answer is None or lane.answer.posted
+        return not posted or self.taken_at > lane.failed_at
 
-    async def _attempts(self, lane: Lane, item: Version | Lost, fencing_token: int) -> Answer:
+    def _message(self, item: Version | Lost, fencing_token: int) -> Message:
         if isinstance(item, Lost):
-            message = self._rendering.lost(item, fencing_token)
-        else:
-            message = self._rendering.change(item, fencing_token)
+            return self._rendering.lost(item, fencing_token)
+        return self._rendering.change(item, fencing_token)
+
+    async def _attempts(self, lane: Lane, message: Message) -> Answer:
         for pause_s in (*_PAUSES_S, None):
             answer = await self._post(lane, message)
             if pause_s is None or not answer.at_once:

@@ -27,12 +27,14 @@ class Fate(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """`reason`: for everybody; `said`: the receiver's own words, which may tell what only its owner
-    should know. `at_once`: it may help to try again without a pause. `retry_after_s`: what the
+    should know. `posted`: whether there was a message to post: else the receiver has no part in it.
+    `at_once`: it may help to try again without a pause. `retry_after_s`: what the
     receiver has asked for. `gone`: it says that it will never be there again (410)."""
 
     fate: Fate
     reason: str = ""
     said: str = ""
+    posted: bool = True
     at_once: bool = False
     retry_after_s: float | None = None
     gone: bool = False

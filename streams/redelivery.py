@@ -229,7 +229,9 @@ class Redelivery:
     def _failed(self, waiting: Waiting, lane: Lane, now: datetime) -> Waiting:
         answer = lane.answer
         assert answer is not None
-        vouched = waiting.tried_at is None or self._courier.taken > waiting.tried_at
+        vouched = (
+            waiting.tried_at is None or not answer.posted or self._courier.taken > waiting.tried_at
+        )
         attempts = waiting.attempts + vouched
         most = self.options.refusals if answer.fate is Fate.REFUSED else self.options.attempts
         pause_s = self.options.first_s * 2.0 ** min(waiting.tries, 30) * random.uniform(0.75, 1.25)

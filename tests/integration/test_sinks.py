@@ -15,6 +15,7 @@ import pytest
 from pymongo import MongoClient
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from model.reading import read_model
 from streams.deliveries import COLLECTION, Drop, Waiting, pass_over, try_again, waiting_in
 from streams.errors import LeaseLost
 from streams.horizons import Horizons
@@ -591,19 +592,40 @@ async def test_what_waits_and_cannot_be_read_is_told(recording: Recording, clien
     assert said[1].event["data"]["reason"].startswith("version 2 of things/'a' cannot be read: ")
 
 
-async def test_what_cannot_be_made_an_event_is_parked_like_poison(
+NUMBERED = read_model('type Thing @collection(name: "things") { id: Int! n: Int }')
+"""A model that the ids of most documents of these tests do not fit."""
+
+
+async def test_what_cannot_be_made_an_event_is_parked_by_itself(
     recording: Recording, client: Client
 ) -> None:
-    """An id that the model does not allow, as another program may write it."""
-    client[recording.mongo.name].things.insert_one({"_id": 17, "version": 1})
-    await write(recording, client, a=2)
+    """An id that the model does not allow, as another program may write it: whether the receiver
+    takes anything says nothing of it."""
+    await write(recording, client, a=1)
     async with Receiver().serving() as receiver:
-        made = sinking(recording, receiver.url)
+        made = sinking(recording, receiver.url, model=NUMBERED)
         async with delivering(made):
-            while not made.sink.statistics()["parked"]:
-                await write(recording, client, a=1)
-        held = (await waiting(recording))[17]  # type: ignore[index]
-        assert "id holds the int 17" in str(held.reason)
+            await eventually(lambda: made.sink.statistics()["parked"] == 1)
+        assert receiver.requests == []
+        held = (await waiting(recording))["a"]
+        assert "id holds the string 'a', Int expected" in str(held.reason)
+
+
+async def test_documents_that_were_never_posted_hold_up_nobody(
+    recording: Recording, client: Client
+) -> None:
+    """However many there are, in a page of their own: the receiver is not in doubt."""
+    ill = 3 * BRISK.doubts
+    await write(recording, client, **{f"ill{n}": 1 for n in range(ill)})
+    client[recording.mongo.name].things.insert_one({"_id": 7, "n": 1, "version": 1})
+    await write(recording, client, last=1)
+    async with Receiver().serving() as receiver:
+        pages = replace(PAGES, page=ill)
+        made = sinking(recording, receiver.url, model=NUMBERED, pages=pages)
+        async with delivering(made) as delivery:
+            await eventually(lambda: receiver.taken == [("7", 1)])
+            await eventually(lambda: made.sink.statistics()["parked"] == ill + 1)
+            assert not delivery.done()
 
 
 async def test_the_next_in_line_is_found_among_many(recording: Recording, client: Client) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pymongo import MongoClient
 
+from model.entities import Model
 from model.reading import read_model
 from resolvers.sinks import Events
 from streams.consumer import Consumer, ConsumerOptions
@@ -56,16 +57,17 @@ def sinking(
     options: SinkOptions = BRISK,
     pages: ConsumerOptions = PAGES,
     timeout_s: float = 15.0,
+    model: Model = MODEL,
 ) -> Sinking:
     """From the beginning of the archive on."""
-    [entity] = MODEL.entities
+    [entity] = model.entities
     name = "sink:things:test"
     sink = Sink(
         name=name,
         archive=recording.archive,
         deliveries=Deliveries(recording.mongo, recording.checkpoints, name),
         receiver=Receiver(url, secrets, timeout_s=timeout_s),
-        rendering=Events(MODEL, entity, sink=name, deployment="test"),
+        rendering=Events(model, entity, sink=name, deployment="test"),
         operations=operations,
         options=options,
     )
