@@ -247,12 +247,16 @@ async def _assemble(
     leases = Leases(mongo, _holder(), lease_options)
     offers = {each.collection: each.partitions for each in model.entities}
     members = Members(mongo, leases.holder, offers, lease_options)
-    live = Source(mongo, collections, before_images=True, sharded=server.sharded)
+    live = Source(
+        mongo,
+        collections,
+        before_images=True,
+        sharded=server.sharded,
+        expanded=server.disambiguates,
+    )
     context = Context(model=model, mongo=mongo, archives=archives, progress=progress)
     recorders = (
-        recorders_of(
-            context, checkpoints, hub, live, sharded=server.sharded, setup=setup, report=reading
-        )
+        recorders_of(context, checkpoints, hub, live, server=server, setup=setup, report=reading)
         if settings.record
         else ()
     )

@@ -12,6 +12,7 @@ from streams.joint_source import JointSource
 from streams.partitions import Partition, partitions_of
 from streams.recorder import Recorder, RecorderOptions
 from streams.recording.collection_setup import CollectionSetup
+from streams.server import Server
 from streams.source import Source, SourceOptions
 
 __all__ = ["recorders_of"]
@@ -29,7 +30,7 @@ def recorders_of(
     hub: Hub,
     live: Source,
     *,
-    sharded: bool,
+    server: Server,
     setup: CollectionSetup,
     report: Report,
 ) -> tuple[Recorder, ...]:
@@ -45,7 +46,8 @@ def recorders_of(
             context.mongo,
             [partition.collection],
             before_images=False,
-            sharded=sharded,
+            sharded=server.sharded,
+            expanded=server.disambiguates,
             # Where versions are documents, their ids are not those of what they are of.
             holds=None if partition.count == 1 or keeps else partition.holds,
             options=_BATCHES,

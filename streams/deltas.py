@@ -2,17 +2,24 @@
 
 Guarantees: exact, or `Ambiguous`; never a guess. A dotted path in an updateDescription may mean an
 array index, a field named `5`, or a field with dots in its name; the state before decides, since
-the server describes a change below a parent that exists. From MongoDB 6.1 `disambiguatedPaths` says
-it outright and is used where present.
+the server describes a change below a parent that exists. From MongoDB 6.1 on, `disambiguatedPaths`
+has the steps of each path in which a name has a dot or looks like an index; where it is present,
+all other paths are split at their dots.
 """
 
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 __all__ = ["Ambiguous", "apply_delta", "apply_oplog_diff"]
+
+
+# Not "05", nor the digits of other scripts: those are names.
+_INDEX = re.compile("0|[1-9][0-9]*")
+_DESCRIPTION = {"updatedFields", "removedFields", "truncatedArrays", "disambiguatedPaths"}
 
 
 class Ambiguous(Exception):
@@ -30,8 +37,10 @@ def apply_delta(before: Mapping[str, Any], update: Mapping[str, Any]) -> dict[st
     Raises:
         Ambiguous: see the module.
     """
+    if unknown := update.keys() - _DESCRIPTION:
+        raise Ambiguous(f"the update is described by {', '.join(sorted(unknown))}, too")
     after = copy.deepcopy(dict(before))
-    known = update.get("disambiguatedPaths") or {}
+    known = update.get("disambiguatedPaths")
     # The server truncates before it sets: an array cut to 2 and then given an item 2 is described
     # by both.
     for each in update.get("truncatedArrays") or ():
@@ -63,20 +72,26 @@ Container = dict[str, Any] | list[Any]
 def _locate(
     document: dict[str, Any],
     path: str,
-    known: Mapping[str, Sequence[Any]],
+    known: Mapping[str, Sequence[Any]] | None,
     *,
     exists: bool,
 ) -> tuple[Container, str | int]:
-    """The parent that exists, and the last step below it."""
-    if path in known:
-        steps: list[str | int] = list(known[path])
+    """The parent that exists, and the last step below it.
+
+    Args:
+        known: the steps of paths that could be read otherwise; None where the server does not say.
+    """
+    if known is not None:
+        steps = known.get(path) or path.split(".")
         node: Any = document
         for step in steps[:-1]:
-            node = _get(node, step)
+            node = _get(node, step, listed=path in known)
         last = steps[-1]
-        if isinstance(node, dict) or (isinstance(node, list) and isinstance(last, int)):
+        if isinstance(node, dict) and isinstance(last, str):
             return node, last
-        raise Ambiguous(f"{path!r} leads into what is neither object nor array")
+        if isinstance(node, list) and _is_index(last, listed=path in known):
+            return node, int(last)
+        raise Ambiguous(f"{path!r} does not lead into an object or array")
     found = list(_readings(document, path.split(".")))
     there = [(parent, last) for parent, last in found if _has(parent, last)]
     # A path that is there in exactly one reading means that one; the same name added beside it
@@ -92,7 +107,7 @@ def _readings(node: Container, names: list[str]) -> Iterator[tuple[Container, st
     last."""
     if isinstance(node, list):
         head, rest = names[0], names[1:]
-        if not head.isdecimal():
+        if not _INDEX.fullmatch(head):
             return
         index = int(head)
         if not rest:
@@ -113,12 +128,17 @@ def _has(parent: Container, last: str | int) -> bool:
     return int(last) < len(parent)
 
 
-def _get(parent: Any, step: str | int) -> Any:
+def _get(parent: Any, step: str | int, *, listed: bool = False) -> Any:
     if isinstance(parent, dict) and step in parent:
-        return parent[step]
-    if isinstance(parent, list) and str(step).isdecimal() and int(step) < len(parent):
+        return parent[str(step)]
+    if isinstance(parent, list) and _is_index(step, listed=listed) and int(step) < len(parent):
         return parent[int(step)]
     raise Ambiguous(f"step {step!r} leads nowhere")
+
+
+def _is_index(step: str | int, *, listed: bool) -> bool:
+    """Whether it is one of an array; where steps are listed, indexes are numbers."""
+    return isinstance(step, int) or (not listed and _INDEX.fullmatch(step) is not None)
 
 
 def apply_oplog_diff(before: Mapping[str, Any], diff: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,6 +167,8 @@ def apply_oplog_diff(before: Mapping[str, Any], diff: Mapping[str, Any]) -> dict
         elif section.startswith("s"):
             name = section[1:]
             after[name] = _below(after.get(name), changes, name)
+        else:
+            raise Ambiguous(f"the section {section!r} of the oplog's entry is not known")
     return after
 
 
@@ -163,6 +185,8 @@ def _below(value: Any, diff: Mapping[str, Any], name: str) -> Any:
     for section, change in diff.items():
         if section in ("a", "l"):
             continue
+        if section[:1] not in ("u", "s") or not _INDEX.fullmatch(section[1:]):
+            raise Ambiguous(f"the section {section!r} of the oplog's entry is not known")
         index = int(section[1:])
         items.extend([None] * (index + 1 - len(items)))
         items[index] = change if section[0] == "u" else _below(items[index], change, section)

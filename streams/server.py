@@ -51,6 +51,12 @@ class Server:
     version: str
     sharded: bool
 
+    @property
+    def disambiguates(self) -> bool:
+        """Whether change streams say how the paths of an update are meant, if expanded events are
+        asked for."""
+        return _numbers(self.version) >= (6, 1)
+
 
 async def inspect_server(mongo: Mongo) -> Server:
     """Ask the server what it is.
@@ -65,11 +71,15 @@ async def inspect_server(mongo: Mongo) -> Server:
         raise Unsuitable(STANDALONE)
     build = await mongo.command({"buildInfo": 1}, database="admin")
     version = str(build["version"])
-    numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2])
-    if numbers < OLDEST_VERSION:
+    if _numbers(version) < OLDEST_VERSION:
         wanted = ".".join(map(str, OLDEST_VERSION))
         raise Unsuitable(f"MongoDB {version} is too old; revstream needs {wanted} or newer")
     return Server(version, sharded)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Its first two."""
+    return tuple(int(part) for part in version.split("-")[0].split(".")[:2])
 
 
 async def check_stream(mongo: Mongo) -> None:

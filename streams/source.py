@@ -39,6 +39,9 @@ _TURN = 200
 
 _NEVER = Timestamp(0, 0)
 
+# What a change stream tells that is not asked for more.
+_TOLD = [*sorted(WRITES), "drop", "rename", "dropDatabase", "invalidate"]
+
 Behind: TypeAlias = RawBSONDocument
 
 # How often an interruption that lasts is told of.
@@ -74,6 +77,8 @@ class Source:
     Args:
         holds: whether a document with this `_id` is wanted: writes to others are passed over
             undecoded. All are where it is None.
+        expanded: whether the server describes the paths of updates only where expanded events are
+            asked for; other events that this brings are left out.
         name: what the log calls it.
     Attributes:
         connected: whether it is open.
@@ -88,6 +93,7 @@ class Source:
         *,
         before_images: bool,
         sharded: bool = False,
+        expanded: bool = False,
         holds: Callable[[Any], bool] | None = None,
         options: SourceOptions | None = None,
         name: str = "live",
@@ -96,6 +102,7 @@ class Source:
         self._collections = sorted(collections)
         self._before_images = before_images
         self._sharded = sharded
+        self._expanded = expanded
         self._holds = holds
         self._options = options or SourceOptions()
         self.reconnects = 0
@@ -287,15 +294,18 @@ class Source:
             **({"startAtOperationTime": start} if behind is None else {"startAfter": behind}),
             **level.images,
         }
+        if self._expanded:
+            stage["showExpandedEvents"] = True
         return [
             {"$changeStream": stage},
             {
                 "$match": {
+                    **({"operationType": {"$in": _TOLD}} if self._expanded else {}),
                     "$or": [
                         {"ns.coll": {"$in": self._collections}},
                         {"to.coll": {"$in": self._collections}},
                         {"operationType": {"$in": ["dropDatabase", "invalidate"]}},
-                    ]
+                    ],
                 }
             },
             *level.stages,

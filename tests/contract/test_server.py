@@ -10,7 +10,7 @@ import pytest
 from streams.cursors import Cursors
 from streams.errors import Unsuitable
 from streams.mongo import Mongo
-from streams.server import OLDEST_VERSION, deployment_tag, inspect_server
+from streams.server import OLDEST_VERSION, Server, deployment_tag, inspect_server
 
 
 async def test_a_replica_set_that_is_new_enough_is_suitable(mongo: Mongo) -> None:
@@ -51,6 +51,14 @@ async def test_newer_servers_are_suitable_sharded_ones_too(version: str) -> None
     """Compared by number, not as text."""
     found = await inspect_server(Answers({"msg": "isdbgrid"}, version))  # type: ignore[arg-type]
     assert (found.version, found.sharded) == (version, True)
+
+
+@pytest.mark.parametrize(
+    ("version", "says"), [("6.0.27", False), ("6.1.0", True), ("7.0.0-rc1", True), ("10.0.0", True)]
+)
+def test_newer_servers_say_how_paths_are_meant(version: str, says: bool) -> None:
+    """From 6.1 on, where expanded events are asked for."""
+    assert Server(version, sharded=False).disambiguates == says
 
 
 async def test_a_deployment_has_one_tag_for_ever(mongo: Mongo) -> None:

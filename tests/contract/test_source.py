@@ -93,6 +93,33 @@ async def test_two_streams_give_the_same_event_the_same_token(mongo: Mongo, clie
             assert things == [each.token for each in expected if each.token > after]
 
 
+async def test_expanded_events_bring_nothing_else(mongo: Mongo, client: Client) -> None:
+    """Newer servers are asked for them, for the paths of updates: what is told, and under which
+    tokens, stays the same."""
+    database = client[mongo.name]
+    begin = await now(mongo)
+    database.create_collection("things")
+    database.things.insert_one({"_id": 1, "a": {"5": 1, "b.c": 1}})
+    database.things.update_one({"_id": 1}, {"$set": {"a.5": 2}})
+    database.things.create_index("x")
+    database.command({"collMod": "things", "changeStreamPreAndPostImages": {"enabled": True}})
+    database.things.drop_index("x_1")
+    database.things.rename("people")
+    database.people.rename("things")
+    client.drop_database(mongo.name)
+    database.things.insert_one({"_id": 2})
+    end = await now(mongo)
+    expected, found = [
+        [(each.token, each.operation, each.key, each.renamed_to) for each in events]
+        for events in [
+            await read(source_of(mongo, expanded=expanded), begin, end)
+            for expanded in (False, True)
+        ]
+    ]
+    assert len(expected) == 8
+    assert found == expected
+
+
 async def test_the_events_of_a_transaction_have_one_time_and_their_own_places(
     mongo: Mongo, client: Client
 ) -> None:

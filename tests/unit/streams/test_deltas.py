@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from streams.deltas import Ambiguous, apply_delta, apply_oplog_diff
 
@@ -65,6 +67,18 @@ def test_a_delta_that_can_be_read_in_one_way_is_applied(
         ({"a": 1}, {"truncatedArrays": [{"field": "b", "newSize": 1}]}),
         ({"a": [1]}, {"removedFields": ["a.0"]}),
         ({"a": 1}, {"updatedFields": {"a.b": 1}, "disambiguatedPaths": {"a.b": ["a", "b"]}}),
+        # Where steps are listed, an index is a number and a name is text.
+        ({"a": [1]}, {"updatedFields": {"a.0": 1}, "disambiguatedPaths": {"a.0": ["a", "0"]}}),
+        ({"a": {"0": 1}}, {"updatedFields": {"a.0": 1}, "disambiguatedPaths": {"a.0": ["a", 0]}}),
+        (
+            {"a": [[1]]},
+            {"updatedFields": {"a.0.0": 1}, "disambiguatedPaths": {"a.0.0": ["a", "0", 0]}},
+        ),
+        # Numbers of other forms are names, and an array has none.
+        ({"a": [1]}, {"updatedFields": {"a.00": 1}, "disambiguatedPaths": {}}),
+        ({"a": [1]}, {"updatedFields": {"a.\u0660": 1}, "disambiguatedPaths": {}}),
+        # A way of describing changes that nobody knows here.
+        ({"a": 1}, {"updatedFields": {"a": 2}, "movedFields": {"a": "b"}}),
     ],
 )
 def test_a_delta_that_can_be_read_in_two_ways_is_refused(
@@ -73,6 +87,87 @@ def test_a_delta_that_can_be_read_in_two_ways_is_refused(
     """Never a guess; what does not fit the state before is refused too."""
     with pytest.raises(Ambiguous):
         apply_delta(before, update)
+
+
+NAMES = st.sampled_from(["a", "b", "0", "1", "5", "05", "a.b", "a.0", "b.", ""])
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.integers(0, 3),
+    lambda inside: st.dictionaries(NAMES, inside, max_size=4) | st.lists(inside, max_size=4),
+    max_leaves=12,
+)
+DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=4)
+
+
+class Description:
+    """An update as MongoDB 6.1 and newer describe it where expanded events are asked for."""
+
+    def __init__(self, before: dict[str, Any], after: dict[str, Any]) -> None:
+        self.update: dict[str, Any] = {
+            "updatedFields": {},
+            "removedFields": [],
+            "truncatedArrays": [],
+            "disambiguatedPaths": {},
+        }
+        self._seen: dict[str, list[str | int]] = {}
+        self.unique = True
+        self._object(before, after, [])
+
+    def _path(self, steps: list[str | int]) -> str:
+        path = ".".join(map(str, steps))
+        self.unique &= self._seen.setdefault(path, steps) == steps
+        if any(isinstance(each, str) and ("." in each or each.isdecimal()) for each in steps):
+            self.update["disambiguatedPaths"][path] = steps
+        return path
+
+    def _object(self, before: dict[str, Any], after: dict[str, Any], at: list[str | int]) -> None:
+        for name in before.keys() - after.keys():
+            self.update["removedFields"].append(self._path([*at, name]))
+        for name, value in after.items():
+            if name not in before:
+                self.update["updatedFields"][self._path([*at, name])] = value
+            else:
+                self._value(before[name], value, [*at, name])
+
+    def _value(self, before: Any, after: Any, at: list[str | int]) -> None:
+        if isinstance(before, dict) and isinstance(after, dict):
+            self._object(before, after, at)
+        elif isinstance(before, list) and isinstance(after, list):
+            if len(after) < len(before):
+                cut = {"field": self._path(at), "newSize": len(after)}
+                self.update["truncatedArrays"].append(cut)
+            for n, value in enumerate(after):
+                if n < len(before):
+                    self._value(before[n], value, [*at, n])
+                else:
+                    self.update["updatedFields"][self._path([*at, n])] = value
+        elif before != after:
+            self.update["updatedFields"][self._path(at)] = after
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_a_delta_with_disambiguated_paths_is_exact(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """Names that look like indexes, and names with dots, beside arrays and objects."""
+    description = Description(before, after)
+    # The server describes one path once.
+    assume(description.unique)
+    assert apply_delta(before, description.update) == after
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_a_delta_without_disambiguated_paths_is_exact_or_refused(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """Servers before 6.1 leave them out, and streams that do not ask for expanded events."""
+    description = Description(before, after)
+    assume(description.unique)
+    del description.update["disambiguatedPaths"]
+    try:
+        found = apply_delta(before, description.update)
+    except Ambiguous:
+        return
+    assert found == after
 
 
 @pytest.mark.parametrize(
@@ -112,11 +207,18 @@ def test_an_oplog_diff_that_inserts_a_field_again_moves_it_to_the_end() -> None:
         ({"a": {}}, {"sa": {"a": True, "l": 1}}),
         ({"a": [1]}, {"sa": {"u": {"b": 1}}}),
         ({"a": [1]}, {"sa": {"a": True, "s0": {"u": {"b": 1}}}}),
+        # Sections of servers that are newer than this.
+        ({"a": 1}, {"u": {"a": 2}, "b": {"o": 1}}),
+        ({"a": {"x": 1}}, {"sa": {"u": {"x": 2}, "z": 1}}),
+        ({"a": [1]}, {"sa": {"a": True, "u0": 2, "b": {"o": 1}}}),
+        ({"a": [1]}, {"sa": {"a": True, "d0": True}}),
+        ({"a": [1]}, {"sa": {"a": True, "u00": 2}}),
+        ({"a": [1]}, {"sa": {"a": True, "u": 2}}),
     ],
 )
 def test_an_oplog_diff_that_does_not_fit_is_refused(
     before: dict[str, Any], diff: dict[str, Any]
 ) -> None:
-    """A state that the diff was not made from is not patched up."""
+    """A state that the diff was not made from is not patched up, nor is a section passed over."""
     with pytest.raises(Ambiguous):
         apply_oplog_diff(before, diff)
