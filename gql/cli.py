@@ -30,7 +30,7 @@ from gql.purging import lines_of as purge_lines
 from gql.purging import report_of as purge_report
 from gql.schema import build_schema, naming_of, print_sdl
 from gql.serving import Failed, run, serve
-from gql.settings import Settings, check_environment, options
+from gql.settings import Settings, check_environment, check_taken, options
 from gql.verifying import lines_of as verify_lines
 from gql.verifying import report_of as verify_report
 from gql.verifying import verify
@@ -92,7 +92,7 @@ def cli() -> None:
 @options()
 def serve_command(**given: Any) -> None:
     """Serve the API, follow the stream, and offer to record."""
-    settings = _settings(given)
+    settings = _settings(given, only=True)
     model = _model(settings.schema)
     # What cannot be used is better known before MongoDB has been asked for anything.
     settings.persisted()
@@ -107,7 +107,7 @@ def serve_command(**given: Any) -> None:
 )  # fmt: skip
 def record_command(**given: Any) -> None:
     """Run the listeners only."""
-    settings = _settings(given)
+    settings = _settings(given, only=True)
     model = _model(settings.schema)
     run(lambda: serve(settings, model, http=False))
 
@@ -119,14 +119,18 @@ def _rate(_context: click.Context, _option: click.Parameter, rate: float) -> flo
 
 
 @cli.command("demo")
-@options("embedded", "host", "port", "driver", "log_level", defaults={"log_level": "warning"})
+@options(defaults={"log_level": "warning", "schema": None, "database": "shop"})
 @click.option(
     "--rate", default=2.0, show_default=True, callback=_rate, help="Writes per second; 0: none."
 )
 def demo_command(rate: float, **given: Any) -> None:
-    """Serve the example shop on a MongoDB of its own, loaded and being written to."""
-    settings = demo_settings(_settings(given))
+    """Serve the example shop on a MongoDB of its own, loaded and being written to.
+
+    Takes the options of serve: another MongoDB, the shop's model with changes of yours, sign-in.
+    """
+    settings = demo_settings(_settings(given, only=True))
     model = _model(settings.schema)
+    settings.persisted()
     run(lambda: serve(settings, model, http=True, ready=lambda *to: play(*to, rate=rate)))
 
 
@@ -320,7 +324,15 @@ def _tell(found: Any) -> None:
         click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
 
 
-def _settings(given: dict[str, Any], *, log: bool = True) -> Settings:
+def _settings(given: dict[str, Any], *, log: bool = True, only: bool = False) -> Settings:
+    """Build the settings of a command.
+
+    Args:
+        only: refuse variables of settings that it does not take. Commands that are run beside a
+            server take its environment as it is.
+    """
+    if only:
+        check_taken(os.environ, given)
     settings = Settings(**given).with_files_read()
     if log:
         configure_logging(settings.log_level, json=settings.log_json)

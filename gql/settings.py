@@ -7,7 +7,7 @@ a misspelt one would otherwise be silence. README's table is compared with this 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -25,7 +25,7 @@ from gql.persisted import AutomaticDocuments, Persisted, TrustedDocuments, read_
 from streams.client import MongoOptions
 from streams.refusals import harmless
 
-__all__ = ["PREFIX", "Settings", "check_environment", "options"]
+__all__ = ["PREFIX", "Settings", "check_environment", "check_taken", "options"]
 
 PREFIX = "REVSTREAM_"
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -410,6 +410,22 @@ def check_environment(environ: Mapping[str, str]) -> None:
         close = get_close_matches(name, known, n=1)
         lines.append(f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else ""))
     raise click.UsageError("\n".join(lines))
+
+
+def check_taken(environ: Mapping[str, str], taken: Iterable[str]) -> None:
+    """Refuse settings of other commands: they would have no effect.
+
+    Args:
+        taken: names of the settings that the command takes.
+
+    Raises:
+        click.UsageError: naming each variable.
+    """
+    settings = {PREFIX + each.name.upper() for each in fields(Settings)}
+    names = settings - {PREFIX + each.upper() for each in taken}
+    unused = sorted(names & environ.keys())
+    if unused:
+        raise click.UsageError(f"{', '.join(unused)}: not taken by this command; unset it")
 
 
 def _click_type(hint: Any) -> tuple[Any, bool]:

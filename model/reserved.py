@@ -169,6 +169,9 @@ def _check_field(type_: TypeDeclaration, field: FieldDeclaration) -> None:
     elif name in ("id", "nodeId") and not type_.is_entity:
         # Caches key on __typename and id: two versions of one embedded document would be taken for
         # the same (ADR 0001).
+        if name == "id" and not field.directives.one("stored"):
+            # Where Mongoose has made the ids of subdocuments, they lie there.
+            mend += ', or @stored(as: "_id") where it is stored as that, as Mongoose does'
         field.place.error(
             node,
             f'{type_.name} is embedded, and caches would take its "{name}" for that of a document',

@@ -45,6 +45,11 @@ _TOO_LARGE = frozenset({TOO_LARGE, 17419, 17420})
 _VALIDATOR = 121
 
 
+def _added(entity: Entity) -> str:
+    """What a write adds to a document beside its own fields."""
+    return ", ".join(["_change", *([entity.version] if entity.version else [])])
+
+
 class Missed(Exception):
     """No document is there, or it is not as it was asked for: the transaction is undone."""
 
@@ -98,7 +103,11 @@ class Commits:
             if exc.number in _TOO_LARGE:
                 problem = "would exceed the 16 MB of a document"
             elif exc.number == _VALIDATOR:
-                problem = f"would not pass the validator of the collection {entity.collection!r}"
+                problem = (
+                    f"would not pass the validator of the collection {entity.collection!r}, "
+                    f"which also has to allow what revstream adds: {_added(entity)} "
+                    "(docs/footprint.md)"
+                )
             else:
                 raise
             raise InvalidDocument(f"{entity.name} {json_value(key)} {problem}", path="") from exc

@@ -25,6 +25,7 @@ from streams.errors import (
 
 __all__ = [
     "DUPLICATE_KEY",
+    "NOT_INITIATED",
     "OF_DOCUMENT",
     "STANDALONE",
     "TOO_LARGE",
@@ -69,6 +70,10 @@ STANDALONE = (
     "this mongod is a standalone, and change streams need a replica set; convert it: "
     "start it with --replSet rs0, then run rs.initiate() in mongosh"
 )
+NOT_INITIATED = (
+    "this mongod was started with --replSet, and its replica set is not initiated; "
+    "run rs.initiate() in mongosh"
+)
 _NO_ROOM = "MongoDB's disk is full: make room, and it goes on by itself"
 # The server does not say which of the three it is.
 _NOT_LOGGED_IN = (
@@ -109,6 +114,9 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
     if isinstance(exc, pymongo.errors.NotPrimaryError):
         return Unavailable("the MongoDB primary has changed; try again")
     if isinstance(exc, pymongo.errors.ServerSelectionTimeoutError):
+        if "server_type: RSGhost" in str(exc):
+            # Also a member that is just starting, which passes.
+            return Unavailable(f"MongoDB cannot be reached: {NOT_INITIATED}")
         return Unavailable(f"MongoDB cannot be reached: {_first_line(exc)}")
     if isinstance(exc, pymongo.errors.ConnectionFailure):
         late = isinstance(exc, pymongo.errors.NetworkTimeout)

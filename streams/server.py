@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from streams.errors import DatabaseError, DuplicateKey, GatewayError, Unsuitable
 from streams.mongo import Mongo
-from streams.refusals import STANDALONE
+from streams.refusals import NOT_INITIATED, STANDALONE
 
 __all__ = [
     "OLDEST_VERSION",
@@ -68,7 +68,7 @@ async def inspect_server(mongo: Mongo) -> Server:
     hello = await mongo.command({"hello": 1}, database="admin")
     sharded = hello.get("msg") == "isdbgrid"
     if not sharded and "setName" not in hello:
-        raise Unsuitable(STANDALONE)
+        raise Unsuitable(NOT_INITIATED if hello.get("isreplicaset") else STANDALONE)
     build = await mongo.command({"buildInfo": 1}, database="admin")
     version = str(build["version"])
     if _numbers(version) < OLDEST_VERSION:

@@ -126,6 +126,19 @@ def test_links_within_the_documentation_lead_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_every_collection_of_ours_is_on_the_page_about_them() -> None:
+    """Whoever adds one says there what it holds."""
+    page = (ROOT / "docs" / "footprint.md").read_text(encoding="utf-8")
+    named = set()
+    for package in ("gql", "resolvers", "streams"):
+        for path in (ROOT / package).rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            named |= set(re.findall(r'"(revstream\.[a-zA-Z]+)"', text))
+            named |= set(re.findall(r'f"\{\w*\.?collection\}\.([a-z]+)"', text))
+    assert {"versions", "revstream.leases"} <= named
+    assert {each for each in named if each not in page} == set()
+
+
 def test_decisions_that_the_code_cites_are_there() -> None:
     """A `Source: docs/decisions/0004` that leads nowhere helps nobody."""
     pages = {path.name[:4] for path in (ROOT / "docs" / "decisions").glob("*.md")}

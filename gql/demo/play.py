@@ -42,13 +42,12 @@ _QUERIES = (
 
 
 def demo_settings(settings: Settings) -> Settings:
-    """The shop's model, and a MongoDB of its own."""
+    """The shop's model, and a MongoDB of its own, where nothing else is given."""
+    given = settings.mongodb_uri is not None or settings.embedded is not None
     return replace(
         settings,
-        schema=_model(),
-        embedded=settings.embedded or _DIRECTORY,
-        database="shop",
-        mongodb_uri=None,
+        schema=settings.schema or _model(),
+        embedded=settings.embedded if given else _DIRECTORY,
     )
 
 
@@ -59,7 +58,7 @@ async def play(gateway: Gateway, address: str, uri: str, *, rate: float) -> None
         tz_aware=True, uuid_representation=UuidRepresentation.STANDARD
     )
     async with client:
-        shop = client.get_database("shop", codec_options=codec)
+        shop = client.get_database(gateway.mongo.name, codec_options=codec)
         if not await shop.products.estimated_document_count():
             for name, documents in beginnings().items():
                 if documents:

@@ -129,6 +129,20 @@ async def test_what_does_not_fit_the_model_is_a_result(
     assert (result["__typename"], result["path"]) == ("InvalidDocument", path)
 
 
+async def test_a_validator_that_refuses_what_is_added_is_named(shop: Shop) -> None:
+    """With the fields that it has to allow beside the program's own."""
+    id_ = await shop.made()
+    rule = {"$jsonSchema": {"not": {"required": ["_change"]}}}
+    shop.database.command("collMod", "products", validator=rule)
+    try:
+        result = await shop.mutate("updateProduct", id=id_, patch={"name": "Torch"})
+    finally:
+        shop.database.command("collMod", "products", validator={})
+    assert (result["__typename"], result["path"]) == ("InvalidDocument", "")
+    assert "the validator of the collection 'products'" in result["message"]
+    assert "what revstream adds: _change, version" in result["message"]
+
+
 async def test_a_patch_and_an_increment_are_one_write(shop: Shop) -> None:
     """Of all types of numbers; one that is not there begins at zero."""
     id_ = await shop.made()

@@ -77,6 +77,37 @@ def test_a_standalone_is_told_how_to_become_a_replica_set(
     assert "rs.initiate()" in said
 
 
+@pytest.mark.parametrize("options", ["", "?replicaSet=rs0", "?directConnection=true"])
+def test_a_replica_set_that_is_not_initiated_is_told_so(
+    tmp_path_factory: pytest.TempPathFactory, model: Path, options: str
+) -> None:
+    """With the command, however the URI names it."""
+    folder = tmp_path_factory.mktemp("uninitiated")
+    with bare_mongod(folder, "--replSet", "rs0") as server:
+        said = refusal(
+            1,
+            *("serve", "--schema", str(model), "--port", "0", "--connect-s", "2"),
+            *("--mongodb-uri", f"mongodb://127.0.0.1:{server.port}/shop{options}"),
+        )
+    assert "not initiated" in said
+    assert "rs.initiate()" in said
+    assert "standalone" not in said
+
+
+@pytest.mark.parametrize("command", ["record", "demo", "doctor"])
+def test_a_setting_that_the_command_does_not_take_is_refused(model: Path, command: str) -> None:
+    """It would have no effect. `demo` takes all of them, and what is run beside a server takes the
+    server's environment as it is."""
+    ended = run_command(
+        command,
+        *("--mongodb-uri", "mongodb://127.0.0.1:1/", "--connect-s", "0.2"),
+        *("--schema", str(model), "--database", "shop"),
+        REVSTREAM_SOCKETS="5",
+    )
+    refused = "REVSTREAM_SOCKETS: not taken by this command; unset it" in ended.stderr
+    assert (ended.returncode, refused) == ((2, True) if command == "record" else (1, False))
+
+
 @pytest.mark.parametrize(
     ("uri", "said"),
     [

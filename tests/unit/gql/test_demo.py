@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,7 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from gql import cli
+from gql.demo import demo_settings
 from gql.demo.writers import Writers
+from gql.settings import Settings
 
 
 async def test_a_rate_of_none_writes_nothing() -> None:
@@ -26,3 +29,21 @@ def test_a_rate_that_is_none_is_refused(rate: str) -> None:
     result = CliRunner().invoke(command, ["--rate", rate])
     assert result.exit_code == 2
     assert rate in result.output
+
+
+def test_it_takes_every_option_of_serve() -> None:
+    """And its own."""
+    serve, demo = (
+        {each.name for each in cli.cli.commands[name].params} for name in ("serve", "demo")
+    )
+    assert demo - serve == {"rate"}
+    assert serve <= demo
+
+
+def test_its_settings_are_the_shop_unless_others_are_given() -> None:
+    """A MongoDB of its own unless one is named."""
+    alone = demo_settings(Settings(schema=None, database="shop"))  # type: ignore[arg-type]
+    assert (alone.schema.name, alone.mongodb_uri) == ("schema.graphql", None)
+    assert alone.embedded is not None
+    given = Settings(schema=Path("mine.graphql"), mongodb_uri="mongodb://host/")
+    assert demo_settings(given) == given

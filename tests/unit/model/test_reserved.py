@@ -77,8 +77,8 @@ MISTAKES = [
         "Size.id",
         'Size is embedded, and caches would take its "id" for that of a document',
         (
-            'call it otherwise: sizeId: String @stored(as: "id"); or make Size an entity '
-            "with @collection"
+            'call it otherwise: sizeId: String @stored(as: "id"), or @stored(as: "_id") where it '
+            "is stored as that, as Mongoose does; or make Size an entity with @collection"
         ),
         id="id in an embedded type",
     ),
