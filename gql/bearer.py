@@ -23,6 +23,8 @@ __all__ = ["Bearer", "BearerOptions"]
 
 _MOST_TOKENS = 10_000
 _MOST_CHARACTERS = 16_384
+# The end of the year 9999, the last that a date can show: some issuers write milliseconds.
+_LATEST_S = 253_402_300_799.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ class Bearer:
             name=claims["sub"],
             roles=frozenset(_roles(claims, self._options.roles)),
             claims=claims,
-            expires_at=int(claims["exp"]) + self._options.leeway_s,
+            expires_at=min(int(claims["exp"]) + self._options.leeway_s, _LATEST_S),
             key=key,
         )
         self._known[token] = principal
@@ -113,6 +115,9 @@ class Bearer:
             )
         except jwt.PyJWTError as exc:
             raise Unauthenticated(_reason(exc)) from exc
+        except (OverflowError, ValueError) as exc:
+            # JSON as Python reads it has numbers that are no time.
+            raise Unauthenticated("the token has a time that is none") from exc
         return key, claims
 
 

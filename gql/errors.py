@@ -9,9 +9,12 @@ variables is passed on as it is, as BAD_USER_INPUT.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import secrets
-from collections.abc import Callable, Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,9 +46,14 @@ from streams.errors import (
 )
 from streams.storms import Storm
 
-__all__ = ["TABLE", "Rule", "finish_errors", "rule_of", "storms"]
+__all__ = ["TABLE", "Incidents", "Rule", "finish_errors", "rule_of", "storms"]
 
 logger = logging.getLogger(__name__)
+
+# How long faults of one place are the same incident, and how many places are known.
+_SAME_INCIDENT_S = 10.0
+_MOST_INCIDENTS = 200
+_MOST_CAUSES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +110,55 @@ def rule_of(error: BaseException) -> Rule:
     return next(TABLE[each] for each in type(error).__mro__ if each in TABLE)
 
 
+class Incidents:
+    """The numbers that faults are known by. A fault that comes again from the same place within a
+    while has the same number, and no line of its own: else a client that finds one fills the log.
+
+    Args:
+        clock: seconds, as `time.monotonic`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # By place: the number, since when, and how often since.
+        self._known: OrderedDict[Hashable, tuple[str, float, int]] = OrderedDict()
+
+    def number(self, cause: BaseException) -> tuple[str, int | None]:
+        """Return the number of a fault, and how many before it had no line; None where it has none
+        either."""
+        place = _place_of(cause)
+        incident, since, more = self._known.get(place, ("", -math.inf, 0))
+        now = self._clock()
+        if now - since < _SAME_INCIDENT_S:
+            self._known[place] = incident, since, more + 1
+            return incident, None
+        incident = secrets.token_hex(6)
+        self._known[place] = incident, now, 0
+        self._known.move_to_end(place)
+        if len(self._known) > _MOST_INCIDENTS:
+            self._known.popitem(last=False)
+        return incident, more
+
+
+def _place_of(cause: BaseException | None) -> Hashable:
+    """The line that raised an exception, and those that raised its causes."""
+    places: list[Hashable] = []
+    while cause is not None and len(places) < _MOST_CAUSES:
+        line: Hashable = None
+        frame = cause.__traceback__
+        while frame is not None:
+            line, frame = (frame.tb_frame.f_code, frame.tb_lineno), frame.tb_next
+        places.append((type(cause), line))
+        cause = cause.__cause__
+    return tuple(places)
+
+
 def finish_errors(
     errors: list[GraphQLError],
     token_out: Callable[[str], str],
     *,
     storms: Mapping[str, Storm] | None = None,
+    incidents: Incidents | None = None,
 ) -> None:
     """Log each error by its rule, and make of each what the client may read, in place.
 
@@ -118,9 +170,11 @@ def finish_errors(
         token_out: a resume token as the API shows it, of one among the facts.
         storms: what refusals are noted in by their code, since they may come with every event, or
             to everybody at once; without, each is a line.
+        incidents: of the process; without, each fault has a number of its own.
     """
     _join_past_misfits(errors)
-    incidents: dict[int, str] = {}
+    incidents = incidents or Incidents()
+    numbers: dict[int, tuple[str, int | None]] = {}
     logged: set[int] = set()
     for error in errors:
         cause = error.original_error
@@ -131,16 +185,26 @@ def finish_errors(
             error.extensions = {"code": BadUserInput.code, **(error.extensions or {})}
             continue
         rule = rule_of(cause)
-        facts = {"code": rule.code, "path": error.path, "detail": error.message}
+        facts: dict[str, Any] = {
+            "code": rule.code,
+            "path": error.path,
+            "detail": error.message,
+        }
         if rule.masked:
-            incident = incidents.setdefault(id(cause), secrets.token_hex(6))
+            if id(cause) not in numbers:
+                numbers[id(cause)] = incidents.number(cause)
+            incident, more = numbers[id(cause)]
             facts["incident"] = incident
+            if more:
+                facts["more"] = more
             error.message = f"internal error; the log has it under incident {incident}"
             error.extensions = {"code": rule.code, "incident": incident}
         else:
             error.extensions = {"code": rule.code, **_shown(error.extensions or {}, token_out)}
         if id(cause) not in logged:
             logged.add(id(cause))
+            if rule.masked and numbers[id(cause)][1] is None:
+                continue
             if storms is not None and not rule.masked and rule.code in storms:
                 storms[rule.code].note(**facts)
                 continue

@@ -13,7 +13,7 @@ import orjson
 from graphql import GraphQLError
 from starlette.responses import Response
 
-from gql.errors import finish_errors, storms
+from gql.errors import Incidents, finish_errors, storms
 from gql.headers import HEADERS
 from gql.http_requests import Refused
 from gql.media_types import JSON, MediaType
@@ -34,12 +34,13 @@ class Failures:
     def __init__(self, operations: Operations) -> None:
         self._operations = operations
         self._storms = storms()
+        self._incidents = Incidents()
 
     def finish(
         self, errors: list[GraphQLError], kind: str, token_out: Callable[[str], str] = str
     ) -> None:
         """Those of one response; see `finish_errors`."""
-        finish_errors(errors, token_out, storms=self._storms)
+        finish_errors(errors, token_out, storms=self._storms, incidents=self._incidents)
         self._operations.note(errors, kind)
 
     def error(self, exc: Exception, kind: str = "unknown") -> GraphQLError:

@@ -22,6 +22,7 @@ import orjson
 
 from resolvers.errors import Unauthenticated
 from streams.errors import Unavailable
+from streams.posts import shown_url
 
 __all__ = ["KeySet"]
 
@@ -50,6 +51,7 @@ class KeySet:
     ) -> None:
         self.changed: Callable[[], None] = lambda: None
         self._place = place
+        self._shown = shown_url(place) if _is_url(place) else place
         self._fresh_s = fresh_s
         self._clock = clock
         self._trouble: str | None = None
@@ -118,13 +120,14 @@ class KeySet:
             try:
                 keys = _usable(await self._read())
             except (OSError, ValueError, TimeoutError, aiohttp.ClientError) as exc:
-                if self._trouble != repr(exc):
-                    self._trouble = repr(exc)
-                    log.warning("keys not read", extra={"place": self._place, "reason": repr(exc)})
+                reason = _reason(exc)
+                if self._trouble != reason:
+                    self._trouble = reason
+                    log.warning("keys not read", extra={"place": self._shown, "reason": reason})
                 return
             self._read_at = self._clock()
             if keys != self._keys or self._trouble is not None:
-                log.info("keys read", extra={"place": self._place, "keys": len(keys)})
+                log.info("keys read", extra={"place": self._shown, "keys": len(keys)})
             self._trouble = None
             if keys != self._keys:
                 self._made = {
@@ -136,7 +139,7 @@ class KeySet:
                 self.changed()
 
     async def _read(self) -> Any:
-        if not self._place.startswith(("http://", "https://")):
+        if not _is_url(self._place):
             return orjson.loads(await asyncio.to_thread(Path(self._place).read_bytes))
         patience = aiohttp.ClientTimeout(total=_PATIENCE_S)
         async with (
@@ -171,6 +174,16 @@ class KeySet:
                     "the token is signed with another algorithm than its key is for"
                 ) from exc
         return made
+
+
+def _is_url(place: str) -> bool:
+    return place.startswith(("http://", "https://"))
+
+
+def _reason(exc: Exception) -> str:
+    """Without the URL, which may hold a secret."""
+    names_it = isinstance(exc, aiohttp.InvalidURL | aiohttp.ClientResponseError)
+    return type(exc).__name__ if names_it else repr(exc)
 
 
 def _usable(document: Any) -> dict[str | None, Mapping[str, Any]]:

@@ -76,6 +76,8 @@ _NOT_BY_TYPE = frozenset({"minKey", "empty list", "null", "list of lists"})
 # `$gt` refuses a regular expression, and compares no code.
 _BY_EXPRESSION = frozenset({"regex", "javascript", "javascriptWithScope"})
 _DIGEST_BYTES = 4
+# MongoDB takes 180, with the query that a value is asked for by.
+_MOST_LEVELS = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class Keyset:
             if raw[:_DIGEST_BYTES] != self._digest():
                 raise ValueError("another order's")
             values = list(bson.decode(raw[_DIGEST_BYTES:], DECODED).values())
-            if len(values) != len(self.keys):
+            if len(values) != len(self.keys) or not all(map(self._holds, values)):
                 raise ValueError("not made by `cursor`")
         except (ValueError, binascii.Error, BSONError, RecursionError) as exc:
             shown = cursor if len(cursor) <= 60 else f"{cursor[:57]}..."
@@ -163,6 +165,12 @@ class Keyset:
                 argument=name,
             ) from exc
         return values
+
+    def _holds(self, value: Any) -> bool:
+        """Whether a value can be asked for, whoever has made the cursor."""
+        if self.uniform and _alias(value) in _BY_EXPRESSION:
+            return False
+        return not _deeper(value, _MOST_LEVELS)
 
     def _digest(self) -> bytes:
         return _digest(self.kind, self.keys)
@@ -247,6 +255,14 @@ def _alias(value: Any) -> str:
             return "maxKey"
         case _:
             return "object"
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether a value has more levels than so many."""
+    parts = value.values() if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping | list):
+        return isinstance(value, Code) and value.scope is not None and _deeper(value.scope, levels)
+    return not levels or any(_deeper(each, levels - 1) for each in parts)
 
 
 def _is_nan(value: Any) -> bool:

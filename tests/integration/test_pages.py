@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
+from resolvers.errors import BadUserInput
 from resolvers.keyset import Keyset
 from resolvers.pages import Page, PageRequest, Window
 from streams.documents import DECODED
@@ -293,3 +294,31 @@ def test_a_page_of_an_index_costs_what_the_page_costs(
             )["executionStats"]
             assert explained["nReturned"] == 11
             assert explained["totalKeysExamined"] <= 20
+
+
+def nested(levels: int) -> Any:
+    value: Any = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("uniform", [True, False])
+def test_a_cursor_that_a_client_makes_up_is_answered_or_refused(
+    things: Things, uniform: bool
+) -> None:
+    """Whatever it holds: MongoDB is never asked for what it does not take."""
+    keyset = Keyset("things", (("_id", 1),), uniform=uniform)
+    things.insert_one({"_id": "a"})
+    deep = [nested(100), nested(300), Code("x", nested(300)), [nested(300)]]
+    values = [MinKey(), MaxKey(), Regex("a"), Code("x"), Code("x", {"a": 1}), {"$where": 1}, *deep]
+    values += [None, [], [[]], 1, "a", b"a", Timestamp(1, 1), {"$ref": "a", "$id": 1}]
+    refused = 0
+    for value in values:
+        try:
+            query = keyset.behind(keyset.cursor_of([value]), "after")
+        except BadUserInput:
+            refused += 1
+            continue
+        list(things.find(query))
+    assert refused == (6 if uniform else 3)

@@ -16,6 +16,7 @@ import pytest
 import gql.keyset
 from gql.bearer import Bearer, BearerOptions
 from gql.keyset import KeySet
+from gql.sessions import Session, Sessions
 from resolvers.errors import Unauthenticated
 from streams.errors import Unavailable
 from tests.support.eventually import eventually
@@ -72,6 +73,9 @@ def hashed(claims: dict[str, Any], secret: bytes) -> str:
         ({"exp": None}, "no claim 'exp'"),
         ({"sub": None}, "no claim 'sub'"),
         ({"sub": 5}, "cannot be accepted"),
+        ({"exp": float("inf")}, "."),
+        ({"exp": float("nan")}, "."),
+        ({"nbf": float("inf")}, "."),
     ],
 )
 async def test_claims_that_do_not_hold_are_refused(
@@ -80,6 +84,19 @@ async def test_claims_that_do_not_hold_are_refused(
     """And what is wrong is said."""
     with pytest.raises(Unauthenticated, match=said):
         await bearer.principal(issuer.token(**claims))
+
+
+@pytest.mark.parametrize("exp", [int(time.time() * 1000) + 600_000, 10**30, 1e308])
+async def test_an_end_in_milliseconds_can_be_shown(
+    issuer: Issuer, bearer: Bearer, exp: float
+) -> None:
+    """A mistake of the issuer's; administrators see who is connected all the same."""
+    sessions = Sessions()
+    session = Session(await bearer.principal(issuer.token(exp=exp)), "websocket", lambda *_: None)
+    sessions.open(session)
+    [shown] = sessions.shown()
+    assert shown["expiresAt"].startswith("9999-12-31T")
+    sessions.close(session)
 
 
 async def test_a_token_of_another_hand_is_refused(issuer: Issuer, bearer: Bearer) -> None:

@@ -9,7 +9,7 @@ import pytest
 from graphql import GraphQLError
 from strawberry.schema.exceptions import CannotGetOperationTypeError
 
-from gql.errors import TABLE, finish_errors, rule_of
+from gql.errors import TABLE, Incidents, finish_errors, rule_of
 from resolvers.errors import BadUserInput, DocumentMisfit
 from streams.errors import DatabaseError, GatewayError, HistoryLost, LeaseLost, TimeLimit
 
@@ -121,3 +121,31 @@ def test_the_nearest_class_decides() -> None:
     assert rule_of(Special("x")) is TABLE[BadUserInput]
     assert rule_of(ValueError("x")).masked
     assert not TABLE[DocumentMisfit].masked
+
+
+def test_a_fault_of_one_place_is_one_incident_for_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """However often a client finds it; the next line tells how many had none."""
+    now = 0.0
+    incidents = Incidents(lambda: now)
+
+    def failed(kind: type[Exception], text: str) -> str:
+        try:
+            raise kind(text)
+        except Exception as exc:
+            error = wrapped(exc)
+        finish_errors([error], str, incidents=incidents)
+        number = (error.extensions or {})["incident"]
+        assert isinstance(number, str)
+        return number
+
+    with caplog.at_level(logging.INFO):
+        numbers = {failed(RuntimeError, f"cursor {n}") for n in range(50)}
+        assert len(numbers) == len(caplog.records) == 1
+        assert failed(KeyError, "another") not in numbers
+        assert len(caplog.records) == 2
+        now = 10.0
+        assert failed(RuntimeError, "again") not in numbers
+    *_, last = caplog.records
+    assert vars(last)["more"] == 49

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 import pytest
@@ -194,3 +196,19 @@ async def test_a_key_that_is_none_is_believed_by_nobody(server: KeyServer, body:
     server.pieces = [body]
     with pytest.raises(Unauthenticated):
         await KeySet(server.url).key("first", "ES256")
+
+
+@pytest.mark.parametrize("status", [None, 500])
+async def test_secrets_of_a_url_are_not_logged(
+    server: KeyServer, caplog: pytest.LogCaptureFixture, status: int | None
+) -> None:
+    """Whether it is read or not."""
+    url = server.url.replace("://", "://user:s3cret@") + "?key=s3cret"
+    if status is not None:
+        url = url.replace(f":{urlsplit(server.url).port}", ":notaport")
+    keys = KeySet(url)
+    with caplog.at_level(logging.DEBUG), contextlib.suppress(Unavailable, Unauthenticated):
+        await keys.key("first", "ES256")
+    lines = [f"{each.getMessage()} {vars(each)}" for each in caplog.records if "keys" in each.msg]
+    assert lines
+    assert not any("s3cret" in each for each in lines)
