@@ -76,10 +76,18 @@ class Alteration:
         return [{"$replaceWith": self.content(_own(entity, change, number))}]
 
 
-def attribution(author: Author, **more: Any) -> Document:
-    """The `_change` of a write: its own id, who and why, and what else is known."""
+def attribution(author: Author, entity: Entity, key: Any, **more: Any) -> Document:
+    """The `_change` of a write of one document: its own id, who and why, and what else is known.
+
+    It names the document: a clone that carries it along is not taken for this write.
+    """
     said = {"by": author.by, "why": author.why, **more}
-    return {"id": str(ObjectId()), **{n: each for n, each in said.items() if each is not None}}
+    bound = {"in": entity.collection, "doc": key}
+    return {
+        "id": str(ObjectId()),
+        **bound,
+        **{n: each for n, each in said.items() if each is not None},
+    }
 
 
 def fenced_pipeline(entity: Entity, document: Document, change: Document) -> Pipeline:

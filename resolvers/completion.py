@@ -27,7 +27,8 @@ from streams.events import ChangeEvent
 from streams.horizons import Horizons
 from streams.numbers import Numbered, Numbers
 from streams.progress import Progress
-from streams.versions import CHANGE_FIELD, archived_operation, attribution
+from streams.versioning.attribution import claimed_change, said_operation
+from streams.versions import CHANGE_FIELD, archived_operation
 
 __all__ = ["Change", "Completion", "Needs"]
 
@@ -136,9 +137,14 @@ class Completion:
         self, events: Sequence[ChangeEvent], needs: Needs, replayed: bool
     ) -> list[Change]:
         numbers: Mapping[str, Numbered] = {}
-        if needs.version and self._numbers is not None:
+        if (needs.version or needs.author) and self._numbers is not None:
             # Without an image of what was, it may not be what it seems.
-            sure = [e for e in events if e.before is not None or e.operation == "insert"]
+            sure = [
+                each
+                for each in events
+                if (each.before is not None or each.operation == "insert")
+                and (needs.version or _claims(each))
+            ]
             # Of what was told a moment ago, the record is here.
             unknown = [each for each in sure if not self._records.known(each.token)]
             numbers = await self._numbers.of(unknown) if unknown else {}
@@ -222,7 +228,7 @@ class Completion:
         replayed: bool,
         numbered: Numbered | None,
     ) -> Change:
-        number, previous = numbered or (None, None)
+        number, previous, by, why = numbered or (None, None, None, None)
         document = event.document
         if document is None and record is not None:
             document = record.get("full")
@@ -234,9 +240,9 @@ class Completion:
         if record is not None:
             by, why, operation = record["by"], record["why"], record["op"]
         else:
-            change = attribution(event, document, (earlier or {}).get(CHANGE_FIELD), event.deletion)
-            by, why = change.get("by"), change.get("why")
-            operation = change.get("op", archived_operation(event))
+            carried = (earlier or {}).get(CHANGE_FIELD)
+            claimed = claimed_change(event, document, carried, event.deletion)
+            operation = said_operation(event, claimed) or archived_operation(event)
         return Change(
             entity=self._entity,
             kind="CHANGE",
@@ -310,7 +316,14 @@ def _any(needs: Needs) -> bool:
 def _incomplete(event: ChangeEvent, needs: Needs, numbered: Numbered | None) -> bool:
     # Of a document that is gone only the archive knows who deleted it.
     anonymous = needs.author and event.operation == "delete" and event.in_transaction
-    return (needs.version and numbered is None) or anonymous or _lacks_image(event, needs)
+    # So of any other: what the document says of it may be another write's.
+    unknown = numbered is None and (needs.version or (needs.author and _claims(event)))
+    return unknown or anonymous or _lacks_image(event, needs)
+
+
+def _claims(event: ChangeEvent) -> bool:
+    """Whether a document says anything of who has written it."""
+    return event.deletion is not None or CHANGE_FIELD in (event.document or ())
 
 
 def _lacks_image(event: ChangeEvent, needs: Needs) -> bool:

@@ -232,8 +232,9 @@ class Current:
     async def numbers(self, entity: Entity, documents: Sequence[Document], seen: str) -> list[int]:
         """n documents, read with their version field -> their version numbers. One lookup.
 
-        The number that a document carries, or the last archived one where that is higher (its
-        writers do not count); 0 where it carries none and the recorder has not come to it yet.
+        The number that a document carries, less what a copied counter is ahead, or the last
+        archived one where that is higher (its writers do not count); 0 where it carries none and
+        the recorder has not come to it yet.
         Never that of a version newer than the document is: who writes what he has read, expecting
         that version, would overwrite it.
 
@@ -248,24 +249,25 @@ class Current:
         if archive is None:
             return [carried_number(each, entity.version) or 0 for each in documents]
 
-        async def read(wanted: Sequence[tuple[Any, Timestamp]]) -> Sequence[int]:
+        async def read(wanted: Sequence[tuple[Any, Timestamp]]) -> Sequence[tuple[int, int]]:
             archived = await self._own_writes.archived(entity.collection)
             asked = [{"key": key, "at": at} for key, at in wanted]
-            records = await archive.newest(asked, limit=1, projection={"v": 1})
-            numbers = {record["wanted"]: int(record["v"]) for record in records}
+            records = await archive.newest(asked, limit=1, projection={"v": 1, "offset": 1})
+            numbers = {each["wanted"]: (int(each["v"]), each.get("offset", 0)) for each in records}
             if not archive.layout.keeps:
                 learned = [
-                    (wanted[record["wanted"]][0], int(record["v"]), record["_id"])
-                    for record in records
+                    (wanted[each["wanted"]][0], int(each["v"]), each["_id"])
+                    for each in records
+                    if not each.get("offset")
                 ]
                 self._own_writes.numbers.learn(entity.collection, learned, archived)
-            return [numbers.get(n, 0) for n in range(len(asked))]
+            return [numbers.get(n, (0, 0)) for n in range(len(asked))]
 
         wanted = [(each["_id"], at) for each in documents]
         found = await self.lookups.ask(("numbers", entity.collection), wanted, read)
         return [
-            max(carried_number(document, entity.version) or 0, number)
-            for document, number in zip(documents, found, strict=True)
+            max((carried_number(document, entity.version) or 0) - offset, number)
+            for document, (number, offset) in zip(documents, found, strict=True)
         ]
 
     def known_numbers(

@@ -94,7 +94,7 @@ class Fences:
             Forbidden: this would not be among them.
         """
         rows = self._rows(entity)
-        change = attribution(author, op="REPLACE")
+        change = attribution(author, entity, key, op="REPLACE")
         pipeline = fenced_pipeline(self._scope.writable(entity), document, change)
         query = _within(rows, {"_id": key})
 
@@ -146,10 +146,13 @@ class Fences:
             # MongoDB has no write that writes nothing.
             return Applied(applied=0, stale=0, at=await self._mongo.operation_time())
         newest = _newest(entity, events)
-        change = attribution(author, op="REPLACE")
         writable = self._scope.writable(entity)
         pending: list[tuple[Any, Pipeline]] = [
-            (key, fenced_pipeline(writable, document, change)) for key, document in newest
+            (
+                key,
+                fenced_pipeline(writable, document, attribution(author, entity, key, op="REPLACE")),
+            )
+            for key, document in newest
         ]
 
         async def work(writing: Writing) -> int:

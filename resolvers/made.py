@@ -87,7 +87,8 @@ class Made:
         await self._progress.wait(entity.collection, tokens.moment(now))
         found = await self._archives[entity.collection].find(
             {"doc": {"$eq": key}, "change.id": change},
-            sort=[("v", -1)],
+            # Others after it may carry its `_change` along.
+            sort=[("v", 1)],
             limit=1,
             raw=True,
         )

@@ -142,7 +142,7 @@ class Restoring:
         assert last is not None  # the version that is brought back
         if expected is not None and last.number != expected:
             raise conflict(entity, key, expected, last.number)
-        change = attribution(author, restoredFrom=number)
+        change = attribution(author, entity, key, restoredFrom=number)
         whole = {name: value for name, value in content.items() if name != "_id"}
         if entity.version is not None:
             whole[entity.version] = last.number + 1

@@ -25,13 +25,13 @@ from resolvers.scopes import OPEN, Scope
 from resolvers.values import json_value
 from streams import tokens
 from streams.archive import Archive
-from streams.copying import COPIER
 from streams.differences import same
 from streams.documents import DECODED, Document
 from streams.events import identity
 from streams.mongo import Mongo
 from streams.progress import Progress
-from streams.versions import CHANGE_FIELD, Last, without_reserved
+from streams.versioning.attribution import COPIER
+from streams.versions import CHANGE_FIELD, Last, carried_number, without_reserved
 
 __all__ = ["Standing", "conflict", "decoded", "not_found", "out_of_rows"]
 
@@ -114,7 +114,13 @@ class Standing:
             return last
         content, change = _divided(found[0])
         if same(content, last.full):
-            return Last(token=last.token, number=last.number, full=content, change=change)
+            return Last(
+                token=last.token,
+                number=last.number,
+                full=content,
+                change=change,
+                offset=last.offset,
+            )
         return last
 
     def note(self, entity: Entity, written: Written) -> None:
@@ -126,7 +132,11 @@ class Standing:
         if written.document is None or written.number is None:
             return
         content, change = _divided(written.document)
-        last = Last(token="", number=written.number, full=content, change=change)
+        # A copied counter stays as far ahead as it was.
+        ahead = (carried_number(written.document, entity.version) or 0) - written.number
+        last = Last(
+            token="", number=written.number, full=content, change=change, offset=max(0, ahead)
+        )
         known.versions[name] = last
         known.size_bytes += last.size_bytes
         while known.size_bytes > _MOST_BYTES:

@@ -88,7 +88,7 @@ class Writes:
             InvalidDocument.
             Forbidden: it would not be among the caller's rows.
         """
-        change = attribution(author)
+        change = attribution(author, entity, key)
         whole = {**document, CHANGE_FIELD: change}
         if entity.version is not None:
             whole[entity.version] = 1
@@ -145,6 +145,8 @@ class Writes:
         rows = self._scope.write_rows(entity)
         change = attribution(
             author,
+            entity,
+            key,
             restoredFrom=alteration.restored_from,
             draft=alteration.draft,
             op=alteration.operation,
@@ -155,10 +157,12 @@ class Writes:
         async def attempt(
             writing: Writing, standing: Last | None, number: int | None
         ) -> RawBSONDocument:
+            # A counter that was copied goes on from where it is: it never goes back.
+            counted = None if standing is not None and standing.offset else number
             found = await layout.alter(
                 writing,
                 key,
-                alteration.pipeline(entity, change, number),
+                alteration.pipeline(entity, change, counted),
                 expected=standing,
                 demands=[*(each.query for each in alteration.demands), *_limits(rows)],
             )
@@ -200,7 +204,7 @@ class Writes:
         DocumentNotFound, VersionConflict.
         """
         rows = self._scope.write_rows(entity)
-        change = attribution(author)
+        change = attribution(author, entity, key)
         layout = self.commits.layout(entity)
         # One operation where there is nothing to tell; who and why need a second one.
         attributed = layout.removes and any(

@@ -1,7 +1,7 @@
 """Where history is kept: one document per version, in `<collection>.versions`.
 
 `{_id: token, doc, v, op, at, wall, prev, by, why, restoredFrom, draft, changed, full, first, cut,
-gap, readAt, change, copies}`, or what `streams.storage` keeps instead of `full`. Where the
+gap, readAt, change, copies, offset}`, or what `streams.storage` keeps instead of `full`. Where the
 collection keeps its versions itself, the contents come from there (`streams.layouts`).
 
 Guarantees: unique on `_id` and on `{doc, v}`; the records of a partition (of the collection, where
@@ -91,6 +91,17 @@ class Archive:
             self._damaged.note(collection=self.collection, reason=exc.message)
             return [(records[0], _last_of(records[0], damaged=True))]
         return [(each, _last_of(each)) for each in found]
+
+    async def change_ids(self, ids: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """Which of these ids the `_change`s of versions have, each with the `_id` of the document.
+        One read, of an index alone."""
+        found = await self._mongo.find(
+            self.name,
+            {"change.id": {"$in": list(ids)}},
+            projection={"_id": 0, "change.id": 1, "doc": 1},
+            short=len(ids) <= _SHORT,
+        )
+        return [(each["change"]["id"], each["doc"]) for each in found]
 
     async def has_packed(self) -> bool:
         """Whether some contents lie elsewhere than in `full`, where the server cannot filter."""
@@ -369,6 +380,7 @@ def _last_of(record: Mapping[str, Any], *, damaged: bool = False) -> Last:
         change=record.get("change"),
         copies=record.get("copies"),
         read_at=record.get("readAt"),
+        offset=record.get("offset", 0),
         keyframe=record.get("keyframe"),
         depth=record.get("depth", 0),
         kept=record.get("kept"),

@@ -36,6 +36,11 @@ INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     ([("doc", 1)], {"name": DOCUMENTS, "partialFilterExpression": {"first": True}}),
     # whether there are contents that the server cannot see into
     ([("packed", 1)], {"name": "packed", "partialFilterExpression": {"packed": True}}),
+    # whether a `_change` is another write's
+    (
+        [("change.id", 1), ("doc", 1)],
+        {"name": "changes", "partialFilterExpression": {"change.id": {"$exists": True}}},
+    ),
     # how many stand behind a gap, of which there are few
     ([("gap", 1)], {"name": "gaps", "partialFilterExpression": {"gap": True}}),
 )

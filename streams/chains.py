@@ -73,7 +73,14 @@ def _of_pair(older: Document, newer: Document, version_field: str | None) -> Ite
             f"stands from {older['wall']}, and version {newer['v']}, which replaced it, from "
             f"{newer['wall']}",
         )
-    number = next_number(older["v"], newer["full"], version_field, newer.get("kept"))
+    number, _ = next_number(
+        older["v"],
+        newer["full"],
+        version_field,
+        newer.get("kept"),
+        offset=older.get("offset", 0),
+        inserted=newer["op"] == "INSERT",
+    )
     if newer["v"] != number:
         yield Flaw(newer, "NUMBER", f"should be version {number}")
     yield from _of_content(older, newer, version_field)

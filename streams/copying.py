@@ -12,29 +12,30 @@ from typing import Any
 from bson import ObjectId
 
 from streams.copies import CopiedField, Known
+from streams.versioning.attribution import COPIER, copier_mark
 from streams.versions import CHANGE_FIELD, COPIES_FIELD
 from streams.writing import Pipeline
 
-__all__ = ["COPIER", "setting"]
-
-COPIER = "revstream:copier"
-"""The author of the versions that copies make."""
+__all__ = ["setting"]
 
 Expression = Any
 
 
-def setting(copy: CopiedField, known: Sequence[Known]) -> Pipeline:
+def setting(copy: CopiedField, known: Sequence[Known], secret: str) -> Pipeline:
     """Set the copies of these sources, each unless the document has one of a later version; unset
     those whose reference is null. A document that this leaves as it is counts no write.
 
-    One write per pipeline: its `_change` has an id of its own.
+    Its `_change` names the document that is written, since many have the same id.
+
+    Args:
+        secret: that the Copier signs with.
     """
     states = [
         {"of": k.source, "v": k.number, "x": k.value, "since": min(k.since, k.number)}
         for k in known
     ]
     entries = _array(_get(_object("$$ROOT", COPIES_FIELD), copy.key))
-    after = _let("set", _walk(copy), _let("after", _noted(copy), _counted(copy)))
+    after = _let("set", _walk(copy), _let("after", _noted(copy), _counted(copy, secret)))
     changed = {"$let": {"vars": {"fresh": _fresh(), "referred": _referred(copy)}, "in": after}}
     given = {"known": {"$literal": states}, "entries": entries}
     return [{"$replaceWith": {"$let": {"vars": given, "in": changed}}}]
@@ -164,10 +165,12 @@ def _unless(value: Expression, empty: Any) -> Expression:
     return {"$cond": [{"$eq": [value, {"$literal": empty}]}, "$$REMOVE", value]}
 
 
-def _counted(copy: CopiedField) -> Expression:
+def _counted(copy: CopiedField, secret: str) -> Expression:
     """`$$after`, as a write of ours; or the document as it was, where that is the same."""
-    change = {"id": str(ObjectId()), "by": COPIER, "op": "UPDATE"}
-    own: dict[str, Expression] = {CHANGE_FIELD: {"$literal": change}}
+    id_ = str(ObjectId())
+    said = {"id": id_, "in": copy.target, "by": COPIER, "op": "UPDATE"}
+    signed: dict[str, Expression] = {"$literal": said | {"mark": copier_mark(secret, id_)}}
+    own: dict[str, Expression] = {CHANGE_FIELD: {"$mergeObjects": [signed, {"doc": "$$ROOT._id"}]}}
     if copy.counts is not None:
         count = _get("$$ROOT", copy.counts)
         own[copy.counts] = {"$add": [{"$cond": [{"$isNumber": count}, count, 0]}, 1]}

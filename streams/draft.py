@@ -30,7 +30,9 @@ class Draft:
     def add(self, record: Document, last: Last | None) -> None:
         if "gap" not in record:
             previous = None if last is None else last.number
-            self.numbered[record["_id"]] = Numbered(record["v"], previous)
+            self.numbered[record["_id"]] = Numbered(
+                record["v"], previous, record.get("by"), record.get("why")
+            )
         self.records.append(record)
         full = record.get("full")
         content = len(full.raw) if isinstance(full, RawBSONDocument) else 0

@@ -33,6 +33,7 @@ from streams.reconstruction import Reconstruction
 from streams.recording.mass_deletions import MassDeletions, read_after
 from streams.recording.set_aside import SetAside
 from streams.storage import as_kept, as_patch
+from streams.versioning.change_register import ChangeRegister, Verdicts
 from streams.versions import (
     Last,
     archived_operation,
@@ -81,6 +82,7 @@ class Drafting:
         self._deltas = deltas
         self._settled = settled
         self._lasts = LastVersions(archive, capacity_bytes=cache_bytes)
+        self._changes = ChangeRegister(mongo, archive)
         self._reconstruction = Reconstruction(mongo, archive.collection)
         self._deletions = Deletions(mongo)
         self.mass_deletions = MassDeletions(
@@ -91,6 +93,7 @@ class Drafting:
 
     def forget(self) -> None:
         self._lasts.clear()
+        self._changes.clear()
 
     async def writes(self, events: Sequence[ChangeEvent], baseline: Baseline) -> Draft:
         """The versions of writes.
@@ -103,16 +106,17 @@ class Drafting:
         await self._load(each.key for each in events)
         doubtful = await self._doubtful(events, baseline)
         deletions = await self._deletions.of(self._archive.collection, events)
+        verdicts = await self._changes.judge(events)
         for count, event in enumerate(events, 1):
             deletion = deletions.get(event.token, event.deletion)
             try:
                 if event.fault is not None:
                     raise event.fault
                 if self._archive.layout.keeps:
-                    self._write_kept(event, draft, baseline.done, deletion)
+                    self._write_kept(event, draft, baseline.done, deletion, verdicts)
                 else:
                     doubt = baseline.doubt if identity(event.key) in doubtful else ""
-                    await self._write(event, draft, baseline.done, deletion, doubt=doubt)
+                    await self._write(event, draft, baseline.done, deletion, verdicts, doubt=doubt)
             except Exception as exc:
                 if not is_fault_of_document(exc):
                     raise
@@ -270,6 +274,7 @@ class Drafting:
         draft: Draft,
         all_known: bool,
         deletion: Mapping[str, Any] | None,
+        verdicts: Verdicts,
         *,
         doubt: str,
     ) -> None:
@@ -310,6 +315,8 @@ class Drafting:
             deletion=deletion,
             read_at=read_at,
             gap=gap,
+            disowned=event.token in verdicts.disowned,
+            by_copier=event.token in verdicts.copied,
         )
 
     def _write_kept(
@@ -318,6 +325,7 @@ class Drafting:
         draft: Draft,
         all_known: bool,
         deletion: Mapping[str, Any] | None,
+        verdicts: Verdicts,
     ) -> None:
         """Of a collection that keeps its versions itself."""
         last = self._lasts.get(event.key)
@@ -326,7 +334,8 @@ class Drafting:
             self.duplicates += found is Passed.KNOWN
             self.skipped += found is Passed.SKIPPED
         else:
-            self._add(draft, last, deletion=deletion, **found)
+            disowned = event.token in verdicts.disowned
+            self._add(draft, last, deletion=deletion, disowned=disowned, **found)
 
     def _add(
         self,

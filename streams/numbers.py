@@ -28,10 +28,13 @@ _PATIENCE_S = 0.5
 
 
 class Numbered(NamedTuple):
-    """The number of an event's version, and of the one before it, where there is one."""
+    """The number of an event's version, and of the one before it, where there is one; who has made
+    it, and why."""
 
     number: int
     previous: int | None
+    by: str | None = None
+    why: str | None = None
 
 
 class Numbers:

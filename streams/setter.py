@@ -13,6 +13,7 @@ from streams.copies import CopiedField, Known
 from streams.copying import setting
 from streams.mongo import Mongo
 from streams.storms import Storm
+from streams.versioning.copier_secret import copier_secret
 from streams.writing import change_found
 
 __all__ = ["Setter"]
@@ -32,6 +33,7 @@ class Setter:
         self.written = self.refused = 0
         self._copy = copy
         self._mongo = mongo
+        self._secret: str | None = None
         self._refused = Storm(log, "copy refused")
 
     async def set(self, groups: Sequence[tuple[Sequence[Known], Sequence[Any]]]) -> None:
@@ -49,10 +51,12 @@ class Setter:
     async def _change(
         self, groups: Sequence[tuple[Sequence[Known], Sequence[Any]]]
     ) -> dict[int, str]:
-        made = await change_found(
-            self._mongo,
-            self._copy.target,
-            [({"_id": {"$in": list(ids)}}, setting(self._copy, known)) for known, ids in groups],
-        )
+        if self._secret is None:
+            self._secret = await copier_secret(self._mongo)
+        changes = [
+            ({"_id": {"$in": list(ids)}}, setting(self._copy, known, self._secret))
+            for known, ids in groups
+        ]
+        made = await change_found(self._mongo, self._copy.target, changes)
         self.written += made.changed
         return dict(made.refused)

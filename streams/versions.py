@@ -1,8 +1,10 @@
 """One version of one document: what a change event makes of the version before. Pure but for BSON.
 
 The number: the document's version field, if it is an integer above the last archived number, else
-last + 1. A delete takes last + 1; a document inserted again goes on counting. Gaps are allowed,
-going back is not; the same events give the same numbers.
+last + 1. A delete and an insert take last + 1, whatever the document says: a clone brings the
+counter of another document along, a restored document that of its former life. From there on that
+counter counts from where it was at the insert (`offset`). Gaps are allowed, going back is not; the
+same events give the same numbers.
 """
 
 from __future__ import annotations
@@ -18,10 +20,16 @@ from bson.raw_bson import RawBSONDocument
 
 from model.fields import CHANGE_FIELD, COPIES_FIELD, KEPT_BESIDE
 from streams.cuts import Cut
-from streams.differences import differing_paths, same
+from streams.differences import differing_paths
 from streams.documents import RAW, Document
 from streams.elements import without_field
 from streams.events import ChangeEvent
+from streams.versioning.attribution import (
+    attribution,
+    claimed_change,
+    said_operation,
+    whole_number,
+)
 
 __all__ = [
     "CHANGE_FIELD",
@@ -30,7 +38,6 @@ __all__ = [
     "Last",
     "Version",
     "archived_operation",
-    "attribution",
     "carried_number",
     "make_bare_version",
     "make_version",
@@ -53,7 +60,6 @@ _OPERATIONS = {
     "replace": "REPLACE",
     "delete": "DELETE",
 }
-_CHANGED = frozenset({"update", "replace"})
 
 
 # Not frozen, as it might be: one is made of every record that is read, and that would take it twice
@@ -118,7 +124,8 @@ class Last:
     later write that leaves it as it is was not made by whom it names, and deltas may change it in
     part; `copies` is its `_copies`, likewise. `read_at`: the cluster time at which `full` was read,
     where it was not taken from an event; events up to it are in it. `damaged`: `full` cannot be
-    read any more, and is empty. `keyframe`, `depth`, `kept`: see `streams.storage`.
+    read any more, and is empty. `offset`: by how much the counter that the document was inserted
+    with is ahead of its number. `keyframe`, `depth`, `kept`: see `streams.storage`.
     """
 
     token: str
@@ -127,6 +134,7 @@ class Last:
     change: Any = None
     copies: Any = None
     read_at: Timestamp | None = None
+    offset: int = 0
     keyframe: int | None = None
     depth: int = 0
     kept: int | None = None
@@ -145,7 +153,7 @@ def carried_number(document: Mapping[str, Any] | None, version_field: str | None
     value = document.get(version_field)
     if value.__class__ is int and 0 < value <= _HIGHEST:
         return value
-    number = _number(value)
+    number = whole_number(value)
     return number if number is not None and 0 < number <= _HIGHEST else None
 
 
@@ -154,14 +162,26 @@ def next_number(
     document: Mapping[str, Any] | None,
     version_field: str | None,
     kept: int | None = None,
-) -> int:
-    """See the module.
+    *,
+    offset: int = 0,
+    inserted: bool = False,
+) -> tuple[int, int]:
+    """Return the number and the offset of the next version: see the module.
 
     Args:
         kept: of a collection that keeps versions itself, the number that this one has there.
+        offset: of the last version.
+        inserted: the write is an insert.
     """
-    carried = carried_number({"": kept}, "") if kept else carried_number(document, version_field)
-    return max(last + 1, carried or 0)
+    if kept:
+        return max(last + 1, carried_number({"": kept}, "") or 0), 0
+    carried = carried_number(document, version_field)
+    if inserted:
+        return last + 1, max(0, (carried or 0) - last - 1)
+    if carried is None:
+        return last + 1, offset
+    number = max(last + 1, carried - offset)
+    return number, offset if carried > number else 0
 
 
 def make_version(
@@ -179,6 +199,8 @@ def make_version(
     read_at: Timestamp | None = None,
     gap: bool = False,
     kept: int | None = None,
+    disowned: bool = False,
+    by_copier: bool = False,
 ) -> tuple[Document, Last]:
     """The record of a write, and what the next one needs of it.
 
@@ -190,40 +212,51 @@ def make_version(
         deletion: of an attributed delete, what the document would carry under `_change`.
         read_at: where `after` was read rather than sent: when.
         kept: see `next_number`.
+        disowned: the `_change` that the document carries is not this write's.
+        by_copier: see `attribution`.
     """
     number = 0 if last is None else last.number
+    offset = 0 if last is None else last.offset
     fields: Mapping[str, Any] = {}
-    if after is not None and not _is_plain(after.raw, number, None if kept else version_field):
+    plain = None if kept else version_field
+    if after is not None and (offset or not _is_plain(after.raw, number, plain)):
         # A plain dict: each look into a raw document costs several Python calls.
         fields = dict(after.items())
     carried = deletion if after is None else fields.get(CHANGE_FIELD)
     sent = None if after is None else fields
-    change = attribution(event, sent, last.change if last else None, deletion) if event else {}
+    earlier = last.change if last else None
+    claimed = claimed_change(event, sent, earlier, deletion) if event else None
+    said = {} if claimed is None or disowned else attribution(claimed, by_copier=by_copier)
     reserved = any(name in fields for name in RESERVED)
     full = without_reserved(after) if after is not None and reserved else after
     copies = fields.get(COPIES_FIELD)
-    number = next_number(number, fields, version_field, kept)
+    inserted = event is not None and event.operation == "insert"
+    number, offset = next_number(
+        number, fields, version_field, kept, offset=offset, inserted=inserted
+    )
     record: Document = {
         "_id": token,
         "doc": key,
         "v": number,
-        "op": change.get("op", operation),
+        "op": (event and said_operation(event, claimed)) or operation,
         "at": at,
         "wall": wall,
         "prev": None if last is None else last.token,
-        "by": change.get("by"),
-        "why": change.get("why"),
+        "by": said.get("by"),
+        "why": said.get("why"),
         "changed": changed_paths(last.full if last is not None else None, full, version_field),
     }
     for name in ("restoredFrom", "draft"):
-        if change.get(name) is not None:
-            record[name] = change[name]
+        if said.get(name) is not None:
+            record[name] = said[name]
     if last is None:
         record["first"] = True
     if carried is not None:
         record["change"] = carried
     if copies is not None:
         record["copies"] = copies
+    if offset:
+        record["offset"] = offset
     if read_at is not None:
         record["readAt"] = read_at
     if gap:
@@ -236,6 +269,7 @@ def make_version(
         change=carried,
         copies=copies,
         read_at=read_at,
+        offset=offset,
     )
     return record, made
 
@@ -271,7 +305,12 @@ def make_bare_version(
     if read_at is not None:
         record["readAt"] = read_at
     kept = event.kept if event.kept is not None or last is None else last.kept
-    made = Last(token=event.token, number=number, full=full, kept=kept, read_at=read_at)
+    offset = 0 if last is None else last.offset
+    if offset:
+        record["offset"] = offset
+    made = Last(
+        token=event.token, number=number, full=full, kept=kept, read_at=read_at, offset=offset
+    )
     return record, made
 
 
@@ -302,61 +341,6 @@ def _is_plain(raw: bytes | memoryview, last: int, version_field: str | None) -> 
 
 def archived_operation(event: ChangeEvent) -> str:
     return _OPERATIONS[event.operation]
-
-
-def attribution(
-    event: ChangeEvent,
-    after: Mapping[str, Any] | None,
-    earlier: Any,
-    deletion: Mapping[str, Any] | None = None,
-) -> Mapping[str, Any]:
-    """What the `_change` says that this very write set: by, why, restoredFrom, draft, op; empty
-    where it set none, or only carried along what an earlier one left.
-
-    Args:
-        after: the document after the write.
-        earlier: the `_change` that the document carried before.
-        deletion: of an attributed delete, what the document would carry.
-    """
-    carried = deletion if after is None else after.get(CHANGE_FIELD)
-    if not isinstance(carried, Mapping):
-        return {}
-    if event.operation == "delete":
-        set_now = True
-    elif event.update is not None:
-        updated = event.update.get("updatedFields") or {}
-        set_now = any(n == CHANGE_FIELD or n.startswith(CHANGE_FIELD + ".") for n in updated)
-    else:
-        set_now = event.operation == "insert" or not _carried_along(earlier, carried)
-    if not set_now:
-        return {}
-    # Any program may write it: what is not text or a number is not let through to those who expect
-    # that.
-    texts = {name: _text(carried.get(name)) for name in ("by", "why")}
-    numbers = {name: _number(carried.get(name)) for name in ("restoredFrom", "draft")}
-    said = {name: value for name, value in (texts | numbers).items() if value is not None}
-    # The server logs an update that leaves little of a document as its replacement, and the other
-    # way round, where it saves bytes: what was meant, only the writer knows.
-    if event.operation in _CHANGED and carried.get("op") in ("UPDATE", "REPLACE"):
-        said["op"] = carried["op"]
-    return said
-
-
-def _carried_along(earlier: Any, carried: Mapping[str, Any]) -> bool:
-    if not isinstance(earlier, Mapping):
-        return False
-    one, other = earlier.get("id"), carried.get("id")
-    return same(earlier, carried) if one is None or other is None else same(one, other)
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None or isinstance(value, Mapping | list) else str(value)
-
-
-def _number(value: Any) -> int | None:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def without_reserved(document: RawBSONDocument) -> RawBSONDocument:

@@ -216,7 +216,7 @@ def patched(things: Things, patch: Mapping[str, Any]) -> Any:
     things.insert_one({"_id": 1})
     found = things.find_one_and_update(
         {"_id": 1},
-        alteration.pipeline(entity, attribution(Author(by="ann")), None),
+        alteration.pipeline(entity, attribution(Author(by="ann"), entity, 1), None),
         return_document=ReturnDocument.AFTER,
     )
     assert found is not None

@@ -180,3 +180,33 @@ async def document(shop: Shop, id_: str, entity: str) -> dict[str, Any]:
     found = await shop.present(id_, entity)
     assert found is not None
     return without(found, "id", "version", "sold", "dimensions")
+
+
+async def test_a_clone_is_a_document_of_its_own(shop: Shop) -> None:
+    """Its history begins with 1, by nobody, and so does its present; what is expected of it is its
+    own number, and its own counter goes on from where it is."""
+    id_ = await shop.made()
+    products, clone = shop.database["products"], shop.fresh_id()
+    products.update_one({"_id": id_}, {"$set": {"version": 54}})
+    await shop.mutate("updateProduct", id=id_, patch={"name": "Torch"})
+    products.insert_one((products.find_one({"_id": id_}) or {}) | {"_id": clone, "sku": clone})
+    await shop.recorded()
+    text = (
+        "query($id: ID!) { product(id: $id) { version "
+        "history(first: 9) { nodes { version author comment } } } }"
+    )
+    found = (await shop.ask(text, id=clone))["product"]
+    assert found["version"] == 1
+    assert found["history"]["nodes"] == [{"version": 1, "author": None, "comment": None}]
+    result = await shop.mutate("updateProduct", id=clone, expectedVersion=55, patch={"stock": 1})
+    assert (result["__typename"], result["actualVersion"]) == ("VersionConflict", 1)
+    for number in (1, 2):
+        result = await shop.mutate(
+            "updateProduct", id=clone, expectedVersion=number, patch={"stock": number}
+        )
+        assert result["version"] == number + 1
+        assert (products.find_one({"_id": clone}) or {})["version"] == 55 + number
+    result = await shop.mutate("updateProduct", id=clone, patch={"stock": 9})
+    assert result["version"] == 4
+    await shop.recorded()
+    assert (await shop.ask(text, id=clone))["product"]["version"] == 4

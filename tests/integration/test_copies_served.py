@@ -17,8 +17,8 @@ from model.entities import Entity
 from model.reading import read_model
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
-from streams.copying import COPIER
 from streams.verification import Finding, Verification
+from streams.versioning.attribution import COPIER
 from tests.support.editing import Shop, open_shop
 from tests.support.eventually import eventually
 

@@ -87,11 +87,12 @@ async def test_numbers_follow_those_who_count_and_go_on_where_others_do_not(
     things.update_one({"_id": 1}, {"$set": {"version": "twelve"}})
     things.delete_one({"_id": 1})
     things.insert_one({"_id": 1, "version": 1})
-    things.insert_one({"_id": 2, "version": 7.0})
+    things.insert_one({"_id": 2, "version": 1.0})
+    things.update_one({"_id": 2}, {"$inc": {"version": 6.0}})
     things.insert_one({"_id": 3, "version": Int64(2**40)})
     records = await recording.record()
     assert [n for _, n, _ in told(records, 1)] == [1, 2, 3, 4, 10, 11, 12, 13, 14]
-    assert [n for _, n, _ in told(records, 2)] == [7]
+    assert [n for _, n, _ in told(records, 2)] == [1, 7]
     assert [n for _, n, _ in told(records, 3)] == [1]
     assert not any(gap for _, _, gap in told(records))
 
@@ -118,6 +119,77 @@ async def test_versions_are_attributed_to_the_write_that_said_who_and_why(
     assert [each["full"] and each["full"]["a"] for each in records] == [1, 2, 3, 4, 5, 5, None]
     assert all("_change" not in (each["full"] or {}) for each in records)
     assert [each["changed"] for each in records] == [["a"]] * 5 + [[], []]
+
+
+@one_driver
+async def test_a_clone_is_not_attributed_to_who_wrote_the_original(
+    recording: Recording, client: Client
+) -> None:
+    """Nor are a restored document, one that is written back from an old copy, and a copy of one in
+    another collection; whether or not the `_change` says for which document it was made."""
+    things = client[recording.mongo.name].things
+    bram = {"id": "c1", "by": "bram", "why": "supplier raised prices"}
+    bound = {"id": "c2", "by": "bram", "in": "things", "doc": 2}
+    things.insert_many([{"_id": 1, "version": 53}, {"_id": 2, "version": 1}])
+    things.update_one({"_id": 1}, {"$set": {"a": 1, "_change": bram}, "$inc": {"version": 1}})
+    things.update_one({"_id": 2}, {"$set": {"a": 1, "_change": bound}})
+    kept = list(things.find().sort("_id", 1))
+    # Clones, one of them beside what is there.
+    things.insert_many([each | {"_id": f"clone {each['_id']}"} for each in kept])
+    things.insert_one({"_id": 3, "_change": {"id": "c3", "by": "cleo"}})
+    things.replace_one({"_id": 3}, kept[0] | {"_id": 3})
+    # Written back, after somebody else has written; and restored.
+    things.update_one({"_id": 1}, {"$set": {"a": 2, "_change": {"id": "c4", "by": "dora"}}})
+    things.replace_one({"_id": 1}, kept[0])
+    things.update_one({"_id": 1}, {"$set": {"a": 3, "_change": bram}})
+    things.delete_many({"_id": {"$in": [1, 2]}})
+    things.insert_many(kept)
+    # Of another collection; without an id.
+    elsewhere = {"id": "c5", "by": "bram", "in": "others", "doc": "other"}
+    things.insert_one({"_id": "other", "_change": elsewhere})
+    things.insert_one({"_id": "nameless", "_change": {"by": "bram"}})
+    await recording.record()
+    # As another process does, from the archive alone.
+    things.insert_one({"_id": "later", **{k: v for k, v in kept[1].items() if k != "_id"}})
+    things.replace_one({"_id": 3}, kept[0] | {"_id": 3, "a": 5})
+    records = await recording.record()
+    said = [(each["doc"], each["op"], each["by"]) for each in records if each["by"] is not None]
+    assert said == [
+        (1, "UPDATE", "bram"),
+        (2, "UPDATE", "bram"),
+        (3, "INSERT", "cleo"),
+        (1, "UPDATE", "dora"),
+    ]
+    assert [n for _, n, _ in told(records, "clone 1")] == [1]
+    assert [n for _, n, _ in told(records, 2)] == [1, 2, 3, 4]
+
+
+@one_driver
+async def test_the_counter_of_a_clone_counts_from_its_insert_on(
+    recording: Recording, client: Client
+) -> None:
+    """Whoever counts it up goes on with 2, whoever does not, too."""
+    things = client[recording.mongo.name].things
+    things.insert_one({"_id": "clone", "version": 54})
+    things.update_one({"_id": "clone"}, {"$inc": {"version": 1}})
+    things.update_one({"_id": "clone"}, {"$set": {"a": 1}})
+    things.update_one({"_id": "clone"}, {"$inc": {"version": 2}})
+    records = await recording.record()
+    assert [n for _, n, _ in told(records, "clone")] == [1, 2, 3, 4]
+    assert [each.get("offset") for each in records] == [53, 53, 53, 53]
+
+
+@one_driver
+async def test_nobody_is_called_as_revstream_is(recording: Recording, client: Client) -> None:
+    """A name that is reserved is left out, where the Copier has not signed it."""
+    things = client[recording.mongo.name].things
+    things.insert_one({"_id": 1, "_change": {"id": "c1", "by": "revstream:copier", "why": "x"}})
+    forged = {"id": "c2", "by": "revstream:copier", "mark": 32 * "0", "in": "things", "doc": 1}
+    things.update_one({"_id": 1}, {"$set": {"a": 1, "_change": forged}})
+    things.update_one({"_id": 1}, {"$set": {"_change": {"id": "c3", "by": "revstream:x"}}})
+    records = await recording.record()
+    assert [each["by"] for each in records] == [None, None, None]
+    assert records[0]["why"] == "x"
 
 
 @one_driver

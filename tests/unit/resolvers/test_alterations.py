@@ -40,11 +40,19 @@ def computed(pipeline: Any) -> dict[str, Any]:
 
 def test_an_attribution_has_an_id_of_its_own_and_what_is_known() -> None:
     """Two writes by the same author for the same reason are told apart by it."""
-    one, other = (attribution(Author(by="ann"), draft=3, restoredFrom=None) for _ in range(2))
+    one, other = (
+        attribution(Author(by="ann"), PRODUCT, "p", draft=3, restoredFrom=None) for _ in range(2)
+    )
     assert ObjectId.is_valid(one["id"])
     assert one["id"] != other["id"]
-    assert one == {"id": one["id"], "by": "ann", "draft": 3}
-    assert set(attribution(Author(why="because"))) == {"id", "why"}
+    assert one == {
+        "id": one["id"],
+        "in": PRODUCT.collection,
+        "doc": "p",
+        "by": "ann",
+        "draft": 3,
+    }
+    assert set(attribution(Author(why="because"), PRODUCT, "p")) == {"id", "in", "doc", "why"}
 
 
 @pytest.mark.parametrize(

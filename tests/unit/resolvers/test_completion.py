@@ -40,3 +40,21 @@ async def test_the_same_events_are_completed_once_for_those_who_want_the_same() 
         assert await told(version=True, replayed=True) == [(7, True)] * 2
     assert numbers.asked == 2
     assert await told(version=True, replayed=False, first=1) == [(7, False)]
+
+
+async def test_who_has_written_is_what_the_recorder_says() -> None:
+    """Not what a document says, which may be a clone's: a live event and its replay tell the
+    same."""
+    numbers: Any = Counted()
+    nothing: Any = None
+    completion = Completion(nothing, nothing, nothing, nothing, numbers)
+    cloned = {"x": 1, "_change": {"id": "c", "by": "bram", "why": "raised"}}
+    [change] = await completion.of_events(
+        [event(1, key="b", operation="insert", after=cloned)], Needs(author=True), replayed=False
+    )
+    assert (change.by, change.why) == (None, None)
+    assert numbers.asked == 1
+    # Where a document says nothing, there is nothing to be asked.
+    plain = event(2, key="c", operation="insert", after={"x": 1})
+    [change] = await completion.of_events([plain], Needs(author=True), replayed=False)
+    assert (change.by, numbers.asked) == (None, 1)

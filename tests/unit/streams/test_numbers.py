@@ -113,7 +113,7 @@ async def drafted_and_asked(steps: list[Any]) -> None:
     if recorder.events:
         told |= await numbers.of(recorder.events)
     recorded = {each["_id"]: each for each in recorder.records}
-    for token, (number, previous) in told.items():
+    for token, (number, previous, *_) in told.items():
         record = recorded[token]
         assert record["v"] == number
         assert previous == (None if record["prev"] is None else recorded[record["prev"]]["v"])

@@ -11,7 +11,9 @@ from bson.dbref import DBRef
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.versions import RESERVED, Last, Version, attribution, make_version, next_number
+from streams.events import ChangeEvent
+from streams.versioning.attribution import attribution, claimed_change
+from streams.versions import RESERVED, Last, Version, make_version, next_number
 from tests.support.streams import event, raw, token_at
 
 NAMES = st.sampled_from(["a", "version", "v", "subversion", "_change", "_copies", "x_change"])
@@ -62,22 +64,42 @@ def test_a_version_takes_the_number_of_the_field_or_the_next_one(
     last: int, document: dict[str, Any] | None, expected: int
 ) -> None:
     """Whoever counts is followed; for whoever does not, the archive counts; it never goes back."""
-    found = next_number(last, document, "version")
-    assert (found, type(found)) == (expected, int)
+    found, offset = next_number(last, document, "version")
+    assert (found, type(found), offset) == (expected, int, 0)
 
 
 def test_documents_without_a_version_field_are_counted_by_the_archive() -> None:
     """A field that is not the version field decides nothing."""
-    assert next_number(3, {"version": 9}, None) == 4
-    assert next_number(3, {"version": 9, "n": 20}, "n") == 20
+    assert next_number(3, {"version": 9}, None) == (4, 0)
+    assert next_number(3, {"version": 9, "n": 20}, "n") == (20, 0)
+
+
+def test_an_inserted_document_is_counted_from_its_insert_on() -> None:
+    """A clone's counter was another document's, a restored one's that of its former life; what it
+    is counted up by counts."""
+    assert next_number(0, {"version": 1}, "version", inserted=True) == (1, 0)
+    assert next_number(0, {"version": 54}, "version", inserted=True) == (1, 53)
+    assert next_number(9, {"version": 54}, "version", inserted=True) == (10, 44)
+    assert next_number(9, {"version": 4}, "version", inserted=True) == (10, 0)
+    # Counted up, and up by more; not counted; set to what it should be.
+    assert next_number(1, {"version": 55}, "version", offset=53) == (2, 53)
+    assert next_number(1, {"version": 57}, "version", offset=53) == (4, 53)
+    assert next_number(1, {"version": 54}, "version", offset=53) == (2, 53)
+    assert next_number(1, {"version": 2}, "version", offset=53) == (2, 0)
+    assert next_number(1, None, "version", offset=53) == (2, 53)
 
 
 def attributed(operation: str, after: Any, earlier: Any, update: Any = None) -> dict[str, Any]:
     """By whom a write is taken to be, asked with raw and with decoded documents."""
     one = event(operation=operation, after=after, update=update)
-    found = dict(attribution(one, after, earlier))
-    assert dict(attribution(one, raw(after), earlier and raw({"": earlier})[""])) == found
+    found = said(one, after, earlier)
+    assert said(one, raw(after), earlier and raw({"": earlier})[""]) == found
     return found
+
+
+def said(one: ChangeEvent, after: Any, earlier: Any, deletion: Any = None) -> dict[str, Any]:
+    claimed = claimed_change(one, after, earlier, deletion)
+    return {} if claimed is None else attribution(claimed)
 
 
 @pytest.mark.parametrize(
@@ -137,17 +159,17 @@ def test_an_attributed_delete_is_attributed_by_what_its_transaction_noted() -> N
     """As the document would say under `_change`; what it carried before says nothing of it."""
     one = event(operation="delete")
     change = {"id": 2, "by": "bob", "why": "broken", "op": "REPLACE"}
-    assert attribution(one, None, ALICE, change) == {"by": "bob", "why": "broken"}
-    assert attribution(one, None, ALICE, raw(change)) == {"by": "bob", "why": "broken"}
+    assert said(one, None, ALICE, change) == {"by": "bob", "why": "broken"}
+    assert said(one, None, ALICE, raw(change)) == {"by": "bob", "why": "broken"}
     # The very same `_change`, as where a document is deleted by a repeated mutation.
-    assert attribution(one, None, change, change) == {"by": "bob", "why": "broken"}
-    assert attribution(one, None, ALICE, {"id": 2}) == {}
+    assert said(one, None, change, change) == {"by": "bob", "why": "broken"}
+    assert said(one, None, ALICE, {"id": 2}) == {}
 
 
 def test_what_was_noted_of_a_delete_says_nothing_of_other_writes() -> None:
     """Only a delete leaves no document that could say so."""
     one = event(operation="insert", after={"_id": 1})
-    assert attribution(one, {"_id": 1}, None, ALICE) == {}
+    assert said(one, {"_id": 1}, None, ALICE) == {}
 
 
 @pytest.mark.parametrize(
@@ -222,11 +244,11 @@ def made(
 
 def test_the_first_version_stands_alone() -> None:
     """It has no version before, changed every field but the key and the count."""
-    record, last = made({"_id": 1, "version": 3, "a": 1, "b": {"c": 2}})
+    record, last = made({"_id": 1, "version": 1, "a": 1, "b": {"c": 2}})
     assert record == {
         "_id": token_at(5),
         "doc": 1,
-        "v": 3,
+        "v": 1,
         "op": "INSERT",
         "at": Timestamp(5, 1),
         "wall": event(5).wall,
@@ -235,26 +257,35 @@ def test_the_first_version_stands_alone() -> None:
         "why": None,
         "changed": ["a", "b"],
         "first": True,
-        "full": raw({"_id": 1, "version": 3, "a": 1, "b": {"c": 2}}),
+        "full": raw({"_id": 1, "version": 1, "a": 1, "b": {"c": 2}}),
     }
-    assert (last.token, last.number, last.full) == (token_at(5), 3, record["full"])
+    assert (last.token, last.number, last.full) == (token_at(5), 1, record["full"])
 
 
 @given(
     document=st.dictionaries(NAMES, CONTENTS),
     last_number=st.integers(0, 12),
     version_field=st.sampled_from([None, "version", "v"]),
+    operation=st.sampled_from(["insert", "replace"]),
+    offset=st.sampled_from([0, 0, 5]),
 )
 def test_a_version_is_made_of_a_document_as_of_its_decoded_fields(
-    document: dict[str, Any], last_number: int, version_field: str | None
+    document: dict[str, Any],
+    last_number: int,
+    version_field: str | None,
+    operation: str,
+    offset: int,
 ) -> None:
     """Which are nearly never decoded: wherever its count, and what is kept beside its content, or
     what looks like them, stands in it."""
     before = raw({"_id": 1})
-    last = Last(token=token_at(1), number=last_number, full=before)
-    record, made_of_it = made(document, last, version_field=version_field, operation="REPLACE")
+    last = Last(token=token_at(1), number=last_number, full=before, offset=offset)
+    record, made_of_it = made(document, last, version_field=version_field, as_event=operation)
     fields = bson.decode(bson.encode(document))
-    assert record["v"] == next_number(last_number, fields, version_field)
+    expected = next_number(
+        last_number, fields, version_field, offset=offset, inserted=operation == "insert"
+    )
+    assert (record["v"], record.get("offset", 0)) == expected
     for name in ("change", "copies"):
         assert bson.encode({"": record.get(name)}) == bson.encode({"": fields.get(f"_{name}")})
     content = {name: each for name, each in fields.items() if name not in RESERVED}
@@ -268,20 +299,21 @@ def test_a_later_version_names_the_one_before_and_what_changed() -> None:
     """Dotted paths of the difference between two stored states; a write that changed nothing has
     none."""
     _, first = made({"_id": 1, "a": 1, "b": {"c": 2, "d": 3}, "x": 1})
-    record, second = made({"_id": 1, "version": 9, "a": 1, "b": {"c": 5, "d": 3}}, first)
+    changed = {"_id": 1, "version": 9, "a": 1, "b": {"c": 5, "d": 3}}
+    record, second = made(changed, first, as_event="replace")
     assert (record["prev"], record["v"], record["changed"]) == (first.token, 9, ["b.c", "x"])
     assert "first" not in record
-    record, _ = made({"_id": 1, "version": 10, "a": 1, "b": {"c": 5, "d": 3}}, second)
+    record, _ = made(changed | {"version": 10}, second, as_event="replace")
     assert (record["v"], record["changed"]) == (10, [])
 
 
 def test_a_deletion_takes_a_number_and_an_insert_goes_on_counting() -> None:
     """`full` is None for a deletion; what is inserted again changed all its fields."""
-    _, first = made({"_id": 1, "version": 4})
+    _, first = made({"_id": 1, "version": 1})
     record, gone = made(None, first, as_event="delete", operation="DELETE")
-    assert (record["v"], record["full"], record["changed"]) == (5, None, [])
+    assert (record["v"], record["full"], record["changed"]) == (2, None, [])
     record, _ = made({"_id": 1, "version": 1, "a": 1}, gone)
-    assert (record["v"], record["changed"], record["prev"]) == (6, ["a"], gone.token)
+    assert (record["v"], record["changed"], record["prev"]) == (3, ["a"], gone.token)
 
 
 def test_change_is_moved_from_the_document_into_the_record() -> None:
@@ -337,16 +369,16 @@ def test_a_version_read_again_says_when_and_that_something_is_missing() -> None:
 
 def test_readers_see_a_record_as_a_version() -> None:
     """What is stored comes back, and what is not stored has its default."""
-    record, _ = made({"_id": 1, "version": 2, "_change": {"by": "alice"}})
+    record, _ = made({"_id": 1, "version": 1, "_change": {"id": 1, "by": "alice"}})
     version = Version.from_record(bson.decode(bson.encode(record)))
-    assert (version.token, version.document, version.number) == (token_at(5), 1, 2)
+    assert (version.token, version.document, version.number) == (token_at(5), 1, 1)
     assert (version.by, version.why, version.restored_from, version.gap) == (
         "alice",
         None,
         None,
         False,
     )
-    assert version.full == {"_id": 1, "version": 2}
+    assert version.full == {"_id": 1, "version": 1}
     record, _ = made(None, operation="DELETE", as_event="delete", gap=True)
     version = Version.from_record(bson.decode(bson.encode(record)))
     assert (version.full, version.gap, version.operation) == (None, True, "DELETE")

@@ -1,0 +1,177 @@
+"""Attribution of a write: who made it and why, as the `_change` says that this very write set.
+
+A `_change` belongs to one write of one document. Programs that clone, restore or write back whole
+documents carry along what an earlier write left: an id that the archive knows attributes nothing.
+
+`{id, by, why, restoredFrom, draft, op, doc, in, mark}`: `doc` and `in`, the document's `_id` and
+its collection, may say for which document it was made; its id is then unique to that document only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from bson import Binary, ObjectId
+from bson.raw_bson import RawBSONDocument
+
+from model.fields import CHANGE_FIELD
+from streams.differences import same
+from streams.events import ChangeEvent, identity
+
+__all__ = [
+    "COPIER",
+    "RESERVED_NAMES",
+    "Claim",
+    "attribution",
+    "claim_of",
+    "claimed_change",
+    "copier_mark",
+    "is_reserved_name",
+    "said_operation",
+    "whole_number",
+]
+
+RESERVED_NAMES = "revstream:"
+"""What the names begin with that no caller and no program has."""
+
+COPIER = f"{RESERVED_NAMES}copier"
+"""The author of the versions that copies make."""
+
+# Ids that can be looked up as they are: a regular expression, say, would find others.
+_ID_TYPES = (str, int, float, ObjectId, UUID, Binary)
+_CHANGED = frozenset({"update", "replace"})
+_NAME = CHANGE_FIELD.encode() + b"\0"
+
+
+class Claim(NamedTuple):
+    """The `_change` that a write says it has set.
+
+    Attributes:
+        change: all of it.
+        id: None where it has none that could be looked up.
+        bound: it names the document that it was made for.
+        fits: that document is the one written, as far as it is named.
+    """
+
+    change: Mapping[str, Any]
+    id: Any
+    bound: bool
+    fits: bool
+
+    @property
+    def name(self) -> Hashable:
+        name: Hashable = identity(self.id)
+        return name
+
+
+def is_reserved_name(name: object) -> bool:
+    return isinstance(name, str) and name.startswith(RESERVED_NAMES)
+
+
+def copier_mark(secret: str, change_id: str) -> str:
+    """What the Copier signs the `_change` of its writes with; others lack the secret."""
+    return hmac.new(secret.encode(), change_id.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def claimed_change(
+    event: ChangeEvent,
+    after: Mapping[str, Any] | None,
+    earlier: Any,
+    deletion: Mapping[str, Any] | None = None,
+) -> Mapping[str, Any] | None:
+    """The `_change` that the event says was set by this write; None where it set none, or only
+    carried along what the document had.
+
+    Args:
+        after: the document after the write.
+        earlier: the `_change` that the document carried before.
+        deletion: of an attributed delete, what the document would carry.
+    """
+    carried = deletion if after is None else after.get(CHANGE_FIELD)
+    if not isinstance(carried, Mapping):
+        return None
+    if event.operation == "delete":
+        return carried
+    if event.update is not None:
+        return carried if _updates_change(event.update) else None
+    set_now = event.operation == "insert" or not _carried_along(earlier, carried)
+    return carried if set_now else None
+
+
+def claim_of(event: ChangeEvent, collection: str) -> Claim | None:
+    """What a write other than a deletion claims, whatever the document carried before; None where
+    it claims nothing."""
+    if event.operation == "delete":
+        return None
+    if event.update is not None and not _updates_change(event.update):
+        return None
+    change = _carried(event.after)
+    if change is None and event.update is not None:
+        change = (event.update.get("updatedFields") or {}).get(CHANGE_FIELD)
+    if not isinstance(change, Mapping):
+        return None
+    id_ = change.get("id")
+    bound, where = "doc" in change, change.get("in")
+    fits = where is None or where == collection
+    if bound:
+        fits = fits and identity(change["doc"]) == identity(event.key)
+    usable = isinstance(id_, _ID_TYPES) and not isinstance(id_, bool)
+    return Claim(change, id_ if usable else None, bound, fits)
+
+
+def attribution(claimed: Mapping[str, Any], *, by_copier: bool = False) -> dict[str, Any]:
+    """What a `_change` says: by, why, restoredFrom, draft.
+
+    Args:
+        by_copier: it has the Copier's mark; else reserved names are left out.
+    """
+    # Any program may write it: what is not text or a number is not let through to those who expect
+    # that.
+    texts = {name: _text(claimed.get(name)) for name in ("by", "why")}
+    if is_reserved_name(texts["by"]) and not by_copier:
+        texts["by"] = None
+    numbers = {name: whole_number(claimed.get(name)) for name in ("restoredFrom", "draft")}
+    return {name: value for name, value in (texts | numbers).items() if value is not None}
+
+
+def said_operation(event: ChangeEvent, claimed: Mapping[str, Any] | None) -> str | None:
+    """UPDATE or REPLACE, where the writer says which of them was meant.
+
+    The server logs an update that leaves little of a document as its replacement, and the other way
+    round, where that saves bytes.
+    """
+    if claimed is None or event.operation not in _CHANGED:
+        return None
+    said = claimed.get("op")
+    return said if said in ("UPDATE", "REPLACE") else None
+
+
+def whole_number(value: Any) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _carried(after: RawBSONDocument | None) -> Any:
+    # Looking into a raw document costs several Python calls.
+    return None if after is None or _NAME not in bytes(after.raw) else after.get(CHANGE_FIELD)
+
+
+def _updates_change(update: Mapping[str, Any]) -> bool:
+    updated = update.get("updatedFields") or {}
+    return any(n == CHANGE_FIELD or n.startswith(CHANGE_FIELD + ".") for n in updated)
+
+
+def _carried_along(earlier: Any, carried: Mapping[str, Any]) -> bool:
+    if not isinstance(earlier, Mapping):
+        return False
+    one, other = earlier.get("id"), carried.get("id")
+    return same(earlier, carried) if one is None or other is None else same(one, other)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None or isinstance(value, Mapping | list) else str(value)
