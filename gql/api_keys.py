@@ -26,6 +26,7 @@ from typing import Any
 
 from resolvers.errors import Unauthenticated
 from resolvers.principals import Principal
+from streams.versioning.attribution import RESERVED_NAMES, is_reserved_name
 
 __all__ = ["ApiKeys"]
 
@@ -131,6 +132,8 @@ def _read(path: Path) -> dict[str, Principal]:
             raise ValueError(f"{path}: key {number} is there twice")
         found[digest] = Principal(
             name=each["principal"],
+            # Not that of a token whose `sub` is the same text; nobody else is called so.
+            account=f"{RESERVED_NAMES}key:{each['principal']}",
             roles=frozenset(each.get("roles", ())),
             claims=each.get("claims", {}),
             key=digest,
@@ -147,6 +150,9 @@ def _problem(entry: Mapping[str, Any]) -> str | None:
         return "sha256 is the key's SHA-256 in 64 hexadecimal digits"
     if not isinstance(entry.get("principal"), str) or not entry["principal"]:
         return "principal is the name of whom the key is for"
+    if is_reserved_name(entry["principal"]):
+        named = entry["principal"]
+        return f"principal: {named!r}, names that begin with {RESERVED_NAMES} are reserved"
     if not isinstance(roles, list) or not all(isinstance(each, str) for each in roles):
         return "roles is a list of text"
     if not isinstance(entry.get("claims", {}), dict):

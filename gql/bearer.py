@@ -18,6 +18,7 @@ import jwt
 from gql.keyset import KeySet
 from resolvers.errors import Unauthenticated
 from resolvers.principals import Principal
+from streams.versioning.attribution import RESERVED_NAMES, is_reserved_name
 
 __all__ = ["Bearer", "BearerOptions"]
 
@@ -71,6 +72,10 @@ class Bearer:
         if known is not None:
             return known
         key, claims = await self._checked(token)
+        if is_reserved_name(claims["sub"]):
+            raise Unauthenticated(
+                f"sub: {claims['sub'][:100]!r}, names that begin with {RESERVED_NAMES} are reserved"
+            )
         principal = Principal(
             name=claims["sub"],
             roles=frozenset(_roles(claims, self._options.roles)),

@@ -15,6 +15,7 @@ from gql.sessions import Sessions
 from gql.sign_in import Credentials, SignIn
 from resolvers.errors import SignInEnded
 from resolvers.principals import ANONYMOUS, Principal
+from streams.versioning.attribution import is_reserved_name
 
 __all__ = ["Callers"]
 
@@ -99,7 +100,7 @@ class Callers:
         if not credentials.given:
             return None
         other = await self.principal(credentials)
-        if other.name != principal.name:
+        if (other.name, other.account) != (principal.name, principal.account):
             raise SignInEnded("this is the sign-in of another one; connect again")
         same = other.roles == principal.roles and all(
             other.claim(each) == principal.claim(each) for each in self._deciding
@@ -118,11 +119,14 @@ class Callers:
         else:
             kept = self._kept[principal] = self._make(principal)
             kept.sessions = self.sessions
+            kept.account = principal.account
             while len(self._kept) > _MOST:
                 self._kept.popitem(last=False)
         name = principal.name
         if self._author_header is not None:
             name = headers.get(self._author_header)
+            if is_reserved_name(name):
+                name = None
         key = headers.get("idempotency-key")
         if key is None and name == kept.principal:
             # Whoever executes takes a fresh one of it.

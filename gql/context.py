@@ -62,7 +62,7 @@ class Context:
         deployment: the tag that resume tokens end with on the wire.
         scope: what the one who asks may see and change; the services are within it.
         caller: who asks, as he has signed in. principal: his name, where that is known: the author
-            of what is written.
+            of what is written. account: see `Principal`.
         sessions: who is connected to this process. session: the socket that this is asked over.
         idempotency_key: under which the mutations of this request may be sent again.
         place: of the only subscription of this request.
@@ -94,6 +94,7 @@ class Context:
     sessions: Sessions | None = None
     session: Session | None = None
     principal: str | None = None
+    account: str | None = None
     idempotency_key: str | None = None
     place: Place | None = None
     audiences: Audiences = field(default_factory=Audiences)
@@ -153,7 +154,7 @@ class Context:
     @property
     def owner(self) -> str:
         """Whose names are kept apart from others'."""
-        return self.principal or ""
+        return self.account or self.principal or ""
 
     def author_of(self, info: ResolveInfo, given: Mapping[str, Any]) -> Author:
         """Who makes a mutation, and why.
@@ -172,6 +173,7 @@ class Context:
         asked = repr((info.field_name, sorted(given.items()))).encode()
         return Author(
             by=self.principal,
+            owner=self.account or self.principal,
             why=given.get("comment"),
             # One request may make several mutations.
             repeat=None if key is None else f"{self.owner}\n{key}\n{info.path.key}",

@@ -44,7 +44,8 @@ PROPOSED, PUBLISHED, REJECTED = "PROPOSED", "PUBLISHED", "REJECTED"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """`number`: of the document's drafts, from 1. `moment`: when it was proposed, in the stream's
+    """`number`: of the document's drafts, from 1. `owner`: whose it is; others may have the same
+    name (`by`). `moment`: when it was proposed, in the stream's
     terms. `base`, `full`: what it is based on, and what it makes of it. `decided_…`: who published
     or rejected it, why and when.
     """
@@ -55,6 +56,7 @@ class Draft:
     based_on: int
     based_on_draft: int | None
     by: str | None
+    owner: str | None
     why: str | None
     at: datetime
     moment: Timestamp
@@ -75,6 +77,7 @@ class Draft:
             based_on=record["basedOn"],
             based_on_draft=record["basedOnDraft"],
             by=record["by"],
+            owner=record.get("owner", record["by"]),
             why=record["why"],
             at=record["at"],
             moment=record["moment"],
@@ -188,6 +191,7 @@ class Drafts:
                 "basedOn": based,
                 "basedOnDraft": based_on_draft,
                 "by": author.by,
+                "owner": author.owner,
                 "why": author.why,
                 "at": datetime.now(UTC),
                 "moment": moment,
@@ -212,7 +216,7 @@ class Drafts:
 
         async def rejecting() -> Draft:
             draft = await self.one(entity, key, number)
-            if not may_publish and (draft.by is None or draft.by != author.by):
+            if not may_publish and (draft.owner is None or draft.owner != author.owner):
                 self._scope.acting("publish").write_rows(entity)
 
             async def work(writing: Writing) -> None:

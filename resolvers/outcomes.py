@@ -34,11 +34,13 @@ class Author:
     """Who writes, why, and under which key the write may be repeated.
 
     Args:
+        owner: whose it is: others of the same name may have signed in otherwise.
         repeat: the client's idempotency key, made unique to this mutation of the request.
         fingerprint: of the mutation and its arguments; the same key with another is refused.
     """
 
     by: str | None = None
+    owner: str | None = None
     why: str | None = None
     repeat: str | None = None
     fingerprint: str = ""

@@ -16,6 +16,7 @@ class Principal:
 
     Args:
         name: the author of what is written; None for whoever has not signed in.
+        account: what is kept for this sign-in alone is kept under it; None: under the name.
         claims: what `rows` may name, as JSON.
         expires_at: seconds since the epoch; None where it does not end by itself.
         key: what the sign-in was checked with, and is good for no longer than: the key that a token
@@ -23,10 +24,16 @@ class Principal:
     """
 
     name: str | None = None
+    account: str | None = None
     roles: frozenset[str] = frozenset()
     claims: Mapping[str, Any] = field(default_factory=dict)
     expires_at: float | None = None
     key: object = field(default=None, repr=False)
+
+    @property
+    def owner(self) -> str | None:
+        """Whose cursors, drafts and idempotency keys are kept apart from others'."""
+        return self.account or self.name
 
     @property
     def expired(self) -> bool:

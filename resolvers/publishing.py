@@ -72,7 +72,8 @@ class Publishing:
                     raise not_found(entity, key)
                 base, content = await self._joint(entity, key, chain[0])
                 for draft in chain:
-                    self._scope.check_publisher(entity, draft.by, author.by)
+                    same = draft.owner == author.owner
+                    self._scope.check_publisher(entity, draft.by, same=same)
                 wanted = list(_changes(entity, chain[0].base, chain[-1].full))
                 for each in wanted:
                     self._scope.check_path(entity, each.path)

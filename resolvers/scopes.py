@@ -91,12 +91,15 @@ class Scope:
             demands = _of(entity.access, "comment")
             self._check(demands, f"{entity.name} may be commented on by", entity.name)
 
-    def check_publisher(self, entity: Entity, proposed_by: str | None, by: str | None) -> None:
-        """Raises:
+    def check_publisher(self, entity: Entity, proposed_by: str | None, *, same: bool) -> None:
+        """Args:
+        same: the one who publishes the draft has proposed it.
+
+        Raises:
         Forbidden: a draft of the caller's own, where the model wants another's approval.
         """
         access = entity.access
-        if self._model is None or access is None or access.publish_own or proposed_by != by:
+        if self._model is None or access is None or access.publish_own or not same:
             return
         raise Forbidden(
             f"a draft of {entity.name} may be published by others than the one who proposed it "

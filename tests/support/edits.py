@@ -112,6 +112,7 @@ def draft(
         "based_on": 2,
         "based_on_draft": None,
         "by": "ann",
+        "owner": "ann",
         "why": "a reason",
         "at": _THEN,
         "moment": Timestamp(int(_THEN.timestamp()), 1),

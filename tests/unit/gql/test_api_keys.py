@@ -78,6 +78,7 @@ def test_an_entry_that_changes_is_another_key(tmp_path: Path) -> None:
         ENTRY + "claims = 1\n",
         f'[[keys]]\nsha256 = "{DIGEST}"\n',
         ENTRY + ENTRY,
+        ENTRY.replace("importer", "revstream:copier"),
     ],
 )
 def test_a_file_that_is_none_is_refused_at_the_start(tmp_path: Path, text: str) -> None:

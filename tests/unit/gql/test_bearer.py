@@ -76,6 +76,7 @@ def hashed(claims: dict[str, Any], secret: bytes) -> str:
         ({"exp": float("inf")}, "."),
         ({"exp": float("nan")}, "."),
         ({"nbf": float("inf")}, "."),
+        ({"sub": "revstream:copier"}, "names that begin with revstream: are reserved"),
     ],
 )
 async def test_claims_that_do_not_hold_are_refused(
