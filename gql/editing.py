@@ -83,7 +83,7 @@ async def prepare_editing(
     return Editing(
         writes=writes,
         restoring=Restoring(mongo, archives, own_writes, standing, writes),
-        fences=Fences(mongo, writes, own_writes, repeats),
+        fences=Fences(mongo, archives, writes, own_writes, repeats),
         drafts=drafts,
         publishing=Publishing(drafts, standing, writes),
         comments=comments,

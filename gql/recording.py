@@ -65,6 +65,7 @@ def recorders_of(
             context.progress,
             partition=partition,
             version_field=entity.version,
+            fence_field=None if entity.fence is None else entity.fence.stored,
             deltas=entity.storage is Storage.DELTA,
             report=report,
             restore=setup.apply,

@@ -73,7 +73,8 @@ class Alteration:
         change: the `_change` of this write.
         number: of the version that it makes, where that is known.
         """
-        return [{"$replaceWith": self.content(_own(entity, change, number))}]
+        content = self.content(_own(entity, change, number))
+        return [{"$replaceWith": content if entity.fence is None else _fenced(entity, content)}]
 
 
 def attribution(author: Author, entity: Entity, key: Any, **more: Any) -> Document:
@@ -98,6 +99,17 @@ def fenced_pipeline(entity: Entity, document: Document, change: Document) -> Pip
     newer = replacing(entity, document).expression(more=_own(entity, change, None))
     stale = {"$and": [{"$isNumber": fence}, {"$gte": [fence, {"$literal": document[stored]}]}]}
     return [{"$replaceWith": {"$cond": [stale, "$$ROOT", newer]}}]
+
+
+def _fenced(entity: Entity, content: Any) -> Any:
+    """A document's new content, whose fencing token is never below the one that was applied."""
+    assert entity.fence is not None
+    stored = entity.fence.stored
+    before, after = field_of("$$ROOT", stored), field_of("$$made", stored)
+    lower = {"$or": [{"$not": [{"$isNumber": after}]}, {"$lt": [after, before]}]}
+    kept = {"$setField": {"field": {"$literal": stored}, "input": "$$made", "value": before}}
+    lowered = {"$and": [{"$isNumber": before}, lower]}
+    return {"$let": {"vars": {"made": content}, "in": {"$cond": [lowered, kept, "$$made"]}}}
 
 
 def _own(entity: Entity, change: Document, number: int | None) -> Expressions:

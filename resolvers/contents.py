@@ -7,6 +7,7 @@ number can be added to) becomes a `Demand`, which is checked in the very write.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -276,6 +277,11 @@ def _addable(entity: Entity, field: Field, value: Any) -> Demand:
         lowest, highest = max(-limit, -limit - value), min(limit - 1, limit - 1 - value)
         parts += [{"$gte": [stored, Int64(lowest)]}, {"$lte": [stored, Int64(highest)]}]
         problem += f", or would leave {-limit} to {limit - 1}"
+    else:
+        # A sum beyond the largest number would be stored as an infinity.
+        finite = {"$lt": [{"$abs": {"$add": [stored, value]}}, math.inf]}
+        parts = [{"$cond": [{"$isNumber": stored}, finite, False]}]
+        problem += ", or would not be finite"
     shown = value.to_decimal() if isinstance(value, Decimal128) else value
     return Demand(
         path=field.name,

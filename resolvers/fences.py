@@ -1,19 +1,26 @@
 """Events that arrive in any order, and more than once: the state with the highest fencing token
-stays, and one that is not above it changes nothing.
+stays, and one that is not above it changes nothing; nor one that is not above that of a document
+that was deleted.
 
-Each event, and each batch, is one round trip: no read before it, no refusal to be mended after it.
+Each event, and each batch, of documents that are there is one round trip: no read before it, no
+refusal to be mended after it. Of those that are not, the fencing tokens of deleted ones are looked
+for first.
+Does not guarantee: that of a document that another program has deleted, until that is recorded; nor
+that of one that was inserted and deleted between that look and the insert.
 Where a row rule holds it is a transaction: what is stored, before and after, decides, for an event
 may leave out fields that stay.
 """
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
-from bson import Timestamp
+from bson import Decimal128, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity
@@ -28,6 +35,8 @@ from resolvers.scopes import OPEN, Scope
 from resolvers.standing import decoded, not_found, out_of_rows
 from resolvers.values import json_value, whole_number
 from resolvers.writes import Writes
+from streams.archive import Archive
+from streams.deletions import Deletions
 from streams.documents import Document
 from streams.errors import DuplicateKey
 from streams.events import identity
@@ -57,10 +66,23 @@ class _Met(Exception):
 
 
 class Fences:
+    """Of all entities.
+
+    Args:
+        archives: by collection.
+    """
+
     def __init__(
-        self, mongo: Mongo, writes: Writes, own_writes: OwnWrites, repeats: Repeats
+        self,
+        mongo: Mongo,
+        archives: Mapping[str, Archive],
+        writes: Writes,
+        own_writes: OwnWrites,
+        repeats: Repeats,
     ) -> None:
         self._mongo = mongo
+        self._archives = archives
+        self._deletions = Deletions(mongo)
         self._writes = writes
         self._own_writes = own_writes
         self._repeats = repeats
@@ -99,7 +121,10 @@ class Fences:
         query = _within(rows, {"_id": key})
 
         async def work(writing: Writing) -> RawBSONDocument:
-            found = await writing.change(entity.collection, query, pipeline, upsert=True)
+            found = await writing.change(entity.collection, query, pipeline)
+            if found is None:
+                await self._check_buried(entity, key, document)
+                found = await writing.change(entity.collection, query, pipeline, upsert=True)
             assert found is not None
             applied_by = found.get(CHANGE_FIELD)
             if not isinstance(applied_by, Mapping) or applied_by.get("id") != change["id"]:
@@ -156,11 +181,24 @@ class Fences:
         ]
 
         async def work(writing: Writing) -> int:
-            changed = 0
             await self._check_found(writing, entity, rows, newest)
-            waiting = pending
+            result = await writing.change_each(entity.collection, pending, upsert=False)
+            changed = result.changed
+            if result.found == len(pending):
+                await self._check_found(writing, entity, rows, newest)
+                return changed
+            buried = await self._buried(entity, [key for key, _ in newest])
+            # What was applied a moment ago is not applied once more.
+            waiting = [
+                each
+                for each, (key, document) in zip(pending, newest, strict=True)
+                if not _is_stale(entity, document, buried.get(identity(key)))
+            ]
             for _ in range(ATTEMPTS):
-                result = await writing.change_each(entity.collection, waiting)
+                if not waiting:
+                    await self._check_found(writing, entity, rows, newest)
+                    return changed
+                result = await writing.change_each(entity.collection, waiting, upsert=True)
                 changed += result.changed
                 waiting = [waiting[place] for place in result.again]
                 if waiting and writing.in_transaction:
@@ -205,6 +243,28 @@ class Fences:
 
         return await self._repeats.first(author, applying, again)
 
+    async def _buried(self, entity: Entity, keys: Sequence[Any]) -> dict[Any, Any]:
+        """By `identity`, the highest fencing tokens of documents that were deleted."""
+        lines, records = await asyncio.gather(
+            self._deletions.fences(entity.collection, keys),
+            self._archives[entity.collection].buried_fences(keys),
+        )
+        highest: dict[Any, Any] = {}
+        for key, fence in (*lines, *records):
+            value = _number(fence)
+            if value is not None:
+                highest[identity(key)] = max(value, highest.get(identity(key), value))
+        return highest
+
+    async def _check_buried(self, entity: Entity, key: Any, document: Document) -> None:
+        """Raises:
+        StaleWrite: the document was deleted, with a fencing token that is not below this one.
+        """
+        fence = (await self._buried(entity, [key])).get(identity(key))
+        if _is_stale(entity, document, fence):
+            assert entity.fence is not None
+            raise _stale(entity, key, document, {entity.fence.stored: fence})
+
     async def _check_found(
         self, writing: Writing, entity: Entity, rows: Rows, events: Sequence[tuple[Any, Document]]
     ) -> None:
@@ -219,6 +279,21 @@ class Fences:
         outside = {"$and": [{"_id": {"$in": keys}}, {"$nor": [rows.query]}]}
         for found in await writing.found(entity.collection, outside, limit=1):
             raise out_of_rows(entity, found["_id"])
+
+
+def _number(value: Any) -> Any:
+    """As Python compares it; None where MongoDB calls it no number, or it is none that compares."""
+    if isinstance(value, Decimal128):
+        value = value.to_decimal()
+    numeric = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    # NaN is not equal to itself.
+    return value if numeric and value == value else None
+
+
+def _is_stale(entity: Entity, document: Document, fence: Any) -> bool:
+    assert entity.fence is not None
+    given = _number(document[entity.fence.stored])
+    return fence is not None and given is not None and given <= fence
 
 
 def _taken(entity: Entity, keys: Sequence[Any], done: str) -> BadUserInput:

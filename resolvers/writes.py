@@ -207,19 +207,21 @@ class Writes:
         change = attribution(author, entity, key)
         layout = self.commits.layout(entity)
         # One operation where there is nothing to tell; who and why need a second one.
-        attributed = layout.removes and any(
-            each is not None for each in (author.by, author.why, author.repeat)
+        attributed = layout.removes and (
+            entity.fence is not None
+            or any(each is not None for each in (author.by, author.why, author.repeat))
         )
 
         async def attempt(
             writing: Writing, standing: Last | None, _number: int | None
         ) -> RawBSONDocument | None:
+            fence = await _fence_of(writing, entity, key)
             if not await layout.remove(
                 writing, key, change, expected=standing, demands=_limits(rows)
             ):
                 raise Missed
             if attributed:
-                await Deletions.add(writing, entity.collection, key, change)
+                await Deletions.add(writing, entity.collection, key, change, fence=fence)
             return None
 
         async def deletion() -> Written:
@@ -238,6 +240,14 @@ class Writes:
             return await self.made.before(entity, outcome)
 
         return await self._repeats.first(author, operation, again)
+
+
+async def _fence_of(writing: Writing, entity: Entity, key: Any) -> Any:
+    """The fencing token that a document has, as a transaction sees it."""
+    if entity.fence is None:
+        return None
+    found = await writing.found(entity.collection, {"_id": key}, limit=1)
+    return found[0].get(entity.fence.stored) if found else None
 
 
 def _limits(rows: Rows) -> Sequence[Mapping[str, Any]]:

@@ -1,8 +1,8 @@
 """Where history is kept: one document per version, in `<collection>.versions`.
 
 `{_id: token, doc, v, op, at, wall, prev, by, why, restoredFrom, draft, changed, full, first, cut,
-gap, readAt, change, copies, offset}`, or what `streams.storage` keeps instead of `full`. Where the
-collection keeps its versions itself, the contents come from there (`streams.layouts`).
+gap, readAt, change, copies, offset, fence}`, or what `streams.storage` keeps instead of `full`.
+Where the collection keeps its versions itself, the contents come from there (`streams.layouts`).
 
 Guarantees: unique on `_id` and on `{doc, v}`; the records of a partition (of the collection, where
 it is not divided) are inserted in stream order, so what a crash leaves of them is a prefix. No
@@ -102,6 +102,13 @@ class Archive:
             short=len(ids) <= _SHORT,
         )
         return [(each["change"]["id"], each["doc"]) for each in found]
+
+    async def buried_fences(self, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """The fencing tokens of documents whose last version is a deletion, each with its `_id`."""
+        if not keys:
+            return []
+        found = await self._last_of_each(keys, projection={"doc": 1, "op": 1, "fence": 1})
+        return [(each["doc"], each["fence"]) for each in found if "fence" in each]
 
     async def has_packed(self) -> bool:
         """Whether some contents lie elsewhere than in `full`, where the server cannot filter."""

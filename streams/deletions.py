@@ -1,4 +1,4 @@
-"""Who deleted a document, and why: nothing is left of it that could say so.
+"""Who deleted a document, and why, and which fence it had: nothing is left of it that could say so.
 
 Written in the transaction that deletes. The change event of a delete has that transaction's
 session, and of several transactions of one session the last that began before the event is the one.
@@ -8,7 +8,7 @@ Source: docs/decisions/0012-writes.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from streams.events import ChangeEvent, identity
@@ -26,13 +26,27 @@ class Deletions:
 
     async def prepare(self) -> None:
         await self._mongo.create_index(COLLECTION, [("session", 1), ("collection", 1), ("doc", 1)])
+        await self._mongo.create_index(
+            COLLECTION,
+            [("collection", 1), ("doc", 1)],
+            name="fences",
+            partialFilterExpression={"fence": {"$exists": True}},
+        )
 
     @staticmethod
-    async def add(writing: Writing, collection: str, key: Any, change: Mapping[str, Any]) -> None:
+    async def add(
+        writing: Writing,
+        collection: str,
+        key: Any,
+        change: Mapping[str, Any],
+        *,
+        fence: Any = None,
+    ) -> None:
         """Within the transaction, behind the delete.
 
         Args:
             change: as documents carry it under `_change`.
+            fence: the fencing token that the document had.
         """
         await writing.insert(
             COLLECTION,
@@ -42,8 +56,17 @@ class Deletions:
                 "doc": key,
                 "after": writing.at,
                 "change": change,
+                **({} if fence is None else {"fence": fence}),
             },
         )
+
+    async def fences(self, collection: str, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """The fencing tokens that documents had when they were deleted, each with its `_id`."""
+        query = {"collection": collection, "doc": {"$in": keys}, "fence": {"$exists": True}}
+        found = await self._mongo.find(
+            COLLECTION, query, projection={"_id": 0, "doc": 1, "fence": 1}
+        )
+        return [(each["doc"], each["fence"]) for each in found]
 
     async def of(
         self, collection: str, events: Iterable[ChangeEvent]

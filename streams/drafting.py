@@ -67,6 +67,7 @@ class Drafting:
         partition: Partition,
         *,
         version_field: str | None,
+        fence_field: str | None = None,
         deltas: bool,
         cache_bytes: int,
         settled: Callable[[], Awaitable[None]],
@@ -79,6 +80,7 @@ class Drafting:
         self._archive = archive
         self._partition = partition
         self._version_field = version_field
+        self._fence_field = fence_field
         self._deltas = deltas
         self._settled = settled
         self._lasts = LastVersions(archive, capacity_bytes=cache_bytes)
@@ -347,7 +349,12 @@ class Drafting:
         **write: Any,
     ) -> None:
         record, made = make_version(
-            last=last, version_field=self._version_field, gap=gap, kept=kept, **write
+            last=last,
+            version_field=self._version_field,
+            fence_field=self._fence_field,
+            gap=gap,
+            kept=kept,
+            **write,
         )
         if self._archive.layout.keeps:
             # A removal leaves no number: those up to the last one are known all the same.

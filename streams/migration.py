@@ -191,7 +191,8 @@ class Migration:
 
         async def work(writing: Writing) -> None:
             if present:
-                await writing.change_each(self._to, [_replaced(each) for each in present])
+                changes = [_replaced(each) for each in present]
+                await writing.change_each(self._to, changes, upsert=True)
             if gone:
                 await writing.remove_all(self._to, {"_id": {"$in": gone}})
 
@@ -216,7 +217,7 @@ class Migration:
                 changes = [(each["_id"], [_to_be(each)]) for each in documents]
 
                 async def work(writing: Writing, changes: Any = changes) -> None:
-                    await writing.change_each(new, changes)
+                    await writing.change_each(new, changes, upsert=True)
 
                 await write(self._mongo, work)
 

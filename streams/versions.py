@@ -201,6 +201,7 @@ def make_version(
     kept: int | None = None,
     disowned: bool = False,
     by_copier: bool = False,
+    fence_field: str | None = None,
 ) -> tuple[Document, Last]:
     """The record of a write, and what the next one needs of it.
 
@@ -214,6 +215,7 @@ def make_version(
         kept: see `next_number`.
         disowned: the `_change` that the document carries is not this write's.
         by_copier: see `attribution`.
+        fence_field: of documents with a fencing token: a deletion keeps it.
     """
     number = 0 if last is None else last.number
     offset = 0 if last is None else last.offset
@@ -257,6 +259,10 @@ def make_version(
         record["copies"] = copies
     if offset:
         record["offset"] = offset
+    if after is None and fence_field and last is not None and last.full is not None:
+        fence = last.full.get(fence_field)
+        if fence is not None:
+            record["fence"] = fence
     if read_at is not None:
         record["readAt"] = read_at
     if gap:

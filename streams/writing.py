@@ -70,9 +70,14 @@ def _cancelled() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class EachChanged:
-    """What became of a write of many: how many documents differ now, and the places in the list of
-    those to be tried again."""
+    """What became of a write of many.
 
+    Attributes:
+        found: how many documents were there. changed: how many differ now.
+        again: the places in the list of those to be tried again.
+    """
+
+    found: int
     changed: int
     again: Sequence[int]
 
@@ -188,15 +193,17 @@ class Writing:
         return int(result.deleted_count)
 
     async def change_each(
-        self, collection: str, changes: Sequence[tuple[Any, Pipeline]]
+        self, collection: str, changes: Sequence[tuple[Any, Pipeline]], *, upsert: bool
     ) -> EachChanged:
-        """Change documents by `_id`, or insert what the pipeline makes of nothing; in one command
-        and no order.
+        """Change documents by `_id`; in one command and no order.
+
+        Args:
+            upsert: insert what the pipeline makes of nothing.
 
         Those whose first insert met another one's are to be tried again.
         """
         updates = [
-            pymongo.UpdateOne({"_id": key}, list(change), upsert=True, collation=COLLATION)
+            pymongo.UpdateOne({"_id": key}, list(change), upsert=upsert, collation=COLLATION)
             for key, change in changes
         ]
         try:
@@ -209,8 +216,10 @@ class Writing:
             if not errors or not all(map(_met_another, errors)):
                 raise
             changed = details["nModified"] + details["nUpserted"]
-            return EachChanged(changed, [each["index"] for each in errors])
-        return EachChanged(result.modified_count + result.upserted_count, ())
+            again = [each["index"] for each in errors]
+            return EachChanged(details["nMatched"], changed, again)
+        changed = result.modified_count + result.upserted_count
+        return EachChanged(result.matched_count, changed, ())
 
 
 @dataclass(frozen=True, slots=True)

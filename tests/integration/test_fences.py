@@ -15,6 +15,8 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from model.reading import read_model
+from resolvers.alterations import Alteration
+from resolvers.contents import parse_change
 from resolvers.errors import BadUserInput
 from resolvers.fences import Applied, Fences
 from resolvers.last_numbers import LastNumbers
@@ -52,7 +54,7 @@ class Readings:
     """The fence of readings, as a gateway has it, with a recorder beside it."""
 
     def __init__(self, mongo: Mongo) -> None:
-        self.recording = Recording(mongo, READING.collection)
+        self.recording = Recording(mongo, READING.collection, fence_field="sequence")
         progress = self.recording.progress
         archives = {READING.collection: self.recording.archive}
         own_writes, repeats = (
@@ -61,7 +63,7 @@ class Readings:
         )
         standing = Standing(mongo, archives, progress)
         writes = Writes(mongo, MODEL, archives, progress, own_writes, standing, repeats)
-        self.fences = Fences(mongo, writes, own_writes, repeats)
+        self.fences = Fences(mongo, archives, writes, own_writes, repeats)
 
     async def apply(self, event: Event) -> bool:
         """Whether it was; else it was stale."""
@@ -190,12 +192,16 @@ def check_versions(records: Sequence[Document], applied: int) -> None:
 
 
 @pytest.mark.parametrize("order", [in_order, backwards, shuffled])
-async def test_an_event_is_one_command_whether_it_is_the_first_newer_or_stale(
+async def test_an_event_of_a_document_that_is_there_is_one_command(
     counted_readings: Readings, commands: Commands, order: Order
 ) -> None:
-    """No read before it, and no refusal that is mended after it."""
+    """Newer or stale: no read before it, and no refusal that is mended after it. Of the first one
+    of a document it is looked for whether that was deleted."""
     events = with_duplicates(order(events_of(ids=10, each=10)))
-    await counted_readings.apply(event(1, "connects"))
+    with commands.counting() as sent:
+        await counted_readings.apply_each([event(0, f"r{n}") for n in range(10)])
+    assert sorted(set(sent)) == ["aggregate", "find", "update"]
+    assert len(sent) == 4
     with commands.counting() as sent:
         for each in events:
             await counted_readings.apply(each)
@@ -206,13 +212,68 @@ async def test_an_event_is_one_command_whether_it_is_the_first_newer_or_stale(
 async def test_a_batch_of_events_is_one_command(
     counted_readings: Readings, commands: Commands, order: Order
 ) -> None:
-    """Of first ones, newer ones and stale ones alike, also where nothing is applied."""
+    """Of newer ones and stale ones alike, also where nothing is applied."""
     batches = list(in_batches(with_duplicates(order(events_of(ids=100, each=20))), 200))
-    await counted_readings.apply(event(1, "connects"))
+    await counted_readings.apply_each([event(0, f"r{n}") for n in range(100)])
     with commands.counting() as sent:
         done = [await counted_readings.apply_each(each) for each in batches]
     assert sent == ["update"] * len(batches)
     assert order is in_order or any(each.applied == 0 for each in done)
+
+
+async def test_an_older_event_does_not_bring_a_deleted_document_back(
+    readings: Readings, database: Database[Document]
+) -> None:
+    """Whoever has deleted it, through the gateway or past it; a newer one does."""
+    writes, archive = readings.fences._writes, readings.recording.archive
+    await readings.recording.begin(baseline_done=True)
+    await readings.apply_each([event(10, "gateway"), event(10, "program"), event(10, "both")])
+    for key in ("gateway", "both"):
+        await writes.delete(READING, key, None, NOBODY)
+        assert not await readings.apply(event(10, key))
+    assert await readings.apply(event(12, "both"))
+    database["readings"].delete_many({})
+    records = await readings.recording.record()
+    assert {each["fence"] for each in records if each["op"] == "DELETE"} == {10, 12}
+    assert sorted(await archive.buried_fences(["program", "both", "other"])) == [
+        ("both", 12),
+        ("program", 10),
+    ]
+    late = [event(9, "gateway"), event(10, "program"), event(11, "both"), event(1, "new")]
+    for each in late[:3]:
+        with pytest.raises(StaleWrite) as refused:
+            await readings.fences.apply(READING, *each, NOBODY)
+        assert refused.value.applied == {"gateway": 10, "program": 10, "both": 12}[each[0]]
+    done = await readings.apply_each(late)
+    assert (done.applied, done.stale) == (1, 3)
+    assert [each["_id"] for each in database["readings"].find()] == ["new"]
+    done = await readings.apply_each([event(11, "gateway"), event(11, "program")])
+    assert (done.applied, done.stale) == (2, 0)
+
+
+@pytest.mark.parametrize("stored", [Int64(10), 10.5, Decimal128("10"), "text", None])
+async def test_no_update_lowers_a_fence(
+    readings: Readings, database: Database[Document], stored: Any
+) -> None:
+    """Nor does a replacement, with a lower one or without; one that is no number is set."""
+    writes = readings.fences._writes
+    await readings.recording.begin(baseline_done=True)
+    lower = {"sequence": Int64(1), "value": 2.0}
+    for key, alteration in {
+        "update": Alteration.update(parse_change(MODEL, READING, {"sequence": "1"})),
+        "replace": Alteration.replacement(READING, lower),
+        "without": Alteration.replacement(READING, {"value": 2.0}),
+    }.items():
+        database["readings"].insert_one({"_id": key, "sequence": stored, "value": 1.0})
+        await writes.alter(READING, key, alteration, None, NOBODY)
+        found = database["readings"].find_one({"_id": key}) or {}
+        if isinstance(stored, str) or stored is None:
+            assert found.get("sequence") in (1, None)
+        else:
+            assert found["sequence"] == stored
+        higher = Alteration.update(parse_change(MODEL, READING, {"sequence": "11"}))
+        await writes.alter(READING, key, higher, None, NOBODY)
+        assert (database["readings"].find_one({"_id": key}) or {})["sequence"] == 11
 
 
 async def test_a_batch_of_nothing_applies_nothing(readings: Readings) -> None:

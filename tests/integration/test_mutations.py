@@ -166,6 +166,7 @@ async def test_a_patch_and_an_increment_are_one_write(shop: Shop) -> None:
         ({"sold": Int64(2)}, {"sold": str(2**63 - 1)}),
         ({"stock": "five"}, {"stock": 1}),
         ({"price": "cheap"}, {"price": "1"}),
+        ({"price": Decimal128("9.9E6144")}, {"price": "9.9E6144"}),
     ],
 )
 async def test_an_increment_that_cannot_be_is_refused(
@@ -183,6 +184,22 @@ async def test_an_increment_that_cannot_be_is_refused(
     result = (await shop.ask(text, id=id_, increment=increment))["result"]
     assert result == {"__typename": "InvalidDocument", "path": next(iter(increment))}
     assert shop.database["products"].find_one({"_id": id_}) == before
+
+
+async def test_no_increment_writes_an_infinity(shop: Shop) -> None:
+    """The sum of two numbers that are there may be none."""
+    id_ = shop.fresh_id()
+    shop.database["gauges"].insert_one({"_id": id_, "sequence": Int64(1), "value": 1.5e308})
+    text = """
+      mutation($id: ID!, $value: Float!) {
+        result: updateGauge(id: $id, increment: {value: $value}) {
+          __typename ... on InvalidDocument { path } } }
+    """
+    result = (await shop.ask(text, id=id_, value=1.5e308))["result"]
+    assert result == {"__typename": "InvalidDocument", "path": "value"}
+    result = (await shop.ask(text, id=id_, value=-1.5e308))["result"]
+    assert result == {"__typename": "GaugeWritten"}
+    assert (shop.database["gauges"].find_one({"_id": id_}) or {})["value"] == 0.0
 
 
 async def test_an_increment_up_to_the_limit_is_made(shop: Shop) -> None:

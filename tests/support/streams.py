@@ -121,6 +121,7 @@ class Recording:
         collection: str = "things",
         *,
         version_field: str | None = "version",
+        fence_field: str | None = None,
         deltas: bool = False,
         options: RecorderOptions | None = None,
         source_options: SourceOptions = BRISK,
@@ -155,6 +156,7 @@ class Recording:
             self.progress,
             partition=self.partition,
             version_field=version_field,
+            fence_field=fence_field,
             deltas=deltas,
             options=options,
         )
