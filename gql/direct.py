@@ -26,6 +26,7 @@ from graphql.pyutils import Path
 
 from gql.arguments import Arguments, Given, arguments_of
 from gql.context import Context
+from gql.engine.execution.comparison import has_read_much, off_loop
 from gql.executor import Executor
 from gql.fields import Prepared, Resolve, field_of
 from gql.generated import GIVEN_UP, Make, made_of
@@ -105,8 +106,13 @@ class Direct:
         context.trusting = False
         data: dict[str, Any] = {}
         if not context.problems:
+            much = has_read_much()
             for root, value in zip(self._roots, outcomes, strict=True):
-                made = _made(root, value, context)
+                made = (
+                    await off_loop(_made, root, value, context)
+                    if much
+                    else _made(root, value, context)
+                )
                 if made is GIVEN_UP:
                     break
                 data[root.name] = made

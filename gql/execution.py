@@ -28,7 +28,9 @@ from strawberry.types.graphql import OperationType
 from gql.context import Context
 from gql.direct import direct_of
 from gql.documents import Documents, KnownDocument, KnownOperation
+from gql.engine.limits.client_presence import finish_without_client
 from gql.engine.limits.concurrency import ConcurrencyExtension, ConcurrencyLimiter
+from gql.engine.limits.response_size import check_response
 from gql.executor import Executor
 from gql.failures import Failures
 from gql.limits import check_weight
@@ -134,16 +136,20 @@ class Schema(strawberry.Schema):
             # What this is not for, Strawberry says.
             if known is not None and context_value is not None and known.kind in allowed:
                 self.operations.begun["known"] += 1
-                return await self._execute_known(known, variable_values, context_value)
+                return self._bounded(
+                    await self._execute_known(known, variable_values, context_value)
+                )
             self.operations.begun["new"] += 1
-            return await super().execute(
-                text,
-                variable_values,
-                context_value,
-                root_value,
-                operation_name,
-                allowed_operation_types,
-                operation_extensions,
+            return self._bounded(
+                await super().execute(
+                    text,
+                    variable_values,
+                    context_value,
+                    root_value,
+                    operation_name,
+                    allowed_operation_types,
+                    operation_extensions,
+                )
             )
         except GatewayError as exc:
             return self._refused(exc)
@@ -174,14 +180,16 @@ class Schema(strawberry.Schema):
         ):
             results = self._stream_known(known, variable_values, context_value)
         else:
-            results = await super().stream(
-                text,
-                variable_values,
-                context_value,
-                root_value,
-                operation_name,
-                operation_extensions,
-                allowed_operation_types,
+            results = self._events_bounded(
+                await super().stream(
+                    text,
+                    variable_values,
+                    context_value,
+                    root_value,
+                    operation_name,
+                    operation_extensions,
+                    allowed_operation_types,
+                )
             )
         owner = "" if context_value is None else context_value.owner
         return self._streamed(results, owner) if owner else results
@@ -199,7 +207,8 @@ class Schema(strawberry.Schema):
             if given is None or not known.fits:
                 # Else as before, and so few plain variables are not too many.
                 self._check(known, variables)
-            async with self.limiter.slot(context.owner):
+            begun = finish_without_client if known.kind is OperationType.MUTATION else None
+            async with self.limiter.slot(context.owner, begun=begun):
                 if known.kind is OperationType.QUERY:
                     if given is None:
                         given = known.given(self._schema, variables or {})
@@ -234,9 +243,10 @@ class Schema(strawberry.Schema):
         try:
             async with aclosing(begun) as results:
                 async for each in results:
-                    if each.errors:
-                        self.finish_errors(each.errors, kind, context)
-                    yield ExecutionResult(data=each.data, errors=each.errors)
+                    result = self.event_result(each)
+                    if result.errors:
+                        self.finish_errors(result.errors, kind, context)
+                    yield result
         except Exception as exc:
             errors = [_error(exc)]
             self.finish_errors(errors, kind, context)
@@ -309,6 +319,33 @@ class Schema(strawberry.Schema):
                     self.limiter.end(owner)
         except GatewayError as exc:
             yield self._refused(exc)
+
+    def _bounded(self, result: ExecutionResult) -> ExecutionResult:
+        """Raises:
+        LimitExceeded: the response is too long.
+        """
+        check_response(result.data, self._documents.limits.max_response_bytes)
+        return result
+
+    async def _events_bounded(self, results: Any) -> AsyncGenerator[ExecutionResult]:
+        """Of a subscription that Strawberry executes."""
+        async with aclosing(results):
+            async for each in results:
+                if isinstance(each, PreExecutionError):
+                    yield each
+                    continue
+                try:
+                    yield self._bounded(each)
+                except GatewayError as exc:
+                    yield ExecutionResult(data=None, errors=[self.failures.error(exc)])
+
+    def event_result(self, result: CoreResult) -> ExecutionResult:
+        """Return the response to an event; an error in its place, where it is too long."""
+        try:
+            check_response(result.data, self._documents.limits.max_response_bytes)
+        except GatewayError as exc:
+            return ExecutionResult(data=None, errors=[_error(exc)])
+        return ExecutionResult(data=result.data, errors=result.errors)
 
     def _refused(self, exc: GatewayError) -> ExecutionResult:
         return PreExecutionError(data=None, errors=[self.failures.error(exc)])

@@ -119,10 +119,11 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
     async def response_to(self, event: Any) -> bytes:
         """The response to one event of a subscription, as it is sent."""
         made = self.build_per_event_executor(event).execute_operation(False)
-        result = made if isinstance(made, ExecutionResult) else await made
+        result: Any = made if isinstance(made, ExecutionResult) else await made
+        schema = self.schema._strawberry_schema  # type: ignore[attr-defined]
+        result = schema.event_result(result)
         body: dict[str, Any] = {"data": result.data}
         if result.errors:
-            schema = self.schema._strawberry_schema  # type: ignore[attr-defined]
             schema.finish_errors(result.errors, "subscription", self.context_value)
             body["errors"] = [each.formatted for each in result.errors]
         return orjson.dumps(body)

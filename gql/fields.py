@@ -138,6 +138,7 @@ class Resolve(StrawberryField):
         beside: what the operation selects, where of it the field is, and what its arguments are
             made by (`gql.arguments`).
         stream: true for fields of Subscription, whose function returns an async generator.
+        cost: how many documents it counts as, where it is no page.
     """
 
     def __init__(
@@ -152,10 +153,12 @@ class Resolve(StrawberryField):
         prepare: Callable[[Any, Any], Prepared | None] | None = None,
         beside: Callable[[Any, Any, Any], Beside] | None = None,
         stream: bool = False,
+        cost: int = 1,
     ) -> None:
         super().__init__(
             python_name=name, graphql_name=name, description=description, is_subscription=stream
         )
+        self.cost = cost
         self.type_text = type_
         self.resolve = resolve
         self.ready = ready

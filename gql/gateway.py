@@ -40,6 +40,7 @@ from streams.checkpoints import Checkpoints
 from streams.consumer import Consumer
 from streams.errors import GatewayError, HistoryLost, Unsuitable, reason_of
 from streams.hub import Hub, HubOptions, follow
+from streams.indexes import indexed_paths
 from streams.layouts.choice import layout_of
 from streams.layouts.layout import Layout
 from streams.lease import LeaseOptions, Leases
@@ -233,6 +234,9 @@ async def _assemble(
             await archive.prepare()
             if archive.collection not in unfit:
                 await archive.layout.prepare()
+    for name in [*collections, *(each.name for each in archives.values())]:
+        if name not in unfit:
+            mongo.limiter.indexes[name] = await indexed_paths(mongo, name)
     position = tokens.moment(await mongo.operation_time())
     hub_options = HubOptions(
         ring_events=settings.ring_events,

@@ -31,6 +31,7 @@ from strawberry.types.graphql import OperationType
 from gql.callers import Callers
 from gql.content_negotiation import RESPONSE_JSON, AcceptedFormats, negotiate
 from gql.context import Context, Place
+from gql.engine.limits.client_presence import while_client_waits
 from gql.event_streams import StreamResponse, body_of, streamed
 from gql.execution import Schema
 from gql.failures import answer
@@ -152,7 +153,8 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             )
         asked = await read_request(scope, receive, headers, most_bytes=self._body_bytes)
         context = await self.callers.of_request(headers)
-        return await self._response_to(asked, context, scope, headers, formats)
+        async with while_client_waits(receive):
+            return await self._response_to(asked, context, scope, headers, formats)
 
     async def _response_to(
         self,

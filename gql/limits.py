@@ -37,6 +37,7 @@ class Limits:
     max_nested: int = 100
     max_list_items: int = 20_000
     max_variable_values: int = 200_000
+    max_response_bytes: int = 16 * 1024 * 1024
     introspection: bool = True
 
 

@@ -224,6 +224,10 @@ class Settings:
     max_nested: int = _setting(100, "Of an argument or a variable: lists and objects in another.")
     max_list_items: int = _setting(20_000, "Of a variable: the items of a list in it.")
     max_variable_values: int = _setting(200_000, "Of all variables together: the values in them.")
+    max_response_bytes: int = _setting(16 * 1024 * 1024, "Of a response: about its length.")
+    max_read_bytes: int = _setting(
+        64 * 1024 * 1024, "Of a query or mutation: the bytes that it reads from MongoDB."
+    )
     introspection: bool = _setting(
         True,
         "Whether the schema may be asked about, and is served at /schema.graphql and in examples.",
@@ -296,6 +300,8 @@ class Settings:
             executing=self.max_executing,
             waiting=self.max_waiting,
             suspended=self.max_archive_waiting,
+            read_bytes=self.max_read_bytes,
+            values=self.max_values,
             per_principal=self.max_principal_operations,
             limit_s=self.operation_limit_s,
         )

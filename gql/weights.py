@@ -233,7 +233,7 @@ class Scales:
             own.cost += times * items
         elif not getattr(field_of(found), "is_basic_field", True):
             # Has to be fetched, as `gql.fields.Resolve` says.
-            own.cost += times
+            own.cost += times * field_of(found).cost
         if is_list_type(get_nullable_type(found.type)):
             items = _ITEMS.get((parent.name, name), LIST_ITEMS)  # type: ignore[union-attr]
             # Of a connection, its own field has counted them.

@@ -28,7 +28,7 @@ from resolvers.dates import date_text, milliseconds
 from resolvers.errors import BadUserInput
 from streams import tokens
 from streams.archive import Archive
-from streams.core.execution_slot import execution_suspended
+from streams.core.operation import execution_suspended
 from streams.documents import Document
 from streams.errors import ArchiveBehind
 from streams.mongo import Mongo

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextvars import copy_context
 from typing import Any, Generic, TypeVar
+
+from streams.core.operation import OPERATION, Operation
 
 __all__ = ["Pool", "Pools"]
 
 K = TypeVar("K")
 T = TypeVar("T")
+
+_Asked = tuple[Sequence[K], "asyncio.Future[Sequence[T]]", Operation | None]
+"""Keys, what is given for them, and by whose operation they were asked for."""
 
 Read = Callable[[Sequence[K]], Awaitable[Sequence[T]]]
 
@@ -46,7 +52,7 @@ class Pool(Generic[K, T]):
         self._patience_s = patience_s
         self._enough = enough
         self._waiting: asyncio.TimerHandle | None = None
-        self._asked: list[tuple[Sequence[K], asyncio.Future[Sequence[T]]]] = []
+        self._asked: list[_Asked[K, T]] = []
         self._under_way: set[asyncio.Task[None]] = set()
         self._planned = False
 
@@ -58,7 +64,7 @@ class Pool(Generic[K, T]):
         """Cancellation: safe."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Sequence[T]] = loop.create_future()
-        self._asked.append((keys, future))
+        self._asked.append((keys, future, OPERATION.get()))
         self._plan(loop)
         return future
 
@@ -79,31 +85,51 @@ class Pool(Generic[K, T]):
             self._waiting = None
         self._planned = False
         asked, self._asked = self._asked, []
-        task = asyncio.get_running_loop().create_task(self._run(asked))
-        self._under_way.add(task)
-        task.add_done_callback(self._ended)
+        loop = asyncio.get_running_loop()
+        for operation, part in _by_operation(asked):
+            context = copy_context()
+            context.run(OPERATION.set, operation)
+            task = loop.create_task(self._run(part), context=context)
+            self._under_way.add(task)
+            task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
         if self._asked:
             self._plan(asyncio.get_running_loop())
 
-    async def _run(self, asked: Sequence[tuple[Sequence[K], asyncio.Future[Sequence[T]]]]) -> None:
+    async def _run(self, asked: Sequence[_Asked[K, T]]) -> None:
         waiting = [each for each in asked if not each[1].done()]
         if not waiting:
             return
         try:
-            found = await self._read([key for keys, _ in waiting for key in keys])
+            found = await self._read([key for keys, _, _ in waiting for key in keys])
         except Exception as exc:
-            for _, future in waiting:
+            for _, future, _ in waiting:
                 if not future.done():
                     future.set_exception(exc)
             return
         first = 0
-        for keys, future in waiting:
+        for keys, future, _ in waiting:
             if not future.done():
                 future.set_result(found[first : first + len(keys)])
             first += len(keys)
+
+
+# So many keys of an operation are read with those of others; what that takes counts for none.
+_FEW = 20
+
+
+def _by_operation(
+    asked: Sequence[_Asked[K, T]],
+) -> list[tuple[Operation | None, Sequence[_Asked[K, T]]]]:
+    """Divide what was asked for into reads: an operation that asks for much has one of its own,
+    which counts for it and ends with it."""
+    if len({id(operation) for _, _, operation in asked}) <= 1:
+        return [(asked[0][2], asked)] if asked else []
+    together = [each for each in asked if len(each[0]) <= _FEW]
+    apart = [(each[2], [each]) for each in asked if len(each[0]) > _FEW]
+    return [(None, together), *apart] if together else [*apart]
 
 
 class Pools:

@@ -9,12 +9,14 @@ Source: docs/decisions/0031-wire.md
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import Any
 
 import bson
 import pymongo.errors
 
+from streams.core.operation import OPERATION
 from streams.documents import DECODED, RAW, SHOWN, Document
 from streams.refusals import refused
 from streams.wire_pool import WirePool
@@ -51,9 +53,17 @@ class Finder:
         connection = await self._wires.checkout()
         if connection is None:
             return None
-        reply = await connection.ask(message)
+        asked = connection.ask(message)
+        try:
+            reply = await asked
+        except asyncio.CancelledError:
+            connection.abandon(asked)
+            raise
         if reply is None:
             return None
+        operation = OPERATION.get()
+        if operation is not None:
+            operation.count_read(len(reply))
         found: Any
         if raw:
             found = bson.decode(bytes(reply), RAW)

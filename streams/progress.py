@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from streams import tokens
 from streams.checkpoints import Checkpoint, Checkpoints, complete, furthest
-from streams.core.execution_slot import execution_suspended
+from streams.core.operation import execution_suspended
 from streams.errors import ArchiveBehind
 from streams.events import ChangeEvent
 from streams.hub import Hub

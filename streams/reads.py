@@ -5,18 +5,23 @@ Source: docs/decisions/0004-driver.md.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
+import bson
+import pymongo.errors
 from bson import CodecOptions, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams.client import MongoOptions
+from streams.core.operation import OPERATION
 from streams.documents import DECODED, RAW, Document
 from streams.finder import Finder
+from streams.read_limiter import ReadClass, ReadLimiter
 from streams.refusals import translated
 from streams.rounds import rounds
 from streams.sessions import Sessions
@@ -46,6 +51,8 @@ class Reads:
         self._finder = None if wires is None else Finder(wires, self._database)
         # Made anew by each look at a driver's database, with all its options.
         self._collections: dict[tuple[str, bool], Any] = {}
+        self.limiter = ReadLimiter()
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def find(
         self,
@@ -69,40 +76,44 @@ class Reads:
             naive: so, and they are only shown: dates may lack their time zone, which is UTC.
         """
         short = (short or naive) and self._finder is not None
-        with translated():
-            if at is not None or short:
-                given = {
-                    "projection": projection,
-                    "sort": dict(sort),
-                    "limit": limit,
-                    "hint": hint,
-                }
-                command = {
-                    "find": collection,
-                    "filter": query,
-                    "collation": COLLATION,
-                    "batchSize": _BATCH,
-                    **{name: value for name, value in given.items() if value},
-                }
+        given = {"projection": projection, "sort": dict(sort), "limit": limit, "hint": hint}
+        command = {
+            "find": collection,
+            "filter": query,
+            "collation": COLLATION,
+            "batchSize": _BATCH,
+            **{name: value for name, value in given.items() if value},
+        }
+
+        async def attempt(limit_ms: int) -> list[Any]:
+            with translated():
                 if at is not None:
-                    return await self._at(command, at, raw=raw)
-                assert self._finder is not None
-                command["maxTimeMS"] = self._limit_ms
-                found = await self._finder.first_batch(command, naive=naive, raw=raw)
-                if found is not None:
-                    return found
-            cursor = self._collection(collection, raw).find(
-                query,
-                projection,
-                sort=list(sort) or None,
-                limit=limit,
-                # A first batch of 101 would cost every longer page a second round trip.
-                batch_size=_BATCH,
-                max_time_ms=self._limit_ms,
-                collation=COLLATION,
-                hint=hint,
-            )
-            return list(await cursor.to_list(None))
+                    return await self._at({**command, "maxTimeMS": limit_ms}, at, raw=raw)
+                if short:
+                    assert self._finder is not None
+                    timed = {**command, "maxTimeMS": limit_ms}
+                    found = await self._finder.first_batch(timed, naive=naive, raw=raw)
+                    if found is not None:
+                        return found
+                async with self._driver_read() as session:
+                    cursor = self._collection(collection, raw or session is not None).find(
+                        query,
+                        projection,
+                        sort=list(sort) or None,
+                        limit=limit,
+                        # A first batch of 101 would cost every longer page a second round trip.
+                        batch_size=_BATCH,
+                        max_time_ms=limit_ms,
+                        collation=COLLATION,
+                        hint=hint,
+                        session=session,
+                    )
+                    return await _all_of(cursor, raw=raw)
+
+        read_class = ReadClass.INDEXED
+        if hint is None and OPERATION.get() is not None:
+            read_class = self.limiter.class_of_find(collection, query, sort, limit)
+        return await self.limiter.run(read_class, attempt, self._limit_ms)
 
     async def aggregate(
         self,
@@ -124,46 +135,46 @@ class Reads:
         """
         short = (short or naive) and self._finder is not None
         extra = {} if hint is None else {"hint": hint}
-        with translated():
-            if snapshot or at is not None:
-                command: Document = {
-                    "aggregate": collection or 1,
-                    "pipeline": list(pipeline),
-                    "collation": COLLATION,
-                    "cursor": {"batchSize": _BATCH},
-                }
-                return await self._at(command, at, raw=raw)
-            if short:
-                assert self._finder is not None
-                found = await self._finder.first_batch(
-                    {
-                        "aggregate": collection or 1,
-                        "pipeline": list(pipeline),
-                        "collation": COLLATION,
-                        "cursor": {"batchSize": _BATCH},
-                        "maxTimeMS": self._limit_ms,
-                        **extra,
-                    },
-                    naive=naive,
-                    raw=raw,
-                )
-                if found is not None:
-                    return found
-            if collection is None:
-                target = self._raw if raw else self._database
-            else:
-                target = self._collection(collection, raw)
-            # Motor hands out the cursor at once, PyMongo after a round trip.
-            cursor = await awaited(
-                target.aggregate(
-                    list(pipeline),
-                    batchSize=_BATCH,
-                    maxTimeMS=self._limit_ms,
-                    collation=COLLATION,
-                    **extra,
-                )
-            )
-            return list(await cursor.to_list(None))
+        command: Document = {
+            "aggregate": collection or 1,
+            "pipeline": list(pipeline),
+            "collation": COLLATION,
+            "cursor": {"batchSize": _BATCH},
+        }
+
+        async def attempt(limit_ms: int) -> list[Any]:
+            timed = {**command, "maxTimeMS": limit_ms}
+            with translated():
+                if snapshot or at is not None:
+                    return await self._at(timed, at, raw=raw)
+                if short:
+                    assert self._finder is not None
+                    found = await self._finder.first_batch({**timed, **extra}, naive=naive, raw=raw)
+                    if found is not None:
+                        return found
+                async with self._driver_read() as session:
+                    stored = raw or session is not None
+                    if collection is None:
+                        target = self._raw if stored else self._database
+                    else:
+                        target = self._collection(collection, stored)
+                    # Motor hands out the cursor at once, PyMongo after a round trip.
+                    cursor = await awaited(
+                        target.aggregate(
+                            list(pipeline),
+                            batchSize=_BATCH,
+                            maxTimeMS=limit_ms,
+                            collation=COLLATION,
+                            session=session,
+                            **extra,
+                        )
+                    )
+                    return await _all_of(cursor, raw=raw)
+
+        read_class = ReadClass.INDEXED
+        if hint is None and OPERATION.get() is not None:
+            read_class = self.limiter.class_of_pipeline(collection, pipeline)
+        return await self.limiter.run(read_class, attempt, self._limit_ms)
 
     async def read_at(
         self, command: Document, at: Timestamp, *, most_bytes: int
@@ -267,7 +278,12 @@ class Reads:
         """See `streams.rounds`; in a session of its own."""
         async with self.session() as session:
             kill = partial(self._database.command, session=session)
-            ask = partial(kill, codec_options=codec)
+            asked = partial(kill, codec_options=codec)
+
+            async def ask(command: Document) -> Any:
+                # Each by itself: a cursor is read as slowly as its reader likes.
+                return await self.limiter.run(ReadClass.SCAN, lambda _: asked(command), 0)
+
             async with aclosing(rounds(ask, kill, collection, command, **more)) as opened:
                 async for each in opened:
                     yield each
@@ -283,16 +299,61 @@ class Reads:
         return int(self.options.read_limit_s * 1000)
 
     async def _at(self, command: Document, at: Timestamp | None, *, raw: bool) -> list[Any]:
-        cursor = await self._open_at(command, at, raw=raw)
-        return list(await cursor.to_list(None))
+        async with self._driver_read() as session:
+            stored = raw or session is not None
+            cursor = await self._open_at(command, at, raw=stored, session=session)
+            return await _all_of(cursor, raw=raw)
 
-    async def _open_at(self, command: Document, at: Timestamp | None, *, raw: bool) -> Any:
+    async def _open_at(
+        self, command: Document, at: Timestamp | None, *, raw: bool, session: Any = None
+    ) -> Any:
         moment = {} if at is None else {"atClusterTime": at}
         command["readConcern"] = {"level": "snapshot", **moment}
-        command["maxTimeMS"] = self._limit_ms
+        command.setdefault("maxTimeMS", self._limit_ms)
         # The argument is for the first batch, the database's own for those that follow.
         codec, database = (RAW, self._raw) if raw else (DECODED, self._database)
-        return await awaited(database.cursor_command(command, codec_options=codec))
+        return await awaited(database.cursor_command(command, codec_options=codec, session=session))
+
+    @asynccontextmanager
+    async def _driver_read(self) -> AsyncIterator[Any]:
+        """A session for one read of a client, which the server ends if it is given up; None for
+        reads of the process itself."""
+        operation = OPERATION.get()
+        if operation is None:
+            yield None
+            return
+        async with self.limiter.driver.slot(operation.caller):
+            session = await awaited(self._client.start_session(causal_consistency=False))
+            try:
+                yield session
+            except asyncio.CancelledError:
+                ending = asyncio.create_task(self._end(session), name="end of a read")
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
+                raise
+            except BaseException:
+                await session.end_session()
+                raise
+            await session.end_session()
+
+    async def _end(self, session: Any) -> None:
+        """End what runs in a session. Where that fails, its time limit does."""
+        with suppress(pymongo.errors.PyMongoError):
+            await self._client.admin.command({"killSessions": [session.session_id]})
+        await session.end_session()
+
+
+async def _all_of(cursor: Any, *, raw: bool) -> list[Any]:
+    """What is left of a cursor; for a client's operation, of one that gives documents raw, whose
+    bytes are counted as they come."""
+    operation = OPERATION.get()
+    if operation is None:
+        return list(await cursor.to_list(None))
+    found: list[Any] = []
+    async for document in cursor:
+        operation.count_read(len(document.raw))
+        found.append(document if raw else bson.decode(document.raw, DECODED))
+    return found
 
 
 async def awaited(value: Any) -> Any:

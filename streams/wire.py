@@ -28,6 +28,8 @@ __all__ = ["HEADER", "Unsupported", "WireConnection", "borrowed"]
 # Length, number, number of what is answered, opcode; flags, and the kind of the one section.
 HEADER = struct.Struct("<iiiiIB")
 _OP_MSG = 2013
+# To open another connection costs more than most commands that nobody waits for any more.
+_SOON_S = 0.1
 
 _Client = pymongo.AsyncMongoClient[Document]
 
@@ -94,6 +96,15 @@ class WireConnection(asyncio.Protocol):
         if reply["ok"] != 1:
             raise refused(reply)
         return reply
+
+    def abandon(self, asked: asyncio.Future[memoryview | None]) -> None:
+        """Close the connection unless the reply comes soon: the server then ends the command."""
+
+        def close() -> None:
+            if self._asked is asked:
+                self.close()
+
+        asyncio.get_running_loop().call_later(_SOON_S, close)
 
     def idle_for(self, seconds: float) -> bool:
         """Whether the last reply came longer ago."""

@@ -20,6 +20,7 @@ from pymongo import monitoring
 
 from streams.client import MongoOptions, open_client
 from streams.documents import Document
+from streams.read_limiter import READ_SLOTS
 from streams.refusals import translated
 from streams.wire import Unsupported, WireConnection, borrowed
 
@@ -28,7 +29,7 @@ __all__ = ["SharedWires", "WirePool"]
 log = logging.getLogger(__name__)
 
 # As many short reads are under way at once; what comes on top waits for one of them to end.
-_SHARED = 16
+_SHARED = READ_SLOTS
 # How long a short command looks for a primary before the driver waits for one.
 _SELECTION_S = 1.0
 _AGAIN_S = 0.05

@@ -15,6 +15,7 @@ from bson.datetime_ms import DatetimeMS
 from strawberry.types.field import StrawberryField
 
 from gql.context import Context, ResolveInfo
+from gql.engine.limits.concurrency import SubscriptionOperation
 from gql.fields import Argument, Read, Resolve
 from gql.following import Followed
 from gql.likeness import selection_key, shared_key
@@ -36,6 +37,7 @@ from resolvers.errors import BadUserInput, Unauthenticated
 from resolvers.starts import ChangeRequest
 from resolvers.values import Place, id_to_api
 from streams import tokens
+from streams.core.operation import OPERATION
 from streams.errors import GatewayError
 
 __all__ = ["define_subscription"]
@@ -235,6 +237,7 @@ async def _changes_of(
 ) -> AsyncGenerator[ChangeRecord]:
     """On its own, until it is told the same as others."""
     context, seat, entity = info.context, SEAT.get(), shape.entity
+    OPERATION.set(SubscriptionOperation(context.owner))
     last: str | None = None
     company = None
     if seat is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import Context, ResolveInfo
+from gql.engine.execution.comparison import count_values, has_read_much, off_loop
 from gql.fields import Argument, Read, Resolve
 from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, VersionRecord
@@ -23,7 +24,7 @@ from gql.selection import Nodes
 from gql.shapes import Shape
 from model.entities import Model
 from resolvers.blame import Blame, blame
-from resolvers.changes import Comparison, FieldChange, field_changes
+from resolvers.changes import Comparison, FieldChange
 from resolvers.dates import in_utc
 from resolvers.errors import BadUserInput
 from resolvers.nodes import node_id
@@ -42,6 +43,10 @@ STATE_ARGUMENTS = (
     Argument("asOf", "TimePoint", "The version that stood at this moment."),
 )
 
+
+_DIFF_COST = 10
+_BLAME_COST = 50
+"""Two whole states are read and compared; hundreds of versions may have to be looked through."""
 
 _WHOLE = frozenset({"INSERT", "BASELINE"})
 """Operations before which there was no document."""
@@ -105,8 +110,17 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
         return _recorded(shape, await _before(source.version, info, fields))
 
     def diff(source: VersionRecord, info: ResolveInfo) -> Any:
+        if has_read_much():
+            return diff_off_loop(source, info)
         known = known_diff(source, info.context)
         return read_diff(source, info) if known is GIVEN_UP else known
+
+    async def diff_off_loop(source: VersionRecord, info: ResolveInfo) -> Any:
+        known = await off_loop(known_diff, source, info.context)
+        if known is GIVEN_UP:
+            known = await read_diff(source, info)
+        count_values(len(known))
+        return known
 
     def known_diff(source: VersionRecord, context: Context) -> Any:
         """Without waiting: GIVEN_UP where the version before was not read with the page."""
@@ -209,25 +223,35 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
                 raise BadUserInput(f"{shape.name} {source.id_text} has no version {number}")
             return found.full
 
-        before = await content(from_)
-        if to is None:
-            after = await context.loads.document(entity, id_, shape.everything)
-        else:
-            after = await content(to)
-        return field_changes(*context.scope.readable(entity, model), before, after)
+        async def compare(_: list[Any]) -> list[Sequence[FieldChange]]:
+            before = await content(from_)
+            if to is None:
+                after = await context.loads.document(entity, id_, shape.everything)
+            else:
+                after = await content(to)
+            compared = context.scope.compared(shape.comparison)
+            return [await off_loop(compared.changes, before, after)]
+
+        # Once for all places that ask for the same.
+        found = await context.loads.together(
+            ("diff", shape.name, from_, to, source.id_text), id_, compare
+        )
+        count_values(len(found))
+        return found
 
     async def blames(source: CurrentDocument, info: ResolveInfo) -> list[BlameRecord]:
         context = info.context
         selections = context.selections(info)
         selected = selections.under(info.field_nodes, f"{shape.name}Blame").get("version", ())
+        fields = selections.version(selected, shape).fields
 
         async def read(ids: list[Any]) -> list[list[Blame]]:
-            fields = selections.version(selected, shape).fields
             shown, within = context.scope.readable(entity, model)
             return await blame(context.history, within, shown, ids, fields)
 
-        kind = ("blame", shape.name, *map(id, info.field_nodes))
+        kind = ("blame", shape.name, fields)
         found = await context.loads.together(kind, source.values["_id"], read)
+        count_values(len(found))
         return [
             BlameRecord(each.path, each.value, VersionRecord(shape, each.version)) for each in found
         ]
@@ -247,7 +271,8 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             "[FieldChange!]!",
             "What differs between two of its versions.",
             diff,
-            (
+            cost=_DIFF_COST,
+            arguments=(
                 Argument("from", "Int!", "The number of the version to start from."),
                 Argument(
                     "to",
@@ -262,6 +287,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             "For each field, the version that last changed it; those of which it was dropped are "
             "left out.",
             blames,
+            cost=_BLAME_COST,
         ),
         drafts_field(shape),
     ]

@@ -11,18 +11,21 @@ of its principal for as long as it lives, and holds no slot.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 from strawberry.extensions import SchemaExtension
 from strawberry.types.graphql import OperationType
 
+from gql.engine.limits.client_presence import finish_without_client
 from resolvers.errors import LimitExceeded
-from streams.core.execution_slot import EXECUTION_SLOT
+from streams.core.fair_semaphore import FairSemaphore
+from streams.core.operation import OPERATION
 from streams.errors import TimeLimit, Unavailable
 
-__all__ = ["ConcurrencyExtension", "ConcurrencyLimiter"]
+__all__ = ["ConcurrencyExtension", "ConcurrencyLimiter", "SubscriptionOperation"]
 
 RETRY_AFTER_S = 1
 """The time after which an operation that was turned away may be sent again."""
@@ -33,6 +36,8 @@ class ConcurrencyLimiter:
         executing: how many queries and mutations at once; 0: no limit.
         waiting: how many behind them.
         suspended: how many may wait for the archive, without a slot; 0: no limit.
+        read_bytes: the most that an operation may read from the database; 0: no limit.
+        values: the most values that are computed for one, as by `diff`; 0: no limit.
         per_principal: operations of any kind at once of one who is known; 0: no limit.
         limit_s: the most that a query or mutation may take, its waiting included.
     Attributes:
@@ -46,23 +51,30 @@ class ConcurrencyLimiter:
         executing: int = 100,
         waiting: int = 1000,
         suspended: int = 1000,
+        read_bytes: int = 0,
+        values: int = 0,
         per_principal: int = 1000,
         limit_s: float = 60.0,
     ) -> None:
-        self.executing = 0
-        self.waiting = 0
         self.suspended = 0
         self.shed = 0
         self.limit_s = limit_s
-        self._most_executing = executing
+        self.read_bytes = read_bytes
+        self.values = values
+        self._slots = FairSemaphore(executing, per_caller=(executing + 1) // 2)
         self._most_waiting = waiting
         self._most_suspended = suspended
         self._most_per_principal = per_principal
-        self._slots_of: Counter[str] = Counter()
         self._suspended_of: Counter[str] = Counter()
         self._operations_of: Counter[str] = Counter()
-        # By caller, the one whose turn is next first. A future is done once it has a slot.
-        self._queues: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @property
+    def executing(self) -> int:
+        return self._slots.held
+
+    @property
+    def waiting(self) -> int:
+        return self._slots.waiting
 
     def begin(self, principal: str) -> None:
         """Count an operation of a principal; "": of a caller without a name.
@@ -88,8 +100,13 @@ class ConcurrencyLimiter:
             _decrement(self._operations_of, principal)
 
     @asynccontextmanager
-    async def slot(self, caller: str) -> AsyncIterator[None]:
+    async def slot(
+        self, caller: str, *, begun: Callable[[], None] | None = None
+    ) -> AsyncIterator[None]:
         """Hold a slot, which is waited for.
+
+        Args:
+            begun: called once it is there.
 
         Raises:
             Unavailable: too many operations wait.
@@ -99,7 +116,9 @@ class ConcurrencyLimiter:
             async with asyncio.timeout(self.limit_s) as limit:
                 await self.acquire(caller)
                 slot = _Slot(self, caller)
-                EXECUTION_SLOT.set(slot)
+                OPERATION.set(slot)
+                if begun is not None:
+                    begun()
                 try:
                     yield
                 finally:
@@ -115,13 +134,6 @@ class ConcurrencyLimiter:
             "what a mutation has written by then stays written"
         )
 
-    def try_acquire(self, caller: str) -> bool:
-        """Take a slot if one is free for this caller."""
-        free = self._is_free(caller)
-        if free:
-            self._take(caller)
-        return free
-
     async def acquire(self, caller: str, *, resumes: bool = False) -> None:
         """Take a slot, waiting for it behind those of the same caller.
 
@@ -131,31 +143,16 @@ class ConcurrencyLimiter:
         Raises:
             Unavailable: too many operations wait.
         """
-        if self.try_acquire(caller):
-            return
-        if not resumes and self.waiting >= self._most_waiting:
-            self._make_room(caller)
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        queue = self._queues.setdefault(caller, deque())
-        queue.append(granted)
-        self.waiting += 1
-        try:
-            await granted
-        except asyncio.CancelledError:
-            if granted in queue:
-                queue.remove(granted)
-            elif not granted.cancelled() and granted.exception() is None:
-                # Given up in the very turn in which it got its slot.
-                self.release(caller)
-            raise
-        finally:
-            self.waiting -= 1
+        slots = self._slots
+        if not (slots.is_free(caller) or resumes) and slots.waiting >= self._most_waiting:
+            self.shed += 1
+            problem = f"{self.executing} operations execute and {self.waiting} wait"
+            if not slots.evict(caller, lambda: self._busy(problem)):
+                raise self._busy(problem)
+        await slots.acquire(caller)
 
     def release(self, caller: str) -> None:
-        """Give a slot back; the next operation has it from now on, so that none overtakes."""
-        self.executing -= 1
-        _decrement(self._slots_of, caller)
-        self._grant()
+        self._slots.release(caller)
 
     def suspend(self, caller: str) -> None:
         """Count an operation that waits without a slot.
@@ -174,45 +171,6 @@ class ConcurrencyLimiter:
         self.suspended -= 1
         _decrement(self._suspended_of, caller)
 
-    def _is_free(self, caller: str) -> bool:
-        most = self._most_executing
-        return most <= 0 or (self.executing < most and self._slots_of[caller] < (most + 1) // 2)
-
-    def _take(self, caller: str) -> None:
-        self.executing += 1
-        self._slots_of[caller] += 1
-
-    def _grant(self) -> None:
-        for caller in list(self._queues):
-            queue = self._queues[caller]
-            while queue and queue[0].done():
-                queue.popleft()
-            if not queue:
-                del self._queues[caller]
-            elif self._is_free(caller):
-                # Its next turn comes after those of all others.
-                del self._queues[caller]
-                self._queues[caller] = queue
-                self._take(caller)
-                queue.popleft().set_result(None)
-                return
-
-    def _make_room(self, caller: str) -> None:
-        """Turn away the newest operation of the caller that has most of the queue.
-
-        Raises:
-            Unavailable: that is this one.
-        """
-        self.shed += 1
-        busy = self._busy(f"{self.executing} operations execute and {self.waiting} wait")
-        largest = max(self._queues, key=lambda each: len(self._queues[each]), default=caller)
-        mine = len(self._queues.get(caller, ()))
-        if largest == caller or len(self._queues[largest]) <= mine + 1:
-            raise busy
-        last = self._queues[largest].pop()
-        if not last.done():
-            last.set_exception(busy)
-
     def _busy(self, problem: str) -> Unavailable:
         return Unavailable(
             f"{problem}, which are the most; try again in {RETRY_AFTER_S} s",
@@ -223,24 +181,77 @@ class ConcurrencyLimiter:
 class _Slot:
     """Slot of one operation, several of whose fields may wait at once."""
 
-    __slots__ = ("_acquiring", "_caller", "_closed", "_held", "_limiter", "_waits")
+    __slots__ = (
+        "_acquiring",
+        "_closed",
+        "_held",
+        "_limiter",
+        "_reading",
+        "_values",
+        "_waits",
+        "caller",
+        "read_bytes",
+    )
 
     def __init__(self, limiter: ConcurrencyLimiter, caller: str) -> None:
         self._limiter = limiter
-        self._caller = caller
+        self.caller = caller
         self._held = True
         self._closed = False
         self._acquiring = False
         self._waits = 0
+        self._reading: set[asyncio.Task[Any]] = set()
+        self.read_bytes = 0
+        self._values = 0
+
+    def count_read(self, size: int) -> None:
+        """See `streams.core.operation`."""
+        self.read_bytes += size
+        most = self._limiter.read_bytes
+        if 0 < most < self.read_bytes:
+            raise LimitExceeded(
+                f"the operation reads more than {most:,} bytes, which is the most; "
+                "ask for smaller pages (first, last), or for fewer fields",
+                limit="max_read_bytes",
+                asked=self.read_bytes,
+                bound=most,
+            )
+
+    def count_values(self, count: int) -> None:
+        """See `streams.core.operation`."""
+        self._values += count
+        most = self._limiter.values
+        if 0 < most < self._values:
+            raise LimitExceeded(
+                f"the changes that the operation asks for are {self._values:,}, "
+                f"and {most:,} is the most; ask for fewer at once",
+                limit="max_values",
+                asked=self._values,
+                bound=most,
+            )
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """See `streams.core.operation`."""
+        task = asyncio.current_task()
+        # Of one task, only the outermost.
+        if task is None or task in self._reading:
+            yield
+            return
+        self._reading.add(task)
+        try:
+            yield
+        finally:
+            self._reading.discard(task)
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
-        """See `ExecutionSlot`."""
+        """See `streams.core.operation`."""
         if self._closed:
             yield
             return
         if not self._waits:
-            self._limiter.suspend(self._caller)
+            self._limiter.suspend(self.caller)
         self._waits += 1
         self._give_back()
         try:
@@ -248,7 +259,7 @@ class _Slot:
         finally:
             self._waits -= 1
             if not self._waits:
-                self._limiter.resume(self._caller)
+                self._limiter.resume(self.caller)
         # Of an operation that has failed, only the answer is left to do.
         if not (self._waits or self._held or self._acquiring or self._closed):
             await self._acquire_again()
@@ -256,21 +267,49 @@ class _Slot:
     def close(self) -> None:
         self._closed = True
         self._give_back()
+        # Where the operation has failed, or its client has gone.
+        for task in list(self._reading):
+            if task is not asyncio.current_task():
+                task.cancel()
 
     def _give_back(self) -> None:
         if self._held:
             self._held = False
-            self._limiter.release(self._caller)
+            self._limiter.release(self.caller)
 
     async def _acquire_again(self) -> None:
         self._acquiring = True
         try:
-            await self._limiter.acquire(self._caller, resumes=True)
+            await self._limiter.acquire(self.caller, resumes=True)
         finally:
             self._acquiring = False
         self._held = True
         if self._closed or self._waits:
             self._give_back()
+
+
+class SubscriptionOperation:
+    """Operation of a subscription, which holds no slot. See `streams.core.operation`."""
+
+    def __init__(self, caller: str) -> None:
+        self.caller = caller
+        self.read_bytes = 0
+
+    def count_read(self, size: int) -> None:
+        # What it reads at once is bounded where it is read, by events and bytes.
+        pass
+
+    def count_values(self, count: int) -> None:
+        pass
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        # Its reads are made by its own task, which ends with it, or for others as well.
+        yield
+
+    @asynccontextmanager
+    async def suspended(self) -> AsyncIterator[None]:
+        yield
 
 
 class ConcurrencyExtension(SchemaExtension):
@@ -284,7 +323,11 @@ class ConcurrencyExtension(SchemaExtension):
             yield
             return
         context = self.execution_context.context
-        async with self._limiter.slot("" if context is None else context.owner):
+        writes = self.execution_context.operation_type is OperationType.MUTATION
+        async with self._limiter.slot(
+            "" if context is None else context.owner,
+            begun=finish_without_client if writes else None,
+        ):
             yield
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gql.engine.limits.concurrency import ConcurrencyLimiter
 from resolvers.errors import LimitExceeded
-from streams.core.execution_slot import execution_suspended
+from streams.core.operation import execution_suspended
 from streams.errors import TimeLimit, Unavailable
 from tests.support.eventually import eventually
 from tests.support.fuzzing import examples

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from resolvers.changes import Comparison
 from tests.support.reads import Memory
 from tests.unit.gql.conftest import Ask
 
@@ -228,3 +230,15 @@ async def test_the_document_is_read_only_where_it_is_selected(ask: Ask, memory: 
         memory.calls.clear()
         await ask(f'{{ product(id: "p") {{ history {{ edges {{ node {{ {selection} }} }} }} }} }}')
         assert memory.calls[-1] == ("pages_of", "Product", 1, fields)
+
+
+async def test_equal_differences_are_found_once(ask: Ask) -> None:
+    """For all places of an operation that ask for them."""
+    places = [f"a{number}: diff(from: 1, to: 4) {{ path }}" for number in range(9)]
+    text = f'{{ product(id: "p") {{ {" ".join(places)} other: diff(from: 1) {{ path }} }} }}'
+    with patch.object(Comparison, "changes", autospec=True, side_effect=Comparison.changes) as made:
+        result = await ask(text)
+    assert result.errors is None
+    assert result.data is not None
+    assert list(result.data["product"].values()) == [[{"path": "name"}]] * 10
+    assert made.call_count == 2

@@ -1,0 +1,1 @@
+"""Execution of operations: compiled queries and graphql-core's executor."""

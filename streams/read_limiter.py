@@ -1,0 +1,141 @@
+"""Shares of MongoDB for the reads of clients: lookups and indexed pages never wait behind scans.
+
+A read is of a class, by what its query says and which indexes there are. Each class has slots of
+its own, which callers have in turn. An indexed read that takes long is repeated as a scan: a walk
+over a whole index is a scan, too. Reads of the process itself, as of recorders, are not limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Any, TypeVar
+
+from streams.core.fair_semaphore import FairSemaphore
+from streams.core.operation import OPERATION
+from streams.errors import TimeLimit
+
+__all__ = ["READ_SLOTS", "ReadClass", "ReadLimiter"]
+
+T = TypeVar("T")
+Query = Mapping[str, Any]
+Sort = Sequence[tuple[str, int]]
+
+_QUICK_MS = 250
+"""The most that an indexed read takes before it counts as a scan."""
+
+_EQUAL = frozenset({"$eq", "$in"})
+_RANGES = frozenset({"$gt", "$gte", "$lt", "$lte"})
+
+
+class ReadClass(Enum):
+    LOOKUP = "lookup"
+    INDEXED = "indexed"
+    SCAN = "scan"
+
+
+_SLOTS = {ReadClass.LOOKUP: (6, 6), ReadClass.INDEXED: (8, 6), ReadClass.SCAN: (4, 2)}
+"""How many reads at once: in all, and of one caller."""
+
+READ_SLOTS = sum(slots for slots, _ in _SLOTS.values())
+
+_DRIVER_SLOTS = 6, 4
+"""Reads by the driver's cursors: Motor has a thread for each, of few, which leases need as well."""
+
+
+class ReadLimiter:
+    """Attributes:
+    indexes: by collection, the paths of each index in its order, beside that of `_id`.
+    driver: slots of reads that the driver makes.
+    """
+
+    def __init__(self) -> None:
+        self.indexes: dict[str, Sequence[Sequence[str]]] = {}
+        self.driver = FairSemaphore(*_DRIVER_SLOTS)
+        self._slots = {each: FairSemaphore(*slots) for each, slots in _SLOTS.items()}
+
+    async def run(
+        self, read_class: ReadClass, attempt: Callable[[int], Awaitable[T]], limit_ms: int
+    ) -> T:
+        """Make a read of the running operation, in its turn.
+
+        Args:
+            attempt: reads within so many milliseconds.
+
+        Raises:
+            TimeLimit: it took longer than `limit_ms`.
+        """
+        operation = OPERATION.get()
+        if operation is None:
+            return await attempt(limit_ms)
+        with operation.reading():
+            if read_class is ReadClass.INDEXED and limit_ms > _QUICK_MS:
+                try:
+                    async with self._slots[read_class].slot(operation.caller):
+                        return await attempt(_QUICK_MS)
+                except TimeLimit:
+                    read_class = ReadClass.SCAN
+            async with self._slots[read_class].slot(operation.caller):
+                return await attempt(limit_ms)
+
+    def class_of_find(self, collection: str, query: Query, sort: Sort, limit: int) -> ReadClass:
+        indexes = [("_id",), *self.indexes.get(collection, ())]
+        conditions = list(_conditions(query))
+        if any(path == "_id" and _kind(value) == "equal" for path, value in conditions):
+            return ReadClass.LOOKUP
+        if _is_bounded(conditions, indexes):
+            return ReadClass.INDEXED
+        if conditions or not limit:
+            return ReadClass.SCAN
+        ordered = tuple(path for path, _ in sort)
+        walked = any(tuple(each[: len(ordered)]) == ordered for each in indexes)
+        return ReadClass.INDEXED if walked else ReadClass.SCAN
+
+    def class_of_pipeline(
+        self, collection: str | None, pipeline: Sequence[Mapping[str, Any]]
+    ) -> ReadClass:
+        """Of one that begins with keys, each of which is looked up, or with a match."""
+        first = pipeline[0] if pipeline else {}
+        if collection is None or ("$match" not in first and "$sort" not in first):
+            return ReadClass.INDEXED if collection is None else ReadClass.SCAN
+        query = first.get("$match", {})
+        rest = pipeline[1:] if "$match" in first else pipeline
+        sort = rest[0].get("$sort", {}) if rest else {}
+        limited = any("$limit" in each for each in rest[:2])
+        return self.class_of_find(collection, query, list(sort.items()), int(limited))
+
+
+def _conditions(query: Query) -> Iterator[tuple[str, Any]]:
+    """Yield what must all hold."""
+    for path, value in query.items():
+        if path == "$and":
+            for each in value:
+                yield from _conditions(each)
+        else:
+            yield path, value
+
+
+def _is_bounded(conditions: Sequence[tuple[str, Any]], indexes: Sequence[Sequence[str]]) -> bool:
+    """Whether an index leads to few more documents than match."""
+    first = {each[0] for each in indexes}
+    kinds = [(path, _kind(value)) for path, value in conditions]
+    if any(path in first and kind == "equal" for path, kind in kinds):
+        return True
+    for path, value in conditions:
+        # A cursor of several fields is one of these.
+        if path == "$or" and all(_is_bounded(list(_conditions(each)), indexes) for each in value):
+            return True
+    # Of a range, everything else would be looked for among all that it has.
+    return bool(kinds) and all(path in first and kind == "range" for path, kind in kinds)
+
+
+def _kind(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return "equal"
+    operators = set(value)
+    if operators & _EQUAL:
+        return "equal"
+    text = value.get("$regex")
+    if (operators and operators <= _RANGES) or (isinstance(text, str) and text.startswith("^")):
+        return "range"
+    return "other"

@@ -1,0 +1,128 @@
+"""Requests of some hundred bytes whose answers would take megabytes or seconds: each has a bound,
+and what several places ask for is made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx2 as httpx
+import pytest
+from pymongo import MongoClient
+
+from tests.support.beginning import begin_new
+from tests.support.eventually import wait_until
+from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.sockets import open_socket
+
+Client = MongoClient[dict[str, Any]]
+
+MODEL = """
+type Thing @collection(name: "things") { id: ID! text: String meta: JSON }
+type Chapter @collection(name: "chapters") { id: ID! text: String }
+"""
+KEYS = 30_000
+
+
+@pytest.fixture(scope="module")
+def served(
+    mongo_uri: str, client: Client, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RunningGateway, Any]]:
+    """A thing of 900 KB of text, one of two versions with 30,000 keys, and 150 MB of chapters."""
+    model = tmp_path_factory.mktemp("large") / "schema.graphql"
+    model.write_text(MODEL)
+    database = client[f"large_{uuid4().hex[:8]}"]
+    begin_new(mongo_uri, database.name, model)
+    for first in range(0, 150, 10):
+        database.chapters.insert_many(
+            {"_id": f"c{first + n}", "text": "x" * 1_000_000} for n in range(10)
+        )
+    with running_gateway(mongo_uri, database.name, model) as running:
+        database.things.insert_one({"_id": "long", "text": "x" * 900_000, "version": 1})
+        for version in (1, 2):
+            meta = {f"k{n}": n + version for n in range(KEYS)}
+            database.things.replace_one(
+                {"_id": "keys"}, {"_id": "keys", "version": version, "meta": meta}, upsert=True
+            )
+        query = '{ thing(id: "keys") { history { totalCount } } }'
+        wait_until(lambda: ask(running, query)["data"]["thing"] == {"history": {"totalCount": 2}})
+        yield running, database
+        assert running.stop() == 0
+    client.drop_database(database.name)
+    assert not [line for line in running.lines if "INTERNAL" in line or "Traceback" in line]
+
+
+def ask(gateway: RunningGateway, query: str) -> Any:
+    return httpx.post(f"{gateway.address}/graphql", json={"query": query}, timeout=120).json()
+
+
+def many(text: str, count: int) -> str:
+    return " ".join(f"a{number}: {text}" for number in range(count))
+
+
+def limit_of(answer: Any) -> str:
+    """The limit that has refused it."""
+    extensions = answer["errors"][0]["extensions"]
+    assert extensions["code"] == "LIMIT_EXCEEDED"
+    return str(extensions["limit"])
+
+
+def test_a_response_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
+    """A text under many names is as long as all of them; compiled, and by the executor."""
+    gateway, _ = served
+    for _ in range(3):
+        assert limit_of(ask(gateway, f'{{ thing(id: "long") {{ {many("text", 99)} }} }}')) == (
+            "max_response_bytes"
+        )
+        found = ask(gateway, f'{{ thing(id: "long") {{ {many("text", 10)} }} }}')
+        assert {len(each) for each in found["data"]["thing"].values()} == {900_000}
+
+
+async def test_an_event_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
+    """The subscription goes on behind one that is too long."""
+    gateway, database = served
+    fields = f"{{ documentId thing {{ {many('text', 99)} }} }}"
+    async with open_socket(gateway.address) as socket:
+        await socket.start("s", f"subscription {{ thingChanges(snapshot: true) {fields} }}")
+        results = []
+        while len(results) < 3:
+            message = await socket.receive()
+            if message["type"] == "next":
+                results.append(message["payload"])
+        # Two documents, and the checkpoint behind them.
+        failed = [each for each in results if each.get("errors")]
+        assert [limit_of(each) for each in failed] == ["max_response_bytes"]
+        database.things.insert_one({"_id": "new", "text": "short"})
+        while True:
+            message = await socket.receive()
+            assert message["type"] in ("next", "ping"), message
+            change = message["payload"]["data"]["thingChanges"]
+            if change["documentId"] == "new":
+                break
+        assert change["thing"]["a0"] == "short"
+
+
+def test_what_is_read_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
+    """Also where it comes in many batches, and little of it would be shown."""
+    gateway, _ = served
+    for query in (
+        "{ chapters(first: 150) { nodes { id text } } }",
+        "{ chapters(last: 150) { nodes { id text } } }",
+        "{ chapterVersions(first: 150) { nodes { document { text } } } }",
+    ):
+        assert limit_of(ask(gateway, query)) == "max_read_bytes"
+    assert "errors" not in ask(gateway, "{ chapters(first: 150) { nodes { id } } }")
+
+
+def test_differences_have_a_bound_and_equal_ones_are_found_once(
+    served: tuple[RunningGateway, Any],
+) -> None:
+    """30,000 keys under 99 names are three million changes."""
+    gateway, _ = served
+    diffs = many("diff(from: 1, to: 2) { kind }", 99)
+    assert limit_of(ask(gateway, f'{{ thing(id: "keys") {{ {diffs} }} }}')) == "max_values"
+    found = ask(
+        gateway, f'{{ thing(id: "keys") {{ {many("diff(from: 1, to: 2) { kind }", 2)} }} }}'
+    )
+    assert [len(each) for each in found["data"]["thing"].values()] == [KEYS, KEYS]
