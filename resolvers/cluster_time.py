@@ -12,12 +12,17 @@ from collections.abc import Awaitable, Callable
 from bson.timestamp import Timestamp
 
 from streams import tokens
+from streams.core.operation import execution_suspended
 from streams.errors import ResumeTokenInvalid
 from streams.mongo import Mongo
 from streams.progress import Progress
 from streams.tasks import seen
 
 __all__ = ["ClusterTime"]
+
+
+_CUT_OFF_S = 600
+"""A primary steps down long before it has been cut off for so many seconds."""
 
 
 class ClusterTime:
@@ -37,10 +42,11 @@ class ClusterTime:
         if token <= self._progress.seen()[0]:
             return
         at = tokens.cluster_time(token)
-        if at <= await self._now.read():
-            return
-        # A primary that is cut off does not know how far the others have come.
-        now = await self._confirmed.read()
+        async with execution_suspended():
+            now = await self._now.read()
+            if now < at and at.time - now.time < _CUT_OFF_S:
+                # A primary that is cut off does not know how far the others have come.
+                now = await self._confirmed.read()
         if at > now:
             raise ResumeTokenInvalid(
                 f"this resume token stands at {at.as_datetime():%F %T}Z ({at.inc}), and the "
