@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from model.entities import Model
-from resolvers.comments import Comments
-from resolvers.drafts import Drafts
+from resolvers.drafts.comments import Comments
+from resolvers.drafts.publish import Publishing
+from resolvers.drafts.store import Drafts
 from resolvers.fences import Fences
 from resolvers.own_writes import OwnWrites
-from resolvers.publishing import Publishing
 from resolvers.repeats import Repeats
 from resolvers.restoring import Restoring
 from resolvers.scopes import Scope

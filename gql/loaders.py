@@ -17,9 +17,9 @@ from bson import Timestamp
 from strawberry.dataloader import DataLoader
 
 from model.entities import Entity
-from resolvers.comments import Comment, Comments, Subject
 from resolvers.current import Current
-from resolvers.drafts import Draft, Drafts
+from resolvers.drafts.comments import Subject
+from resolvers.drafts.store import Draft, Drafts
 from resolvers.history import History
 from resolvers.moments import Moment, Moments
 from resolvers.pools import Pool
@@ -38,9 +38,6 @@ class Proposals(Protocol):
 
     @property
     def drafts(self) -> Drafts: ...
-
-    @property
-    def comments(self) -> Comments: ...
 
 
 K = TypeVar("K")
@@ -159,11 +156,19 @@ class Loaders:
 
         return await self._load(("draft", entity.name), (id_, number), load, _id_and)
 
-    async def comments(self, entity: Entity, subject: Subject) -> list[Comment]:
-        async def load(subjects: list[Subject]) -> Sequence[list[Comment]]:
-            return await self._proposals.comments.of(entity, subjects)
+    async def of_subjects(
+        self,
+        kind: Hashable,
+        subject: Subject,
+        read: Callable[[list[Subject]], Awaitable[Sequence[T]]],
+    ) -> T:
+        """Load for one version or draft what is read for all those of a list together.
 
-        return await self._load(("comments", entity.name), subject, load, _id_and)
+        Args:
+            kind: equal for all that are asked the same.
+            read: subjects -> one for each, in the same order.
+        """
+        return await self._load(("subjects", kind), subject, read, _id_and)
 
     async def moment(self, entity: Entity, time: datetime | None, token: str | None) -> Moment:
         """The moment that a TimePoint means, once the archive has reached it."""

@@ -16,7 +16,14 @@ from resolvers.values import REFUSED, Place, id_to_api
 from streams.documents import Document
 from streams.versions import Version
 
-__all__ = ["CurrentDocument", "EmbeddedDocument", "SnapshotDocument", "State", "VersionRecord"]
+__all__ = [
+    "CurrentDocument",
+    "EmbeddedDocument",
+    "SnapshotDocument",
+    "State",
+    "VersionRecord",
+    "id_text",
+]
 
 
 class CurrentDocument:
@@ -42,7 +49,7 @@ class CurrentDocument:
 
     @property
     def id_text(self) -> str:
-        return _id_text(self.shape, self.values["_id"], self)
+        return id_text(self.shape, self.values["_id"], self)
 
 
 class SnapshotDocument:
@@ -68,7 +75,7 @@ class SnapshotDocument:
 
     @property
     def id_text(self) -> str:
-        return f"{_id_text(self.shape, self.values['_id'], self)}@{self.number}"
+        return f"{id_text(self.shape, self.values['_id'], self)}@{self.number}"
 
 
 class EmbeddedDocument:
@@ -123,7 +130,7 @@ class VersionRecord:
 
     @property
     def document_id(self) -> str:
-        return _id_text(self.shape, self.version.document, self)
+        return id_text(self.shape, self.version.document, self)
 
     @property
     def id_text(self) -> str:
@@ -139,7 +146,7 @@ class VersionRecord:
         return SnapshotDocument(self.shape, values, version.number, self.moment)
 
 
-def _id_text(shape: Shape, value: Any, record: Any) -> str:
+def id_text(shape: Shape, value: Any, record: Any) -> str:
     """Raises:
     DocumentMisfit: it is none.
     """

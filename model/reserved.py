@@ -25,8 +25,16 @@ FIXED_TYPES = frozenset(
         "Change",
         "ChangeKind",
         "Comment",
+        "CommentConnection",
+        "CommentEdge",
+        "CommentWhere",
         "DocumentNotFound",
+        "Draft",
+        "DraftConnection",
+        "DraftEdge",
         "DraftStatus",
+        "DraftStatusFilter",
+        "DraftWhere",
         "FieldChange",
         "FieldChangeKind",
         "HistoryCut",
@@ -67,6 +75,8 @@ ENTITY_SUFFIXES = (
     "VersionEdge",
     "Change",
     "Draft",
+    "DraftConnection",
+    "DraftEdge",
     "Blame",
     "Input",
     "Patch",
@@ -79,7 +89,7 @@ ENTITY_SUFFIXES = (
 EMBEDDED_SUFFIXES = ("State", "Snapshot", "Where", "ListFilter", "Input", "Patch")
 ENUM_SUFFIXES = ("Filter", "ListFilter")
 
-QUERY_FIELDS = ("node", "resumeToken", "streams")
+QUERY_FIELDS = ("node", "resumeToken", "streams", "allDrafts", "allComments")
 MUTATION_FIELDS = ("saveCursor",)
 # The owner of what is there without any entity; no type has such a name.
 _EVERY_API = ""
@@ -91,6 +101,7 @@ WRITES = (
     "delete",
     "restore",
     "propose",
+    "proposeNew",
     "publish",
     "reject",
     "commentOn",
@@ -254,6 +265,8 @@ def _root_fields(type_: TypeDeclaration) -> Iterator[tuple[str, str, bool]]:
     yield "Query", one, False
     yield "Query", f"{one}Version", False
     yield "Query", f"{one}Versions", False
+    yield "Query", f"{one}Drafts", False
+    yield "Query", f"{one}Comments", False
     yield "Subscription", f"{one}Changes", False
     for verb in WRITES:
         yield "Mutation", f"{verb}{upper_first(type_.name)}", False

@@ -61,12 +61,11 @@ class Alteration:
 
     @classmethod
     def restoration(cls, content: RawBSONDocument, number: int) -> Alteration:
-        def restored(own: Expressions) -> Any:
-            # Nothing of the old document stays, but what is counted up.
-            parts = [{"$literal": content}, object_of(own)]
-            return {"$let": {"vars": {"old": "$$ROOT"}, "in": {"$mergeObjects": parts}}}
+        return cls(content=_whole(content), operation="REPLACE", restored_from=number)
 
-        return cls(content=restored, operation="REPLACE", restored_from=number)
+    @classmethod
+    def restoration_of_draft(cls, content: Mapping[str, Any], draft: int) -> Alteration:
+        return cls(content=_whole(content), operation="REPLACE", draft=draft)
 
     def pipeline(self, entity: Entity, change: Document, number: int | None) -> Pipeline:
         """Args:
@@ -75,6 +74,15 @@ class Alteration:
         """
         content = self.content(_own(entity, change, number))
         return [{"$replaceWith": content if entity.fence is None else _fenced(entity, content)}]
+
+
+def _whole(content: Mapping[str, Any]) -> Callable[[Expressions], Any]:
+    def restored(own: Expressions) -> Any:
+        # Nothing of the old document stays, but what is counted up.
+        parts = [{"$literal": content}, object_of(own)]
+        return {"$let": {"vars": {"old": "$$ROOT"}, "in": {"$mergeObjects": parts}}}
+
+    return restored
 
 
 def attribution(author: Author, entity: Entity, key: Any, **more: Any) -> Document:

@@ -34,7 +34,8 @@ class Author:
     """Who writes, why, and under which key the write may be repeated.
 
     Args:
-        owner: whose it is: others of the same name may have signed in otherwise.
+        owner: the caller to whom what is stored counts: others of the same name may have signed in
+            otherwise. None for all anonymous callers together.
         repeat: the client's idempotency key, made unique to this mutation of the request.
         fingerprint: of the mutation and its arguments; the same key with another is refused.
     """

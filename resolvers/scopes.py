@@ -91,21 +91,21 @@ class Scope:
             demands = _of(entity.access, "comment")
             self._check(demands, f"{entity.name} may be commented on by", entity.name)
 
-    def check_publisher(self, entity: Entity, proposed_by: str | None, *, same: bool) -> None:
-        """Args:
-        same: the one who publishes the draft has proposed it.
-
-        Raises:
+    def check_publisher(self, entity: Entity, proposed_by: str | None, *, own: bool) -> None:
+        """Raises:
         Forbidden: a draft of the caller's own, where the model wants another's approval.
         """
         access = entity.access
-        if self._model is None or access is None or access.publish_own or not same:
+        if self._model is None or access is None or access.publish_own or not own:
             return
         raise Forbidden(
             f"a draft of {entity.name} may be published by others than the one who proposed it "
             f"only: proposed by {proposed_by or 'an anonymous caller'}, and so are you",
             subject=entity.name,
         )
+
+    def may_read_entity(self, entity: Entity) -> bool:
+        return self._model is None or self._has(_of(entity.access, "read"))
 
     def check_shown(self, entity: Entity) -> None:
         """Raises:

@@ -106,9 +106,15 @@ class Writes:
         change: Document,
         author: Author,
         number: int | None,
+        *,
+        beside: Beside | None = None,
     ) -> Written:
         """Write a document that is not there; `whole` is all of it but its `_id`. Raises as
-        `create`."""
+        `create`.
+
+        Args:
+            beside: what else to write in the same transaction; `number` must be known then.
+        """
         if not self._scope.write_rows(entity).allow({**whole, "_id": key}):
             raise out_of_rows(entity, key)
 
@@ -116,11 +122,17 @@ class Writes:
             made = await self.commits.layout(entity).create(writing, key, whole)
             if made is None:
                 raise there_already(entity)
+            if beside is not None:
+                assert number is not None
+                await beside(writing, number)
             return made
 
-        return await self.commits.not_overtaken(
-            entity, key, lambda: self.commits.commit(entity, key, change, author, insert, number)
-        )
+        async def commit() -> Written:
+            return await self.commits.commit(
+                entity, key, change, author, insert, number, transaction=beside is not None
+            )
+
+        return await self.commits.not_overtaken(entity, key, commit)
 
     async def alter(
         self,

@@ -18,12 +18,18 @@ from gql.schema.back_links import back_link_field
 from gql.schema.building import Types
 from gql.schema.connections import define_connections
 from gql.schema.descriptions import enum_description
+from gql.schema.discussions import define_comment
 from gql.schema.filters import define_filters
 from gql.schema.inputs import define_inputs
 from gql.schema.interfaces import define_interfaces
 from gql.schema.mutations import define_mutation
 from gql.schema.naming import DEFAULT_NAMING, Naming, check_naming
-from gql.schema.proposals import define_comment, define_drafts
+from gql.schema.proposals import (
+    define_draft,
+    define_drafts,
+    draft_of_comment,
+    version_of_comment,
+)
 from gql.schema.queries import define_query
 from gql.schema.results import define_applied, define_refusals, define_written
 from gql.schema.scalars import SCALAR_MAP, SCALARS
@@ -65,7 +71,8 @@ def build_schema(
     define_filters(types, shapes)
     define_inputs(types, shapes)
     define_refusals(types, shapes.values())
-    define_comment(types)
+    define_draft(types)
+    define_comment(types, version_of_comment, draft_of_comment)
     for shape in shapes.values():
         if not shape.is_entity:
             define_states(types, shape)

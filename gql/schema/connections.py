@@ -26,6 +26,7 @@ __all__ = [
     "allowed_order",
     "connection_name",
     "current_page",
+    "define_connection",
     "define_connections",
     "edge_name",
     "filter_arguments",
@@ -238,11 +239,14 @@ def define_connections(types: Types, shape: Shape) -> None:
         "Subscribe after it, and nothing is missed between this read and the first event.",
         attrgetter("resume_token"),
     )
-    _define(types, shape.name, f"Documents of {shape.name}: one page of them.", resume_token)
-    _define(types, shape.version, f"Versions of {shape.name}: one page of them.")
+    define_connection(
+        types, shape.name, f"Documents of {shape.name}: one page of them.", resume_token
+    )
+    define_connection(types, shape.version, f"Versions of {shape.name}: one page of them.")
 
 
-def _define(types: Types, item: str, description: str, *more: Read) -> None:
+def define_connection(types: Types, item: str, description: str, *more: Read) -> None:
+    """Define the connection of a type, and its edges."""
     edge = edge_name(item)
     types.add_object(
         connection_name(item),

@@ -9,16 +9,16 @@ from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
 from gql.fields import Argument, Resolve
+from gql.schema.discussions import CommentRecord
 from gql.schema.inputs import has_input
 from gql.schema.nodes import stored_id
 from gql.schema.proposals import ProposalRecord
 from gql.schema.results import RefusedRecord
-from gql.schema.writing import COMMENT, ID, writing_field
+from gql.schema.writing import COMMENT, ID, document_argument, writing_field
 from gql.shapes import Shape
 from model.entities import Model
-from resolvers.comments import Comment
-from resolvers.contents import parse_change
-from resolvers.drafts import Draft
+from resolvers.contents import new_id, parse_change, parse_document
+from resolvers.drafts.store import Draft
 from resolvers.errors import BadUserInput
 from resolvers.outcomes import Author, WriteRefused, Written
 
@@ -31,7 +31,7 @@ _DRAFT = Argument("draft", "Int!", "The draft's number.")
 
 def drafting_fields(model: Model, shape: Shape) -> list[StrawberryField]:
     """What may be done to the drafts and comments of an entity."""
-    proposing = [_propose(model, shape)] if has_input(shape) else []
+    proposing = [_propose(model, shape), _propose_new(model, shape)] if has_input(shape) else []
     return [*proposing, _publish(shape), _reject(shape), _comment_on(shape)]
 
 
@@ -66,6 +66,26 @@ def _propose(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
+def _propose_new(model: Model, shape: Shape) -> StrawberryField:
+    async def propose(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
+        entity = shape.entity
+        info.context.scope.check_content(entity, given.get("document"))
+        document = parse_document(model, entity, given.get("document") or {})
+        key = new_id(entity, given.get("id"))
+        return await info.context.editing.drafts.propose_new(
+            entity, {"_id": key, **document}, author
+        )
+
+    return _proposing(
+        f"proposeNew{shape.name}",
+        shape,
+        "Propose a new document: a draft, which is inserted when it is published.",
+        propose,
+        Argument("id", "ID", "Its id; one is made up where this is left out."),
+        *document_argument(shape),
+    )
+
+
 def _reject(shape: Shape) -> StrawberryField:
     async def reject(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
         key = stored_id(shape, given["id"])
@@ -75,13 +95,13 @@ def _reject(shape: Shape) -> StrawberryField:
 
 
 def _comment_on(shape: Shape) -> StrawberryField:
-    async def resolve(_root: None, info: ResolveInfo, id: str, **given: Any) -> Comment:
+    async def resolve(_root: None, info: ResolveInfo, id: str, **given: Any) -> CommentRecord:
         author = info.context.author_of(info, {"id": id, **given})
         comment = await info.context.editing.comments.add(
             shape.entity, stored_id(shape, id), author=author, **given
         )
         info.context.forget()
-        return comment
+        return CommentRecord(shape, comment)
 
     return Resolve(
         f"commentOn{shape.name}",

@@ -11,10 +11,17 @@ from strawberry.types.field import StrawberryField
 from gql.context import ResolveInfo
 from gql.fields import InputField, Read, Resolve, told
 from gql.schema.building import Types
+from gql.schema.discussions import comments_field
 from gql.schema.enums import define_enums
 from gql.schema.naming import Naming
 
-__all__ = ["change_fields", "define_interfaces", "node_id_field", "version_fields"]
+__all__ = [
+    "change_fields",
+    "define_interfaces",
+    "never",
+    "node_id_field",
+    "version_fields",
+]
 
 
 def define_interfaces(types: Types) -> None:
@@ -37,7 +44,7 @@ def define_interfaces(types: Types) -> None:
     )
     types.add_interface(
         "Node",
-        [node_id_field(types.naming, _never)],
+        [node_id_field(types.naming, never)],
         "An object with an id that is unique across all types; "
         f"`{types.naming.node}` of a version or a snapshot names that one state for ever.",
     )
@@ -153,7 +160,7 @@ def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[Strawber
     """
 
     def read(name: str) -> Callable[..., Any]:
-        return reads.get(name, _never)
+        return reads.get(name, never)
 
     return [
         node_id_field(naming, read("node_id")),
@@ -213,7 +220,7 @@ def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[Strawber
             "Where it stands in the stream: subscribe after it, or read as of it.",
             read("resume_token"),
         ),
-        Resolve("comments", "[Comment!]!", "What was said about it.", read("comments")),
+        comments_field("The comments on it.", read("comments")),
     ]
 
 
@@ -221,7 +228,7 @@ def change_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
     """The fields of the interface Change, as `version_fields`."""
 
     def read(name: str) -> Callable[..., Any]:
-        return reads.get(name, _never)
+        return reads.get(name, never)
 
     return [
         Read("kind", "ChangeKind!", "What this is about.", read("kind")),
@@ -335,5 +342,5 @@ def _define_stream_status(types: Types) -> None:
     )
 
 
-def _never(_source: object, _context: object = None) -> Any:
+def never(_source: object, _context: object = None) -> Any:
     raise AssertionError("an interface's fields are resolved by the types that implement it")

@@ -19,6 +19,7 @@ from gql.shapes import Shape
 from model.entities import Model
 from resolvers.alterations import Alteration
 from resolvers.contents import new_id, parse_change, parse_document
+from resolvers.errors import BadUserInput
 from resolvers.outcomes import Author, Written
 from streams import tokens
 
@@ -134,21 +135,27 @@ def _delete(shape: Shape) -> StrawberryField:
 
 def _restore(shape: Shape) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
-        return await info.context.editing.restoring.restore(
-            shape.entity,
-            stored_id(shape, given["id"]),
-            given["version"],
-            given.get("expected_version"),
-            author,
-        )
+        editing = info.context.editing
+        version, draft = given.get("version"), given.get("draft")
+        if (version is None) == (draft is None):
+            got = "neither" if version is None else "both"
+            raise BadUserInput(f"give one of version and draft; got {got}")
+        entity, key = shape.entity, stored_id(shape, given["id"])
+        expected = given.get("expected_version")
+        if draft is not None:
+            return await editing.publishing.restore(entity, key, draft, expected, author)
+        assert version is not None
+        return await editing.restoring.restore(entity, key, version, expected, author)
 
     return writing_field(
         f"restore{shape.name}",
         shape,
-        "Make a new version with the content of an old one; brings deleted documents back, too.",
+        "Make a new version with the content of an old one, which brings deleted documents back, "
+        "too; or with that of a draft that was rejected or overtaken.",
         write,
         ID,
-        Argument("version", "Int!", "The old version's number."),
+        Argument("version", "Int", "The old version's number."),
+        Argument("draft", "Int", "The draft's number; it takes the right to publish."),
         EXPECTED,
     )
 

@@ -1,33 +1,49 @@
-"""Drafts and comments: `ProductDraft`, `Comment`, and the fields that lead there."""
+"""Drafts: the interface `Draft`, `ProductDraft` and its connection, and fields that lead there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
-from gql.fields import Argument, Read, Resolve
-from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
+from gql.fields import Argument, InputField, Read, Resolve
+from gql.records import CurrentDocument, SnapshotDocument, VersionRecord, id_text
 from gql.schema.building import Types
+from gql.schema.connections import (
+    PAGE_ARGUMENTS,
+    PageRecord,
+    connection_name,
+    define_connection,
+    edge_name,
+)
 from gql.schema.descriptions import with_article
+from gql.schema.discussions import CommentRecord, comment_page, comments_field
 from gql.schema.guards import shown_to_readers
+from gql.schema.interfaces import never
 from gql.shapes import Shape
-from model.entities import Model
+from model.entities import Entity, Model
 from resolvers.changes import FieldChange, field_changes
-from resolvers.comments import Comment
-from resolvers.drafts import Draft
+from resolvers.drafts.pages import draft_query
+from resolvers.drafts.store import Draft
+from resolvers.pages import Page, page_request
+from resolvers.values import Place
 
 __all__ = [
+    "DRAFT_WHERE",
     "DraftRecord",
     "ProposalRecord",
-    "comments_of_version",
-    "define_comment",
+    "define_draft",
     "define_drafts",
+    "draft_of_comment",
     "draft_of_version",
+    "draft_page",
     "drafts_field",
+    "selected_drafts",
+    "version_of_comment",
 ]
 
 
@@ -41,8 +57,20 @@ class DraftRecord:
         self.draft = draft
 
     @property
+    def type_name(self) -> str:
+        return f"{self.shape.name}Draft"
+
+    @property
+    def place(self) -> Place:
+        return Place(self.shape.entity.collection, self.draft.document)
+
+    @property
+    def document_id(self) -> str:
+        return id_text(self.shape, self.draft.document, self)
+
+    @property
     def snapshot(self) -> SnapshotDocument:
-        """What it makes of the document: an object of its own to caches."""
+        """Return the document as the draft would leave it: an object of its own to caches."""
         draft = self.draft
         name = f"draft-{draft.number}"
         return SnapshotDocument(self.shape, draft.full, name, draft.moment)
@@ -62,20 +90,62 @@ class ProposalRecord:
         return f"{self.shape.name}Drafted"
 
 
-def define_comment(types: Types) -> None:
-    types.add_object(
-        "Comment",
+def define_draft(types: Types) -> None:
+    """Define what is the same for the drafts of all entities."""
+    types.add_interface("Draft", _draft_fields(), "A proposed change of a document, of any type.")
+    define_connection(types, "Draft", "Drafts of several types: one page of them.")
+    types.add_input(
+        "DraftStatusFilter",
         [
-            Read("id", "ID!", "Its id: reply to it with `replyTo`.", attrgetter("id")),
-            Read("version", "Int", "The version that it is about.", attrgetter("version")),
-            Read("draft", "Int", "The draft that it is about.", attrgetter("draft")),
-            Read("author", "String", "Who wrote it.", attrgetter("by")),
-            Read("at", "DateTime!", "When it was written.", attrgetter("at")),
-            Read("text", "String!", "What it says.", attrgetter("text")),
-            Read("replyTo", "ID", "The comment that it answers.", attrgetter("reply_to")),
+            InputField("eq", "DraftStatus", "This one."),
+            InputField("ne", "DraftStatus", "Any other."),
+            InputField("in", "[DraftStatus!]", "One of these."),
+            InputField("notIn", "[DraftStatus!]", "None of these."),
+            InputField("exists", "Boolean", "True: it has one, as all drafts do."),
         ],
-        "What somebody said about a version or a draft.",
+        "By the status of a draft.",
     )
+    types.add_input(
+        "DraftWhere",
+        [
+            InputField("status", "DraftStatusFilter", "By the status."),
+            InputField("author", "StringFilter", "By the author of the proposal."),
+            InputField("at", "DateTimeFilter", "By the time of the proposal."),
+        ],
+        "Which drafts match: those that match everything that is given.",
+    )
+
+
+def _draft_fields(**resolvers: Callable[..., Any]) -> list[StrawberryField]:
+    """Return the fields of the interface Draft; an object type gives the resolvers of `diff` and
+    `comments`."""
+
+    def fact(name: str, type_: str, description: str) -> Read:
+        stored = {"basedOn": "based_on", "basedOnDraft": "based_on_draft", "author": "by"}
+        stored |= {"comment": "why", "publishedAs": "published_as", "decidedBy": "decided_by"}
+        stored |= {"decidedAt": "decided_at", "decidedComment": "decided_why"}
+        return Read(name, type_, description, attrgetter(f"draft.{stored.get(name, name)}"))
+
+    return [
+        fact("number", "Int!", "Its number among the document's drafts, from 1."),
+        Read("documentId", "ID!", "The id of the document.", attrgetter("document_id")),
+        fact("status", "DraftStatus!", "Whether it was published or rejected."),
+        fact(
+            "basedOn",
+            "Int!",
+            "The number of the version that it goes on from; 0 where it proposes a new document.",
+        ),
+        fact("basedOnDraft", "Int", "The draft that it goes on from, if any."),
+        fact("author", "String", "The author of the proposal."),
+        fact("comment", "String", "The reason for the proposal."),
+        fact("at", "DateTime!", "The time of the proposal."),
+        Resolve("diff", "[FieldChange!]!", "Its changes.", resolvers.get("diff", never)),
+        comments_field("The comments on it.", resolvers.get("comments", never)),
+        fact("publishedAs", "Int", "The number of the version that it has become."),
+        fact("decidedBy", "String", "The name of the caller that published or rejected it."),
+        fact("decidedAt", "DateTime", "The time of that decision."),
+        fact("decidedComment", "String", "The reason for that decision."),
+    ]
 
 
 def define_drafts(types: Types, model: Model, shape: Shape) -> None:
@@ -86,66 +156,21 @@ def define_drafts(types: Types, model: Model, shape: Shape) -> None:
         compared = info.context.scope.readable(entity, model)
         return field_changes(*compared, source.draft.base, source.draft.full)
 
-    async def comments(source: DraftRecord, info: ResolveInfo) -> list[Comment]:
+    def comments(source: DraftRecord, info: ResolveInfo, **page: Any) -> Any:
         draft = source.draft
-        return await info.context.loads.comments(entity, (draft.document, "draft", draft.number))
+        return comment_page(info, shape, (draft.document, "draft", draft.number), page)
 
+    document = Read(
+        "document", f"{shape.snapshot}!", "The document as it would be.", attrgetter("snapshot")
+    )
     types.add_object(
         f"{shape.name}Draft",
-        [
-            Read("number", "Int!", "Of the document's drafts, from 1.", attrgetter("draft.number")),
-            Read("status", "DraftStatus!", "What has become of it.", attrgetter("draft.status")),
-            Read(
-                "basedOn",
-                "Int!",
-                "The number of the version that it goes on from.",
-                attrgetter("draft.based_on"),
-            ),
-            Read(
-                "basedOnDraft",
-                "Int",
-                "The draft that it goes on from, if any.",
-                attrgetter("draft.based_on_draft"),
-            ),
-            Read("author", "String", "Who proposed it.", attrgetter("draft.by")),
-            Read("comment", "String", "Why it was proposed.", attrgetter("draft.why")),
-            Read("at", "DateTime!", "When it was proposed.", attrgetter("draft.at")),
-            Read(
-                "document",
-                f"{shape.snapshot}!",
-                "What it makes of the document.",
-                attrgetter("snapshot"),
-            ),
-            Resolve("diff", "[FieldChange!]!", "What it changes.", diff),
-            Resolve("comments", "[Comment!]!", "What was said about it.", comments),
-            Read(
-                "publishedAs",
-                "Int",
-                "The number of the version that it has become.",
-                attrgetter("draft.published_as"),
-            ),
-            Read(
-                "decidedBy",
-                "String",
-                "Who published or rejected it.",
-                attrgetter("draft.decided_by"),
-            ),
-            Read(
-                "decidedAt",
-                "DateTime",
-                "When it was published or rejected.",
-                attrgetter("draft.decided_at"),
-            ),
-            Read(
-                "decidedComment",
-                "String",
-                "Why it was published or rejected.",
-                attrgetter("draft.decided_why"),
-            ),
-        ],
+        [*_draft_fields(diff=diff, comments=comments), document],
         f"A proposed change of {with_article(shape.name)}: "
         "not published until someone approves it.",
+        ["Draft"],
     )
+    define_connection(types, f"{shape.name}Draft", f"Drafts of {shape.name}: one page of them.")
     types.add_object(
         f"{shape.name}Drafted",
         [
@@ -157,33 +182,73 @@ def define_drafts(types: Types, model: Model, shape: Shape) -> None:
     )
     types.add_union(
         f"{shape.name}Proposal",
-        [f"{shape.name}Drafted", "VersionConflict", "DocumentNotFound", "InvalidDocument"],
+        [
+            f"{shape.name}Drafted",
+            "VersionConflict",
+            "DocumentNotFound",
+            "AlreadyExists",
+            "InvalidDocument",
+        ],
         f"What became of a draft of {with_article(shape.name)}.",
     )
 
 
-def drafts_field(shape: Shape) -> StrawberryField:
+DRAFT_WHERE = Argument("where", "DraftWhere", "Only drafts that match.")
+
+
+def drafts_field(model: Model, shape: Shape) -> StrawberryField:
     """The drafts of a current document."""
 
     async def drafts(
-        source: CurrentDocument, info: ResolveInfo, status: str | None = None
-    ) -> list[DraftRecord]:
+        source: CurrentDocument,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        **page: Any,
+    ) -> PageRecord:
         context = info.context
+        query, request = draft_query(model, "DraftWhere", where), page_request(**page)
+        whole, total = selected_drafts(info, f"{shape.name}Draft", [shape])
 
         async def read(ids: list[Any]) -> Any:
-            return await context.editing.drafts.of(shape.entity, ids, status=status)
+            return await asyncio.gather(
+                *(
+                    context.editing.drafts.page(
+                        [shape.entity],
+                        {"$and": [{"doc": {"$eq": each}}, query]},
+                        request,
+                        whole=whole,
+                        total=total,
+                    )
+                    for each in ids
+                )
+            )
 
-        kind = ("drafts", shape.name, status)
+        kind = ("drafts", shape.name, *map(id, info.field_nodes))
         found = await context.loads.together(kind, source.values["_id"], read)
-        return [DraftRecord(shape, each) for each in found]
+        return draft_page({shape.name: shape}, found)
 
     return Resolve(
         "drafts",
-        f"[{shape.name}Draft!]!",
+        f"{connection_name(f'{shape.name}Draft')}!",
         "Its proposed changes, the newest first.",
         drafts,
-        (Argument("status", "DraftStatus", "Only those of which this has become."),),
+        (DRAFT_WHERE, *PAGE_ARGUMENTS),
     )
+
+
+def selected_drafts(info: ResolveInfo, item: str, shapes: Sequence[Shape]) -> tuple[bool, bool]:
+    """Return whether contents of drafts are selected, and whether their total is."""
+    selections = info.context.selections(info)
+    found = selections.connection(info.field_nodes, connection_name(item), edge_name(item))
+    fields = {
+        name for shape in shapes for name in selections.under(found.items, f"{shape.name}Draft")
+    }
+    return not fields.isdisjoint({"document", "diff"}), found.total
+
+
+def draft_page(shapes: Mapping[str, Shape], page: Page[tuple[Entity, Draft]]) -> PageRecord:
+    items = [DraftRecord(shapes[entity.name], draft) for entity, draft in page.items]
+    return PageRecord(items, None, page)
 
 
 def draft_of_version(shape: Shape) -> StrawberryField:
@@ -204,7 +269,21 @@ def draft_of_version(shape: Shape) -> StrawberryField:
     )
 
 
-def comments_of_version(source: VersionRecord, info: ResolveInfo) -> Any:
-    version = source.version
-    subject = (version.document, "version", version.number)
-    return info.context.loads.comments(source.shape.entity, subject)
+async def draft_of_comment(source: CommentRecord, info: ResolveInfo) -> DraftRecord | None:
+    comment = source.comment
+    if comment.draft is None:
+        return None
+    entity = source.shape.entity
+    found = await info.context.loads.draft(entity, comment.document, comment.draft)
+    return None if found is None else DraftRecord(source.shape, found)
+
+
+async def version_of_comment(source: CommentRecord, info: ResolveInfo) -> VersionRecord | None:
+    comment, shape, context = source.comment, source.shape, info.context
+    if comment.version is None:
+        return None
+    fields = context.selections(info).version(info.field_nodes, shape).fields
+    found = await context.loads.version_numbered(
+        shape.entity, comment.document, comment.version, fields
+    )
+    return None if found is None else VersionRecord(shape, found)

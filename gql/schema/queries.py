@@ -24,6 +24,7 @@ from gql.schema.connections import (
 from gql.schema.histories import VERSION_WHERE
 from gql.schema.nodes import current_document, node_field, prepared_document, stored_id
 from gql.schema.prepared_pages import Readings, prepared_page
+from gql.schema.proposal_lists import all_comments, all_drafts, comment_list, draft_list
 from gql.schema.version_pages import (
     FoundVersions,
     VersionReading,
@@ -57,7 +58,10 @@ def define_query(types: Types, model: Model, shapes: Mapping[str, Shape]) -> Non
             _version(shape),
             _many_as_of(model, shape),
             _trail(model, shape),
+            draft_list(model, shape),
+            comment_list(model, shape),
         ]
+    fields += [all_drafts(model, shapes), all_comments(model, shapes)]
     types.add_object(
         "Query",
         fields,

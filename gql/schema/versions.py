@@ -17,9 +17,10 @@ from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
 from gql.schema.descriptions import with_article
+from gql.schema.discussions import comments_of_version
 from gql.schema.histories import history_field
 from gql.schema.interfaces import version_fields
-from gql.schema.proposals import comments_of_version, draft_of_version, drafts_field
+from gql.schema.proposals import draft_of_version, drafts_field
 from gql.selection import Nodes
 from gql.shapes import Shape
 from model.entities import Model
@@ -289,7 +290,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             blames,
             cost=_BLAME_COST,
         ),
-        drafts_field(shape),
+        drafts_field(model, shape),
     ]
 
 

@@ -41,7 +41,8 @@ class Commands(monitoring.CommandListener):
             self._counts = False
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        if self._counts:
+        # A new connection signs in: nothing that a request asked for.
+        if self._counts and not event.command_name.startswith("sasl"):
             self.names.append(event.command_name)
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:

@@ -29,6 +29,7 @@ from streams.lease import LeaseOptions, Leases
 from streams.mongo import Mongo
 from streams.partitions import Partition
 from streams.progress import Progress
+from streams.recording.set_aside import SetAside
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at
 
@@ -78,7 +79,9 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
         history=History(mongo, archives, own_writes),
         moments=Moments(mongo, archives, progress, TAG),
         live=Changes(mongo, archives, hub, progress),
-        status=Status([], [], Leases(mongo, "me", LeaseOptions()), checkpoints, progress),
+        status=Status(
+            [], [], Leases(mongo, "me", LeaseOptions()), checkpoints, progress, SetAside(mongo)
+        ),
         editing=await prepare_editing(
             mongo, MODEL, archives, progress, own_writes, repeat_window_s=60
         ),
@@ -224,7 +227,7 @@ SELECTED = {
     "previous": "previous { version author }",
     "diff": "diff { path before after }",
     "cut": "cut { versions at }",
-    "comments": "comments { text }",
+    "comments": "comments { nodes { text } }",
     "draft": "draft { number }",
 }
 PAGES = {

@@ -54,12 +54,12 @@ PRODUCT = """
 FIELDS = {"Product": PRODUCT, "Sample": PRODUCT, "Gauge": "id sequence value"}
 VERSION = (
     "version operation author comment restoredFrom fromDraft gap changedFields resumeToken "
-    "draft { author comment decidedBy decidedComment } comments { text } "
+    "draft { author comment decidedBy decidedComment } comments { nodes { text } } "
     "diff { path kind before after }"
 )
 DRAFT = """
   number status basedOn basedOnDraft author comment publishedAs decidedBy decidedComment
-  diff { path kind before after } comments { text author }
+  diff { path kind before after } comments { nodes { text author } }
 """
 
 Row = dict[str, Any]
@@ -141,15 +141,19 @@ class Shop:
             f"{entity.lower()}Versions(where: {{documentId: {{eq: $id}}}}, first: 200) "
             f"{{ nodes {{ {VERSION} document {{ {FIELDS[entity]} }} }} }} }}"
         )
-        found = await self.ask(text, id=id_)
-        return list(reversed(found["found"]["nodes"]))
+        versions = (await self.ask(text, id=id_))["found"]["nodes"]
+        for each in versions:
+            each["comments"] = each["comments"]["nodes"]
+        return list(reversed(versions))
 
     async def drafts(self, id_: str) -> list[Row]:
         """In the order in which they were proposed."""
-        found = await self.ask(
-            f"query($id: ID!) {{ product(id: $id) {{ drafts {{ {DRAFT} }} }} }}", id=id_
-        )
-        return list(reversed(found["product"]["drafts"]))
+        nodes = f"drafts(first: 100) {{ nodes {{ {DRAFT} }} }}"
+        found = await self.ask(f"query($id: ID!) {{ product(id: $id) {{ {nodes} }} }}", id=id_)
+        drafts = found["product"]["drafts"]["nodes"]
+        for each in drafts:
+            each["comments"] = each["comments"]["nodes"]
+        return list(reversed(drafts))
 
     async def recorded(self) -> None:
         """Return once all that anybody has written is in the archive."""

@@ -101,7 +101,9 @@ class Story:
         text = f"""
           query($id: ID!) {{ found: {self.entity.lower()}(id: $id) {{
             version {PRODUCT} blame {{ path version {{ version }} }} {diffs}
-            drafts {{ number status basedOn basedOnDraft publishedAs }}
+            drafts(first: 100) {{
+              nodes {{ number status basedOn basedOnDraft publishedAs }}
+            }}
           }} }}
         """
         found = (await self.shop.ask(text, id=doc.id))["found"]
@@ -113,7 +115,7 @@ class Story:
         assert {b["path"]: b["version"]["version"] for b in found["blame"]} == doc.blame()
         for n, version in enumerate(doc.versions):
             assert told(found[f"d{n}"]) == shown_changes(version.content, doc.content)
-        assert list(reversed(found["drafts"])) == [
+        assert list(reversed(found["drafts"]["nodes"])) == [
             {
                 "number": each.number,
                 "status": each.status,

@@ -10,9 +10,10 @@ from typing import Any
 from bson import Timestamp
 
 from model.entities import Entity
-from resolvers.comments import Comment, Subject
-from resolvers.drafts import Draft
+from resolvers.drafts.comments import Comment, Subject
+from resolvers.drafts.store import Draft
 from resolvers.outcomes import Written
+from resolvers.pages import Page, PageRequest
 from streams.events import identity
 from tests.support.streams import raw
 
@@ -71,11 +72,23 @@ class _Writes(_Noted):
 
 
 class _Drafts(_Noted):
-    async def of(
-        self, entity: Entity, ids: Sequence[Any], *, status: str | None = None
-    ) -> list[list[Draft]]:
-        found = [self._editing.proposed.get(identity(each), []) for each in ids]
-        return [[d for d in each if status is None or d.status == status] for each in found]
+    async def page(
+        self,
+        entities: Sequence[Entity],
+        query: Mapping[str, Any],
+        request: PageRequest,
+        *,
+        whole: bool,
+        total: bool,
+    ) -> Page[tuple[Entity, Draft]]:
+        """Of one document, without a filter; those of types have none."""
+        if "$and" not in query:
+            return _page([])
+        of_document, filter_ = query["$and"]
+        assert not filter_
+        [entity] = entities
+        drafts = self._editing.proposed.get(identity(of_document["doc"]["$eq"]), [])
+        return _page([(entity, each) for each in drafts])
 
     async def numbered(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]]
@@ -88,8 +101,18 @@ class _Drafts(_Noted):
 
 
 class _Comments(_Noted):
-    async def of(self, entity: Entity, subjects: Sequence[Subject]) -> list[list[Comment]]:
-        return [self._editing.said.get(each, []) for each in subjects]
+    async def page(self, *_args: Any, **_kwargs: Any) -> Page[tuple[Entity, Comment]]:
+        return _page([])
+
+    async def on(
+        self, entity: Entity, subjects: Sequence[Subject], request: PageRequest, *, total: bool
+    ) -> list[Page[tuple[Entity, Comment]]]:
+        said = [self._editing.said.get(each, []) for each in subjects]
+        return [_page([(entity, each) for each in comments]) for comments in said]
+
+
+def _page(items: list[tuple[Entity, Any]]) -> Page[tuple[Entity, Any]]:
+    return Page(items=items, cursors=[str(n) for n in range(len(items))], total=len(items))
 
 
 def written(document: Mapping[str, Any] | None, *, key: Any = None, number: int = 2) -> Written:
@@ -128,5 +151,5 @@ def draft(
 
 def comment(text: str, **more: Any) -> Comment:
     """Something that bob has said."""
-    facts = {"id": "c1", "version": None, "draft": None, "reply_to": None}
+    facts = {"id": "c1", "document": "p", "version": None, "draft": None, "reply_to": None}
     return Comment(by="bob", at=_THEN, text=text, **facts | more)

@@ -58,10 +58,10 @@ COSTS: dict[str, tuple[str, dict[str, Any], int]] = {
         {"n": 9},
         2 + 2 * 9,
     ),
-    "lists of who knows how many": (
-        '{ product(id: "1") { drafts { comments { text } } } }',
+    "drafts and their comments": (
+        '{ product(id: "1") { drafts(first: 5) { nodes { comments(first: 3) { totalCount } } } } }',
         {},
-        12,
+        1 + 5 + 5 * 3,
     ),
     "a mutation": ('mutation { a: deleteProduct(id: "1") { __typename } }', {}, 1),
     "conditions of a filter": (

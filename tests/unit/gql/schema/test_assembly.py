@@ -20,13 +20,15 @@ from model.reading import read_model
 
 
 def test_every_entity_has_all_root_fields(schema: strawberry.Schema) -> None:
-    """The present, one version, the collection as of a moment, the audit trail, and changes."""
+    """The present, versions, the collection as of a moment, drafts, comments, and changes."""
     built = from_sdl(print_sdl(schema))
     assert built.query_type is not None
     assert set(built.query_type.fields) == {
-        "node", "resumeToken", "streams",
+        "node", "resumeToken", "streams", "allDrafts", "allComments",
         "product", "products", "productVersion", "productsAsOf", "productVersions",
         "supplier", "suppliers", "supplierVersion", "suppliersAsOf", "supplierVersions",
+        "productDrafts", "supplierDrafts", "cityDrafts", "readingDrafts",
+        "productComments", "supplierComments", "cityComments", "readingComments",
         "city", "towns", "cityVersion", "townsAsOf", "cityVersions",
         "reading", "readings", "readingVersion", "readingsAsOf", "readingVersions",
     }  # fmt: skip

@@ -59,7 +59,8 @@ def test_each_entity_has_its_mutations(schema: strawberry.Schema) -> None:
         },
         "replaceReading": {**id_, **expected, **document, **comment},
         "deleteReading": {**id_, **expected, **comment},
-        "restoreReading": {**id_, "version": "Int!", **expected, **comment},
+        "restoreReading": {**id_, "version": "Int", "draft": "Int", **expected, **comment},
+        "proposeNewReading": {"id": "ID", **document, **comment},
         "proposeReading": {
             **id_,
             "basedOn": "Int",

@@ -36,7 +36,7 @@ async def test_a_draft_says_who_proposes_what_and_on_what(ask: Ask, editing: Mem
         PROPOSE
         % (
             "... on ProductDrafted { draft { number status basedOn basedOnDraft author comment at"
-            " document { name stock } diff { path kind before after } comments { text }"
+            " document { name stock } diff { path kind before after } comments { nodes { text } }"
             " publishedAs decidedBy decidedAt decidedComment } }"
         )
     )
@@ -53,7 +53,7 @@ async def test_a_draft_says_who_proposes_what_and_on_what(ask: Ask, editing: Mem
                 "at": "2024-05-01T12:00:00.000Z",
                 "document": {"name": "Lantern", "stock": 3},
                 "diff": [{"path": "name", "kind": "CHANGED", "before": "Lamp", "after": "Lantern"}],
-                "comments": [],
+                "comments": {"nodes": []},
                 "publishedAs": None,
                 "decidedBy": None,
                 "decidedAt": None,
@@ -127,18 +127,16 @@ async def test_a_draft_that_was_decided_about_says_by_whom(
 
 
 async def test_a_document_lists_its_drafts(ask: Ask, editing: MemoryEditing) -> None:
-    """All of them, or those of one status."""
+    """As a connection, the newest first."""
     editing.proposed["p"] = [draft(2, base=BASE), draft(1, base=BASE, status="REJECTED")]
-    result = await ask(
-        '{ product(id: "p") { drafts { number } rejected: drafts(status: REJECTED) { number }'
-        " published: drafts(status: PUBLISHED) { number } } }"
-    )
+    result = await ask('{ product(id: "p") { drafts { nodes { number documentId } totalCount } } }')
     assert result.errors is None
     assert result.data == {
         "product": {
-            "drafts": [{"number": 2}, {"number": 1}],
-            "rejected": [{"number": 1}],
-            "published": [],
+            "drafts": {
+                "nodes": [{"number": 2, "documentId": "p"}, {"number": 1, "documentId": "p"}],
+                "totalCount": 2,
+            }
         }
     }
 
@@ -150,18 +148,18 @@ async def test_versions_and_drafts_have_comments(ask: Ask, editing: MemoryEditin
     editing.proposed["p"] = [draft(2, base=BASE)]
     every = "id version draft author at text replyTo"
     result = await ask(
-        f'{{ productVersion(id: "p", version: 1) {{ comments {{ {every} }} }}'
-        f' other: productVersion(id: "p", version: 2) {{ comments {{ id }} }}'
-        f' product(id: "p") {{ drafts {{ comments {{ {every} }} }} }} }}'
+        f'{{ productVersion(id: "p", version: 1) {{ comments {{ nodes {{ {every} }} }} }}'
+        f' other: productVersion(id: "p", version: 2) {{ comments {{ nodes {{ id }} }} }}'
+        f' product(id: "p") {{ drafts {{ nodes {{ comments {{ nodes {{ {every} }} }} }} }} }} }}'
     )
     assert result.errors is None
     said = {"author": "bob", "at": "2024-05-01T12:00:00.000Z"}
     first = {**said, "id": "c1", "version": 1, "draft": None, "text": "first!", "replyTo": None}
     second = {**said, "id": "c2", "version": None, "draft": 2, "text": "no", "replyTo": "c1"}
     assert result.data == {
-        "productVersion": {"comments": [first]},
-        "other": {"comments": []},
-        "product": {"drafts": [{"comments": [second]}]},
+        "productVersion": {"comments": {"nodes": [first]}},
+        "other": {"comments": {"nodes": []}},
+        "product": {"drafts": {"nodes": [{"comments": {"nodes": [second]}}]}},
     }
 
 

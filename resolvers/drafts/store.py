@@ -1,7 +1,8 @@
 """Changes that are proposed, and published once somebody approves: kept beside the collection, in
 `<collection>.drafts`.
 
-A draft says what it changes and what it is based on: a version, or another draft.
+A draft says what it changes and what it is based on: a version, another draft, or nothing, where it
+proposes a new document.
 Source: docs/decisions/0014-drafts.md.
 """
 
@@ -18,12 +19,16 @@ from bson import ObjectId, Timestamp
 from model.entities import Entity
 from resolvers.commits import ATTEMPTS, restless
 from resolvers.contents import Change
+from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
+from resolvers.drafts.pages import RecordSource, read_page
 from resolvers.merging import applied
 from resolvers.outcomes import (
+    AlreadyExists,
     Author,
     DocumentNotFound,
     InvalidDocument,
 )
+from resolvers.pages import Page, PageRequest
 from resolvers.repeats import Repeats
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
@@ -44,10 +49,11 @@ PROPOSED, PUBLISHED, REJECTED = "PROPOSED", "PUBLISHED", "REJECTED"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """`number`: of the document's drafts, from 1. `owner`: whose it is; others may have the same
-    name (`by`). `moment`: when it was proposed, in the stream's
-    terms. `base`, `full`: what it is based on, and what it makes of it. `decided_…`: who published
-    or rejected it, why and when.
+    """`number`: of the document's drafts, from 1. `moment`: when it was proposed, in the stream's
+    terms. `based_on`: a version, 0 where the document is new. `base`, `full`: what it is based on,
+    and what it makes of it; empty where they were not read. `owner`: the caller that proposed it,
+    None for anonymous ones; others may have the same name (`by`).
+    `decided_…`: who published or rejected it, why and when.
     """
 
     document: Any
@@ -81,8 +87,8 @@ class Draft:
             why=record["why"],
             at=record["at"],
             moment=record["moment"],
-            base=record["base"],
-            full=record["full"],
+            base=record.get("base", {}),
+            full=record.get("full", {}),
             published_as=record.get("publishedAs"),
             decided_by=decided.get("by"),
             decided_why=decided.get("why"),
@@ -103,11 +109,13 @@ class Drafts:
         archives: Mapping[str, Archive],
         standing: Standing,
         repeats: Repeats,
+        limits: ProposalLimits = DEFAULT_LIMITS,
     ) -> None:
         self._mongo = mongo
         self._archives = archives
         self._standing = standing
         self._repeats = repeats
+        self._limits = limits
         self._scope = OPEN
 
     def within(self, scope: Scope, standing: Standing) -> Drafts:
@@ -119,22 +127,43 @@ class Drafts:
 
     async def prepare(self, entity: Entity) -> None:
         await self._mongo.create_index(_name(entity), [("doc", 1), ("number", 1)], unique=True)
+        for field in ("doc", "status", "by", "owner"):
+            await self._mongo.create_index(_name(entity), [(field, 1), ("_id", 1)])
 
-    async def of(
-        self, entity: Entity, ids: Sequence[Any], *, status: str | None = None
-    ) -> list[list[Draft]]:
-        """n ids -> the drafts of each, the newest first. One read."""
+    async def page(
+        self,
+        entities: Sequence[Entity],
+        query: Mapping[str, Any],
+        request: PageRequest,
+        *,
+        whole: bool,
+        total: bool,
+    ) -> Page[tuple[Entity, Draft]]:
+        """Read one page of the drafts of all these entities together, the newest first.
+
+        Args:
+            query: over records, of `draft_query`, or of one document.
+            whole: whether contents are read, too.
+        """
+        sources = [self._source(each, query, whole) for each in entities]
+        found = await read_page(
+            self._mongo, "drafts", sources, request, newest_first=True, total=total
+        )
+        return found.made(lambda item: (item[0], Draft.from_record(item[1])))
+
+    def _source(self, entity: Entity, query: Mapping[str, Any], whole: bool) -> RecordSource:
         rows = self._scope.read_rows(entity)
-        query: Document = {"doc": {"$in": list(ids)}}
-        if status is not None:
-            query["status"] = status
-        found = await self._mongo.find(_name(entity), query, sort=[("number", -1)])
-        by_document: dict[Any, list[Draft]] = {}
-        for record in found:
-            if _allowed(rows, record):
-                draft = Draft.from_record(record)
-                by_document.setdefault(identity(record["doc"]), []).append(draft)
-        return [by_document.get(identity(each), []) for each in ids]
+
+        async def judge(records: Sequence[Document]) -> list[bool]:
+            return [_allowed(rows, each) for each in records]
+
+        return RecordSource(
+            entity=entity,
+            collection=_name(entity),
+            query=query,
+            projection=None if whole or rows.limits else {"base": 0, "full": 0},
+            judge=judge if rows.limits else None,
+        )
 
     async def numbered(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]]
@@ -185,20 +214,46 @@ class Drafts:
             for demand in change.demands:
                 if not _has(full, demand.stored):
                     raise InvalidDocument(demand.problem, path=demand.path)
-            record: Document = {
-                "doc": key,
-                "status": PROPOSED,
-                "basedOn": based,
-                "basedOnDraft": based_on_draft,
-                "by": author.by,
-                "owner": author.owner,
-                "why": author.why,
-                "at": datetime.now(UTC),
-                "moment": moment,
-                "base": base,
-                "full": full,
-            }
-            return await self._insert(entity, record, author)
+            return await self._insert(
+                entity,
+                {
+                    "doc": key,
+                    "basedOn": based,
+                    "basedOnDraft": based_on_draft,
+                    "moment": moment,
+                    "base": base,
+                    "full": full,
+                },
+                author,
+            )
+
+        return await self._once(entity, author, proposing)
+
+    async def propose_new(self, entity: Entity, document: Document, author: Author) -> Draft:
+        """Propose a document that does not exist yet.
+
+        Args:
+            document: whole, with its `_id`.
+
+        Raises:
+            AlreadyExists: there is a document of that id.
+            Forbidden: it would not be among the caller's rows.
+        """
+        key = document["_id"]
+        rows = self._scope.write_rows(entity)
+
+        async def proposing() -> Draft:
+            moment = await self._mongo.operation_time()
+            if not rows.allow(document):
+                raise out_of_rows(entity, key)
+            last = await self._standing.now(entity, key)
+            if last is not None and last.full is not None:
+                raise AlreadyExists(
+                    f"{entity.name} {json_value(key)} exists: propose a change of it", path="id"
+                )
+            record = {"doc": key, "basedOn": 0, "basedOnDraft": None, "moment": moment}
+            content = {"base": {"_id": key}, "full": document}
+            return await self._insert(entity, {**record, **content}, author)
 
         return await self._once(entity, author, proposing)
 
@@ -242,13 +297,15 @@ class Drafts:
     ) -> tuple[int, Mapping[str, Any]]:
         """What a new draft is based on: the number of a version, and the content."""
         last = await self._standing.now(entity, key)
-        if last is None or last.full is None:
-            raise not_found(entity, key)
+        exists = last is not None and last.full is not None
         if draft is not None:
             earlier = await self.one(entity, key, draft)
             if earlier.status == REJECTED:
                 raise InvalidDocument(f"draft {draft} was rejected", path="basedOnDraft")
-            return earlier.published_as or earlier.based_on, earlier.full
+            if exists or (earlier.based_on == 0 and earlier.status == PROPOSED):
+                return earlier.published_as or earlier.based_on, earlier.full
+        if last is None or last.full is None:
+            raise not_found(entity, key)
         if version is None or version == last.number:
             return last.number, last.full
         content = await self.content(entity, key, version)
@@ -258,8 +315,17 @@ class Drafts:
             raise conflict(entity, key, version, last.number)
         return version, content
 
-    async def _insert(self, entity: Entity, record: Document, author: Author) -> Draft:
-        key = record["doc"]
+    async def _insert(self, entity: Entity, content: Document, author: Author) -> Draft:
+        key = content["doc"]
+        record: Document = {
+            **content,
+            "status": PROPOSED,
+            "by": author.by,
+            "owner": author.owner,
+            "why": author.why,
+            "at": datetime.now(UTC),
+            "bytes": await self._limits.check_draft(self._mongo, entity, content, author),
+        }
         for _ in range(ATTEMPTS):
             newest = await self._mongo.find(
                 _name(entity),
@@ -309,13 +375,20 @@ def _name(entity: Entity) -> str:
 
 
 async def decide(
-    writing: Writing, entity: Entity, key: Any, number: int, author: Author, values: Document
+    writing: Writing,
+    entity: Entity,
+    key: Any,
+    number: int,
+    author: Author,
+    values: Document,
+    *,
+    status: str = PROPOSED,
 ) -> bool:
-    """False where it was decided before."""
+    """Decide about a draft of a status; return False where another decision came before."""
     decided = {"by": author.by, "why": author.why, "at": datetime.now(UTC)}
     found = await writing.change(
         _name(entity),
-        {"doc": {"$eq": key}, "number": number, "status": PROPOSED},
+        {"doc": {"$eq": key}, "number": number, "status": status},
         {"$set": {**values, "decided": decided}},
     )
     return found is not None

@@ -3,6 +3,7 @@ made of it, and it stays when the document is deleted."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,15 @@ from typing import Any
 from bson import ObjectId
 
 from model.entities import Entity
-from resolvers.drafts import Drafts
+from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
+from resolvers.drafts.pages import RecordSource, read_page
+from resolvers.drafts.store import Drafts
 from resolvers.errors import BadUserInput
 from resolvers.outcomes import Author
+from resolvers.pages import Page, PageRequest
 from resolvers.projections import record_projection
 from resolvers.repeats import Repeats
+from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
 from resolvers.standing import decoded
 from resolvers.values import json_value
@@ -33,12 +38,13 @@ from streams.writing import Writing
 __all__ = ["Comment", "Comments", "Subject"]
 
 Subject = tuple[Any, str, int]
-"""What is commented on: a document's `_id`, "version" or "draft", and its number."""
+"""A commented version or draft: a document's `_id`, "version" or "draft", and its number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comment:
     id: str
+    document: Any
     version: int | None
     draft: int | None
     by: str | None
@@ -51,6 +57,7 @@ class Comment:
         reply_to = record["replyTo"]
         return cls(
             id=str(record["_id"]),
+            document=record["doc"],
             version=record["version"],
             draft=record["draft"],
             by=record["by"],
@@ -74,12 +81,14 @@ class Comments:
         progress: Progress,
         drafts: Drafts,
         repeats: Repeats,
+        limits: ProposalLimits = DEFAULT_LIMITS,
     ) -> None:
         self._mongo = mongo
         self._archives = archives
         self._progress = progress
         self._drafts = drafts
         self._repeats = repeats
+        self._limits = limits
         self._scope = OPEN
 
     def within(self, scope: Scope, drafts: Drafts) -> Comments:
@@ -95,20 +104,99 @@ class Comments:
 
     async def prepare(self, entity: Entity) -> None:
         await self._mongo.create_index(_name(entity), [("doc", 1), ("version", 1), ("draft", 1)])
+        for field in ("doc", "by", "owner"):
+            await self._mongo.create_index(_name(entity), [(field, 1), ("_id", 1)])
 
-    async def of(self, entity: Entity, subjects: Sequence[Subject]) -> list[list[Comment]]:
-        """n subjects -> the comments on each, the oldest first. One read."""
+    async def on(
+        self, entity: Entity, subjects: Sequence[Subject], request: PageRequest, *, total: bool
+    ) -> list[Page[tuple[Entity, Comment]]]:
+        """n subjects -> one page of the comments on each, the oldest first."""
         self._scope.read_rows(entity)
-        if not subjects:
-            return []
-        query = {"$or": [{"doc": {"$eq": key}, kind: number} for key, kind, number in subjects]}
-        found = await self._mongo.find(_name(entity), query, sort=[("_id", 1)])
-        by_subject: dict[Any, list[Comment]] = {}
-        for record in found:
-            kind = "version" if record["draft"] is None else "draft"
-            subject = (identity(record["doc"]), kind, record[kind])
-            by_subject.setdefault(subject, []).append(Comment.from_record(record))
-        return [by_subject.get((identity(key), *which), []) for key, *which in subjects]
+        sources = [
+            RecordSource(
+                entity=entity,
+                collection=_name(entity),
+                query={"doc": {"$eq": key}, kind: number},
+            )
+            for key, kind, number in subjects
+        ]
+        return await asyncio.gather(
+            *(self._page([each], request, newest_first=False, total=total) for each in sources)
+        )
+
+    async def page(
+        self,
+        entities: Sequence[Entity],
+        query: Mapping[str, Any],
+        request: PageRequest,
+        *,
+        total: bool,
+    ) -> Page[tuple[Entity, Comment]]:
+        """Read one page of the comments on all these entities' documents together, the newest
+        first.
+
+        Args:
+            query: over records, of `draft_query`, or of one document.
+        """
+        sources = [self._source(each, query) for each in entities]
+        return await self._page(sources, request, newest_first=True, total=total)
+
+    async def _page(
+        self,
+        sources: Sequence[RecordSource],
+        request: PageRequest,
+        *,
+        newest_first: bool,
+        total: bool,
+    ) -> Page[tuple[Entity, Comment]]:
+        found = await read_page(
+            self._mongo, "comments", sources, request, newest_first=newest_first, total=total
+        )
+        return found.made(lambda item: (item[0], Comment.from_record(item[1])))
+
+    def _source(self, entity: Entity, query: Mapping[str, Any]) -> RecordSource:
+        rows = self._scope.read_rows(entity)
+
+        async def judge(records: Sequence[Document]) -> list[bool]:
+            """A comment is there for a caller where its version or draft is."""
+            versions = {
+                (identity(r["doc"]), r["version"]): (r["doc"], r["version"])
+                for r in records
+                if r["draft"] is None
+            }
+            drafts = [(r["doc"], r["draft"]) for r in records if r["draft"] is not None]
+            shown = await self._shown_versions(entity, list(versions.values()), rows)
+            found = await self._drafts.numbered(entity, drafts)
+            shown_drafts = {
+                (identity(key), number)
+                for (key, number), draft in zip(drafts, found, strict=True)
+                if draft is not None
+            }
+            return [
+                (identity(r["doc"]), r["version"]) in shown
+                if r["draft"] is None
+                else (identity(r["doc"]), r["draft"]) in shown_drafts
+                for r in records
+            ]
+
+        return RecordSource(
+            entity=entity,
+            collection=_name(entity),
+            query=query,
+            judge=judge if rows.limits else None,
+        )
+
+    async def _shown_versions(
+        self, entity: Entity, wanted: Sequence[tuple[Any, int]], rows: Rows
+    ) -> set[tuple[Any, int]]:
+        """Return those of n (id, number) that are there for the caller, by identity."""
+        if not wanted:
+            return set()
+        found = await self._archives[entity.collection].find(
+            {"$or": [{"doc": {"$eq": key}, "v": number} for key, number in wanted]},
+            projection=record_projection(rows.widened(None)),
+        )
+        return {(identity(r["doc"]), r["v"]) for r in found if rows.allow_version(r)}
 
     async def add(
         self,
@@ -134,12 +222,14 @@ class Comments:
         async def commenting() -> Comment:
             about = await self._subject(entity, key, version, draft, reply_to)
             if not text.strip():
-                raise BadUserInput("a comment without text says nothing", argument="text")
+                raise BadUserInput("text: empty; give the comment a text", argument="text")
+            await self._limits.check_comment(self._mongo, entity, key, text, author)
             record: Document = {
                 "_id": ObjectId(),
                 "doc": key,
                 **about,
                 "by": author.by,
+                "owner": author.owner,
                 "at": datetime.now(UTC),
                 "text": text,
             }

@@ -13,16 +13,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from model.entities import Entity
-from resolvers.alterations import Alteration
+from resolvers.alterations import Alteration, attribution
 from resolvers.changes import hidden_fields
 from resolvers.commits import ATTEMPTS, restless
-from resolvers.drafts import PROPOSED, PUBLISHED, REJECTED, Draft, Drafts, decide, decided
+from resolvers.drafts.store import PROPOSED, PUBLISHED, REJECTED, Draft, Drafts, decide, decided
 from resolvers.merging import REMOVED, merge_of_paths
-from resolvers.outcomes import Author, InvalidDocument, VersionConflict, Written
+from resolvers.outcomes import (
+    AlreadyExists,
+    Author,
+    InvalidDocument,
+    VersionConflict,
+    Written,
+)
 from resolvers.scopes import OPEN, Scope
 from resolvers.standing import Standing, conflict, not_found
+from resolvers.values import json_value
 from resolvers.writes import Beside, Writes
 from streams.differences import Difference, Kind, differences
+from streams.documents import Document
+from streams.versions import CHANGE_FIELD, Last
 from streams.writing import Writing
 
 __all__ = ["Publishing"]
@@ -68,15 +77,23 @@ class Publishing:
             for _ in range(ATTEMPTS):
                 chain = await self._chain(entity, key, number)
                 last = await self._standing.now(entity, key)
+                first = chain[0]
+                new = first.based_on == 0 and first.based_on_draft is None
                 if last is None or last.full is None:
-                    raise not_found(entity, key)
+                    if not new:
+                        raise not_found(entity, key)
+                    try:
+                        return await self._create(entity, key, chain, last, author)
+                    except _Decided:
+                        continue
+                if new:
+                    raise AlreadyExists(
+                        f"{entity.name} {json_value(key)} exists, and draft {number} proposes it "
+                        "anew: propose a change of it",
+                        path="id",
+                    )
                 base, content = await self._joint(entity, key, chain[0])
-                for draft in chain:
-                    same = draft.owner == author.owner
-                    self._scope.check_publisher(entity, draft.by, same=same)
-                wanted = list(_changes(entity, chain[0].base, chain[-1].full))
-                for each in wanted:
-                    self._scope.check_path(entity, each.path)
+                wanted = self._allowed_changes(entity, chain, author)
                 if last.number != base:
                     moved = _changes(entity, content, last.full)
                     if _overlap(wanted, list(moved)):
@@ -101,6 +118,80 @@ class Publishing:
             raise restless(entity, key)
 
         return await self._writes.once(entity, author, publishing)
+
+    def _allowed_changes(
+        self, entity: Entity, chain: Sequence[Draft], author: Author
+    ) -> list[Difference]:
+        """Return what a chain changes.
+
+        Raises:
+            Forbidden: a draft of the caller's own, where the model wants another's approval, or a
+                field that he may not write.
+        """
+        for draft in chain:
+            self._scope.check_publisher(entity, draft.by, own=draft.owner == author.owner)
+        wanted = list(_changes(entity, chain[0].base, chain[-1].full))
+        for each in wanted:
+            self._scope.check_path(entity, each.path)
+        return wanted
+
+    async def _create(
+        self, entity: Entity, key: Any, chain: Sequence[Draft], last: Last | None, author: Author
+    ) -> Written:
+        """Insert a document that was proposed anew; its count goes on where a deletion left it."""
+        self._allowed_changes(entity, chain, author)
+        number = 1 if last is None else last.number + 1
+        change = attribution(author, entity, key, draft=chain[-1].number)
+        whole: Document = {**chain[-1].full, CHANGE_FIELD: change}
+        del whole["_id"]
+        if entity.version is not None:
+            whole[entity.version] = number
+        marking = self._marking(entity, chain, author)
+        return await self._writes.insert(entity, key, whole, change, author, number, beside=marking)
+
+    async def restore(
+        self, entity: Entity, key: Any, number: int, expected: int | None, author: Author
+    ) -> Written:
+        """Make a new version with the content of a draft, whole, also where the same fields were
+        changed since, or it was rejected.
+
+        Raises:
+            DocumentNotFound: no such document, or draft.
+            VersionConflict: the document is at another version than the one expected.
+            InvalidDocument: it was published already: that version can be restored.
+            AlreadyExists: a value of a unique field.
+            Forbidden: the caller may not publish it, or may not write every field.
+        """
+        self._scope.write_rows(entity)
+        self._scope.check_whole(entity)
+
+        async def restoring() -> Written:
+            for _ in range(ATTEMPTS):
+                draft = await self._drafts.one(entity, key, number)
+                if draft.status == PUBLISHED:
+                    raise decided(draft)
+                self._scope.check_publisher(entity, draft.by, own=draft.owner == author.owner)
+                last = await self._standing.now(entity, key)
+                if last is None or last.full is None:
+                    raise not_found(entity, key)
+                if expected is not None and expected != last.number:
+                    raise conflict(entity, key, expected, last.number)
+                try:
+                    return await self._writes.alter(
+                        entity,
+                        key,
+                        Alteration.restoration_of_draft(draft.full, number),
+                        last.number,
+                        author,
+                        beside=self._marking(entity, [draft], author),
+                    )
+                except (VersionConflict, _Decided):
+                    if expected is not None:
+                        raise
+                    continue
+            raise restless(entity, key)
+
+        return await self._writes.once(entity, author, restoring)
 
     async def _chain(self, entity: Entity, key: Any, number: int) -> list[Draft]:
         """The draft, last, and before it those that it goes on from and that are published with
@@ -134,7 +225,10 @@ class Publishing:
         async def mark(writing: Writing, version: int) -> None:
             for each in chain:
                 published = {"status": PUBLISHED, "publishedAs": version}
-                if not await decide(writing, entity, each.document, each.number, author, published):
+                key, number = each.document, each.number
+                if not await decide(
+                    writing, entity, key, number, author, published, status=each.status
+                ):
                     raise _Decided
 
         return mark

@@ -1,0 +1,1 @@
+"""Drafts of documents and comments on them: proposed, discussed, published or rejected."""

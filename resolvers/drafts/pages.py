@@ -1,0 +1,162 @@
+"""Pages of drafts and comments, of one document, one type or several types in one order.
+
+The order is that of creation: records have ObjectIds, made one after the other, and unique over
+all collections.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Literal
+
+from model.entities import Entity, EnumType, Field, Model, Scalar
+from resolvers.filters import parse_where
+from resolvers.keyset import Keyset
+from resolvers.pages import Page, PageRequest, Window
+from resolvers.queries import to_query
+from streams.documents import Document
+from streams.mongo import Mongo
+
+__all__ = ["DRAFT_STATUS", "Judge", "RecordSource", "draft_query", "read_page"]
+
+DRAFT_STATUS = EnumType(name="DraftStatus", values=("PROPOSED", "PUBLISHED", "REJECTED"))
+
+Judge = Callable[[Sequence[Document]], Awaitable[Sequence[bool]]]
+"""n records -> whether the caller may see each."""
+
+_PORTION = 200
+_FEWEST = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSource:
+    """Records of one entity in one collection.
+
+    Args:
+        judge: None where the caller may see all that the query finds.
+    """
+
+    entity: Entity
+    collection: str
+    query: Mapping[str, Any]
+    projection: Mapping[str, Any] | None = None
+    judge: Judge | None = None
+
+
+def draft_query(
+    model: Model, name: Literal["DraftWhere", "CommentWhere"], where: Mapping[str, Any] | None
+) -> Mapping[str, Any]:
+    """Translate a DraftWhere or CommentWhere to a query over records.
+
+    Raises:
+        BadUserInput: a field, operator or value that is none; names it.
+    """
+    fields = [
+        Field(name="author", stored="by", type=Scalar.STRING),
+        Field(name="at", stored="at", type=Scalar.DATETIME),
+    ]
+    if name == "DraftWhere":
+        fields.append(Field(name="status", stored="status", type=DRAFT_STATUS))
+    # As if the records were modelled, for the one filter language.
+    records = Entity(
+        name=name,
+        fields=tuple(fields),
+        collection=name,
+        singular=name,
+        plural=f"{name}s",
+        version=None,
+    )
+    return to_query(parse_where(model, records, where)) if where else {}
+
+
+async def read_page(
+    mongo: Mongo,
+    kind: str,
+    sources: Sequence[RecordSource],
+    request: PageRequest,
+    *,
+    newest_first: bool,
+    total: bool,
+) -> Page[tuple[Entity, Document]]:
+    """Read one page over all sources.
+
+    Costs one read of at most a page for each source, and further ones where a judge leaves records
+    out; `total` reads all records where there is a judge.
+
+    Args:
+        kind: what is paged, for cursors: those of another kind are refused.
+    """
+    keyset = Keyset(kind, (("_id", -1 if newest_first else 1),), uniform=True)
+    window = Window(keyset, request)
+    found: list[Document] = []
+    for source in sources:
+        found += [{**each, _SOURCE: source} for each in await _first(mongo, source, window)]
+    ((_, direction),) = window.keys
+    pick = heapq.nlargest if direction < 0 else heapq.nsmallest
+    rows = pick(window.limit, found, key=itemgetter("_id"))
+    count = None
+    if total:
+        whole = window.unbounded()
+        count = sum([await _count(mongo, each, whole) for each in sources])
+    return window.page(rows, _item, total=count)
+
+
+_SOURCE = "__source"
+
+
+def _item(row: Document) -> tuple[Entity, Document]:
+    source: RecordSource = row[_SOURCE]
+    return source.entity, {name: value for name, value in row.items() if name != _SOURCE}
+
+
+async def _first(mongo: Mongo, source: RecordSource, window: Window) -> list[Document]:
+    rows: list[Document] = []
+    async with aclosing(_seen(mongo, source, window, max(window.limit, _FEWEST))) as portions:
+        async for portion in portions:
+            rows += portion
+            if len(rows) >= window.limit:
+                break
+    return rows[: window.limit]
+
+
+async def _count(mongo: Mongo, source: RecordSource, window: Window) -> int:
+    if source.judge is None:
+        return await mongo.count(source.collection, source.query)
+    count = 0
+    async with aclosing(_seen(mongo, source, window, _PORTION)) as portions:
+        async for portion in portions:
+            count += len(portion)
+    return count
+
+
+async def _seen(
+    mongo: Mongo, source: RecordSource, window: Window, size: int
+) -> AsyncGenerator[list[Document]]:
+    """Yield the records that the caller may see, one read after the other.
+
+    Args:
+        size: of the first read.
+    """
+    place: Mapping[str, Any] = window.query
+    while True:
+        query = {"$and": [source.query, place]} if place else source.query
+        found = await mongo.find(
+            source.collection,
+            query,
+            projection=source.projection,
+            sort=list(window.sort.items()),
+            limit=size,
+        )
+        if source.judge is None:
+            yield found
+        else:
+            seen = await source.judge(found) if found else []
+            yield [each for each, allowed in zip(found, seen, strict=True) if allowed]
+        if len(found) < size:
+            return
+        place = window.behind(found[-1])
+        size = _PORTION

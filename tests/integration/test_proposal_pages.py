@@ -1,0 +1,277 @@
+"""Drafts and comments as connections, their bounds, drafts of new documents, and drafts that are
+restored, over a real MongoDB."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from model.reading import read_model
+from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
+from resolvers.principals import Principal
+from tests.integration.test_proposal_roles import ask as ask_as
+from tests.support.editing import Failed, Row, Shop, lamp, open_shop, tell
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+DRAFTS = """
+query ($id: ID, $where: DraftWhere, $first: Int, $after: String) {
+  found: productDrafts(documentId: $id, where: $where, first: $first, after: $after) {
+    nodes { number documentId status author document { name } }
+    pageInfo { hasNextPage endCursor } totalCount
+  }
+}
+"""
+COMMENTS = """
+query ($id: ID!) {
+  found: productComments(documentId: $id) {
+    nodes { text version draft aboutVersion { version operation } aboutDraft { number status } }
+    totalCount
+  }
+}
+"""
+
+
+async def drafts(shop: Shop, **given: Any) -> Row:
+    found: Row = (await shop.ask(DRAFTS, **given))["found"]
+    return found
+
+
+async def propose(shop: Shop, id_: str, name: str, **given: Any) -> int:
+    """Return the number of a new draft."""
+    result = await shop.mutate("proposeProduct", id=id_, patch={"name": name}, **given)
+    number: int = result["draft"]["number"]
+    return number
+
+
+async def test_the_pages_of_a_documents_drafts_have_each_draft_once(shop: Shop) -> None:
+    """The newest first, with their total, and with the content that is selected."""
+    id_ = await shop.made()
+    for number in range(5):
+        await propose(shop, id_, f"name {number}")
+    first = await drafts(shop, id=id_, first=2)
+    rest = await drafts(shop, id=id_, first=10, after=first["pageInfo"]["endCursor"])
+    assert (first["totalCount"], first["pageInfo"]["hasNextPage"]) == (5, True)
+    nodes = [*first["nodes"], *rest["nodes"]]
+    assert tell(nodes, "number") == [5, 4, 3, 2, 1]
+    assert nodes[0]["document"] == {"name": "name 4"}
+    assert rest["pageInfo"]["hasNextPage"] is False
+
+
+async def test_drafts_are_found_by_status_author_and_age(shop: Shop) -> None:
+    """As a moderator works: what is undecided, by somebody, since some time."""
+    id_ = await shop.made()
+    await propose(shop, id_, "one", author="dan")
+    await propose(shop, id_, "two", author="eve")
+    await shop.mutate("rejectProduct", id=id_, draft=1)
+    for where, numbers in (
+        ({"status": {"eq": "PROPOSED"}}, [2]),
+        ({"status": {"in": ["REJECTED", "PUBLISHED"]}}, [1]),
+        ({"author": {"eq": "dan"}}, [1]),
+        ({"at": {"gt": "2020-01-01T00:00:00Z"}}, [2, 1]),
+        ({"at": {"lt": "2020-01-01T00:00:00Z"}}, []),
+        ({"author": {"eq": "eve"}, "status": {"eq": "REJECTED"}}, []),
+    ):
+        assert tell((await drafts(shop, id=id_, where=where))["nodes"], "number") == numbers
+
+
+async def test_the_drafts_of_all_types_are_one_queue(shop: Shop) -> None:
+    """In the order of their proposal, each as its own type."""
+    first, second = await shop.made(), await shop.made("Sample")
+    await propose(shop, first, "queued", author="queue")
+    patch = {"name": "queued"}
+    await shop.mutate("proposeSample", id=second, patch=patch, author="queue")
+    await propose(shop, first, "again", author="queue")
+    text = """
+    query ($after: String) {
+      allDrafts(where: {author: {eq: "queue"}}, first: 2, after: $after) {
+        nodes { __typename documentId number ... on ProductDraft { document { name } } }
+        pageInfo { endCursor } totalCount
+      }
+    }
+    """
+    found = (await shop.ask(text))["allDrafts"]
+    rest = (await shop.ask(text, after=found["pageInfo"]["endCursor"]))["allDrafts"]
+    assert found["totalCount"] == 3
+    assert tell(found["nodes"] + rest["nodes"], "__typename", "documentId") == [
+        ("ProductDraft", first),
+        ("SampleDraft", second),
+        ("ProductDraft", first),
+    ]
+    assert found["nodes"][0]["document"] == {"name": "again"}
+
+
+async def test_the_comments_of_a_document_say_what_each_is_about(shop: Shop) -> None:
+    """A version or a draft, which is one field away."""
+    id_ = await shop.made()
+    await propose(shop, id_, "one")
+    await shop.mutate("commentOnProduct", id=id_, version=1, text="nice")
+    await shop.mutate("commentOnProduct", id=id_, draft=1, text="why?")
+    found = (await shop.ask(COMMENTS, id=id_))["found"]
+    assert found["totalCount"] == 2
+    assert found["nodes"] == [
+        {
+            "text": "why?",
+            "version": None,
+            "draft": 1,
+            "aboutVersion": None,
+            "aboutDraft": {"number": 1, "status": "PROPOSED"},
+        },
+        {
+            "text": "nice",
+            "version": 1,
+            "draft": None,
+            "aboutVersion": {"version": 1, "operation": "INSERT"},
+            "aboutDraft": None,
+        },
+    ]
+    every = await shop.ask("{ allComments(first: 2) { nodes { text documentId } } }")
+    assert every["allComments"]["nodes"] == [
+        {"text": "why?", "documentId": id_},
+        {"text": "nice", "documentId": id_},
+    ]
+
+
+async def test_a_new_document_is_proposed_discussed_and_published(shop: Shop) -> None:
+    """It is not there before; then it is version 1, from that draft, by the publisher."""
+    id_ = shop.fresh_id()
+    made = await shop.mutate("proposeNewProduct", id=id_, document=lamp(id_), author="dan")
+    assert (made["draft"]["number"], made["draft"]["basedOn"]) == (1, 0)
+    assert await shop.present(id_) is None
+    assert await propose(shop, id_, "Better", basedOnDraft=1) == 2
+    assert tell((await drafts(shop, id=id_))["nodes"], "number") == [2, 1]
+    await shop.mutate("commentOnProduct", id=id_, draft=1, text="good")
+    result = await shop.mutate("publishProduct", id=id_, draft=2, author="eve")
+    assert (result["version"], result["product"]["name"]) == (1, "Better")
+    (version,) = await shop.history(id_)
+    assert (version["operation"], version["fromDraft"], version["author"]) == ("INSERT", 2, "eve")
+    assert tell((await drafts(shop, id=id_))["nodes"], "status") == ["PUBLISHED", "PUBLISHED"]
+
+
+async def test_a_new_document_that_is_there_meanwhile_is_a_result(shop: Shop) -> None:
+    """Nothing is overwritten: neither by the proposal nor by publishing it."""
+    id_ = shop.fresh_id()
+    await shop.mutate("proposeNewProduct", id=id_, document=lamp(id_))
+    await shop.mutate("createProduct", id=id_, document={**lamp(id_), "name": "First"})
+    published = await shop.mutate("publishProduct", id=id_, draft=1)
+    again = await shop.mutate("proposeNewProduct", id=id_, document=lamp(id_))
+    assert [published["__typename"], again["__typename"]] == ["AlreadyExists", "AlreadyExists"]
+    assert ((await shop.present(id_)) or {})["name"] == "First"
+
+
+async def test_a_new_document_goes_on_counting_where_an_old_one_was_deleted(shop: Shop) -> None:
+    """As any document that is inserted again."""
+    id_ = await shop.made()
+    await shop.mutate("deleteProduct", id=id_)
+    await shop.mutate("proposeNewProduct", id=id_, document=lamp(id_))
+    assert (await shop.mutate("publishProduct", id=id_, draft=1))["version"] == 3
+    assert tell(await shop.history(id_), "version", "operation") == [
+        (1, "INSERT"),
+        (2, "DELETE"),
+        (3, "INSERT"),
+    ]
+
+
+async def test_a_rejected_draft_is_published_later_as_a_whole(shop: Shop) -> None:
+    """Also where the same field was changed since; history says where it came from."""
+    id_ = await shop.made()
+    await propose(shop, id_, "Passed over")
+    await shop.mutate("rejectProduct", id=id_, draft=1)
+    await shop.mutate("updateProduct", id=id_, patch={"name": "Other", "stock": 5})
+    assert (await shop.mutate("publishProduct", id=id_, draft=1))["__typename"] == "InvalidDocument"
+    conflict = await shop.mutate("restoreProduct", id=id_, draft=1, expectedVersion=1)
+    assert conflict["__typename"] == "VersionConflict"
+    result = await shop.mutate("restoreProduct", id=id_, draft=1, expectedVersion=2)
+    assert (result["version"], result["product"]["name"]) == (3, "Passed over")
+    assert result["product"]["stock"] == lamp(id_)["stock"], "whole, not merged"
+    last = (await shop.history(id_))[-1]
+    assert (last["fromDraft"], last["operation"]) == (1, "REPLACE")
+    (draft,) = await shop.drafts(id_)
+    assert (draft["status"], draft["publishedAs"]) == ("PUBLISHED", 3)
+    again = await shop.mutate("restoreProduct", id=id_, draft=1)
+    assert "published as version 3 already" in again["message"]
+
+
+@pytest.mark.parametrize("given", [{}, {"version": 1, "draft": 1}])
+async def test_restoring_takes_a_version_or_a_draft(shop: Shop, given: Row) -> None:
+    """Neither and both are bad input."""
+    id_ = await shop.made()
+    with pytest.raises(Failed) as caught:
+        await shop.mutate("restoreProduct", id=id_, **given)
+    assert caught.value.code == "BAD_USER_INPUT"
+
+
+async def test_undecided_drafts_are_bounded_by_document_caller_and_bytes(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each bound is an error with both numbers; what is decided does not count."""
+    bounds = ProposalLimits(drafts_per_document=2, drafts_per_caller=3)
+    monkeypatch.setattr(shop.gateway.editing.drafts, "_limits", bounds)
+    first, second = await shop.made(), await shop.made()
+    for id_ in (first, first, second):
+        await propose(shop, id_, "x", author="fred")
+    with pytest.raises(Failed, match=r"undecided drafts: 3, maximum is 2") as of_document:
+        await propose(shop, first, "x", author="gina")
+    with pytest.raises(Failed, match=r"your undecided drafts: 4, maximum is 3"):
+        await propose(shop, second, "x", author="fred")
+    assert of_document.value.code == "LIMIT_EXCEEDED"
+    await shop.mutate("rejectProduct", id=first, draft=1)
+    await propose(shop, first, "x", author="fred")
+    few = replace(DEFAULT_LIMITS, draft_bytes_per_caller=2000)
+    monkeypatch.setattr(shop.gateway.editing.drafts, "_limits", few)
+    with pytest.raises(Failed, match=r"bytes of your undecided drafts: .* maximum is 2,000"):
+        await propose(shop, second, "x" * 2000, author="hugo")
+
+
+async def test_comments_are_bounded_by_document_caller_and_bytes(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long text, and one comment too many, are errors with both numbers."""
+    bounds = ProposalLimits(comments_per_document=3, comments_per_caller=2, text_bytes=10)
+    monkeypatch.setattr(shop.gateway.editing.comments, "_limits", bounds)
+    id_ = await shop.made()
+    with pytest.raises(Failed, match=r"text: bytes: 12, maximum is 10"):
+        await shop.mutate("commentOnProduct", id=id_, version=1, text="é" * 6)
+    for _ in range(2):
+        await shop.mutate("commentOnProduct", id=id_, version=1, text="x", author="iris")
+    with pytest.raises(Failed, match=r"your comments: 3, maximum is 2"):
+        await shop.mutate("commentOnProduct", id=id_, version=1, text="x", author="iris")
+    await shop.mutate("commentOnProduct", id=id_, version=1, text="x", author="joe")
+    with pytest.raises(Failed, match=r"comments: 4, maximum is 3"):
+        await shop.mutate("commentOnProduct", id=id_, version=1, text="x", author="kim")
+
+
+async def test_row_rules_hold_in_queues_and_totals(mongo_uri: str, client: Any) -> None:
+    """A draft or comment is listed for callers that may see the document that it is about."""
+    model = read_model(
+        """
+        type Page @collection(name: "pages") @access(rows: "{ owner: { eq: $sub } }") {
+          id: ID! owner: String title: String
+        }
+        """
+    )
+    ann, bob = Principal(name="ann"), Principal(name="bob")
+    queue = "{ done: allDrafts { nodes { documentId } totalCount } }"
+    talk = "{ done: allComments { nodes { documentId text } totalCount } }"
+    async with open_shop(client, mongo_uri, "proposal_rows", model=model) as shop:
+        shop.database["pages"].insert_many(
+            [{"_id": each, "owner": each, "title": "x"} for each in ("ann", "bob")]
+        )
+        await shop.recorded()
+        for caller, id_ in ((ann, "ann"), (bob, "bob")):
+            for text in (
+                '{ done: proposePage(id: "%s", patch: {title: "y"}) { __typename } }',
+                '{ done: commentOnPage(id: "%s", version: 1, text: "v") { text } }',
+                '{ done: commentOnPage(id: "%s", draft: 1, text: "d") { text } }',
+            ):
+                await ask_as(shop, caller, f"mutation {text % id_}")
+        seen = await ask_as(shop, ann, queue)
+        said = await ask_as(shop, ann, talk)
+    client.drop_database("proposal_rows")
+    assert seen == {"nodes": [{"documentId": "ann"}], "totalCount": 1}
+    assert said == {
+        "nodes": [{"documentId": "ann", "text": "d"}, {"documentId": "ann", "text": "v"}],
+        "totalCount": 2,
+    }
