@@ -38,6 +38,7 @@ from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
 from streams.consumer import Consumer
+from streams.coordination.deployment import deployment_tag
 from streams.errors import GatewayError, HistoryLost, Unsuitable, reason_of
 from streams.hub import Hub, HubOptions, follow
 from streams.indexes import indexed_paths
@@ -56,7 +57,6 @@ from streams.recording.set_aside import SetAside
 from streams.retention import Retention
 from streams.server import (
     check_stream,
-    deployment_tag,
     inspect_server,
     permitted,
 )

@@ -288,6 +288,10 @@ class Drafting:
             self.duplicates += 1
             return
         existed = last is not None and last.full is not None
+        if event.operation == "insert" and _is_as_before(event, last):
+            # A restore writes what the archive has copied already.
+            self.duplicates += 1
+            return
         doubtful = existed and last is not None and last.token < doubt
         # Of a last version that cannot be read, what has changed since is not known.
         damaged = last is not None and last.damaged
@@ -365,3 +369,10 @@ class Drafting:
         self.gaps += gap
         draft.add(record, last)
         self._lasts.put(record["doc"], made)
+
+
+def _is_as_before(event: ChangeEvent, last: Last | None) -> bool:
+    """Whether an insert makes nothing else of a document than the last version is."""
+    if last is None or last.full is None or last.damaged or event.after is None:
+        return False
+    return same(last.full, without_reserved(event.after))

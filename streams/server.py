@@ -1,16 +1,15 @@
-"""What MongoDB this is, and whether it can serve: a replica set or a sharded cluster, new enough,
-and of which deployment."""
+"""What MongoDB this is, and whether it can serve: a replica set or a sharded cluster, new
+enough."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import logging
-import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from streams.errors import DatabaseError, DuplicateKey, GatewayError, Unsuitable
+from streams.errors import DatabaseError, GatewayError, Unsuitable
 from streams.mongo import Mongo
 from streams.refusals import NOT_INITIATED, STANDALONE
 
@@ -19,7 +18,6 @@ __all__ = [
     "Server",
     "check_collections",
     "check_stream",
-    "deployment_tag",
     "enable_images",
     "inspect_server",
     "permitted",
@@ -40,8 +38,6 @@ _WITHOUT_HISTORY = {
     "take it out of the model, or copy it into an ordinary collection "
     "(one with a TTL index, where old documents are to go)",
 }
-# No letters that are easily taken for one another: people compare tokens by eye.
-_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,28 +122,6 @@ async def unfit_collections(mongo: Mongo, names: Sequence[str]) -> dict[str, str
         for name, kind in kinds.items()
         if kind in _WITHOUT_HISTORY
     }
-
-
-async def deployment_tag(mongo: Mongo) -> str:
-    """A short text that names this database's history; made at the first start, and part of every
-    resume token.
-
-    Raises:
-        Unsuitable: not permitted; says how to mend it.
-    """
-    tag = "".join(secrets.choice(_LETTERS) for _ in range(6))
-    try:
-        async with permitted(mongo, "keeping history needs", "readWrite"):
-            found = await mongo.find_one_and_update(
-                "revstream.deployment",
-                {"_id": "deployment"},
-                {"$setOnInsert": {"tag": tag}},
-                upsert=True,
-            )
-    except DuplicateKey:  # two processes at once: the other one made it
-        return await deployment_tag(mongo)
-    assert found is not None
-    return str(found["tag"])
 
 
 async def enable_images(mongo: Mongo, collections: Sequence[str]) -> list[str]:

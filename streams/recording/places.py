@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from streams import tokens
 from streams.bootstrap import oldest_start
-from streams.checkpoints import Checkpoint, Checkpoints, complete, furthest
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints, complete, furthest
 from streams.mongo import Mongo
 from streams.partitions import Partition
 
@@ -16,6 +17,10 @@ async def stored_place(mongo: Mongo, checkpoints: Checkpoints, partition: Partit
     stored = await checkpoints.of(partition.collection)
     own, whole = stored.get(partition), furthest(stored)
     if own is None and whole is None:
+        if await mongo.find(f"{partition.collection}.versions", {}, limit=1, projection={"_id": 1}):
+            # Versions that were brought from elsewhere: the oplog here is not theirs.
+            now = tokens.time_prefix(await mongo.operation_time())
+            return Checkpoint(now, now, Baseline(doubt=now))
         start = await oldest_start(mongo)
         return Checkpoint(start, start)
     found = [each for each in (own, whole) if each is not None]

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from streams.coordination.deployment import deployment_tag
 from streams.cursors import Cursors
 from streams.errors import Unsuitable
 from streams.mongo import Mongo
-from streams.server import OLDEST_VERSION, Server, deployment_tag, inspect_server
+from streams.server import OLDEST_VERSION, Server, inspect_server
 
 
 async def test_a_replica_set_that_is_new_enough_is_suitable(mongo: Mongo) -> None:

@@ -1,0 +1,1 @@
+"""What processes agree on through the database."""

@@ -1,0 +1,139 @@
+"""The identity of a deployment: a tag in every resume token, and by what a copy of the database is
+told from it.
+
+With the tag the replica set's id and the UUID of the tag's own collection are stored. A dump that
+is restored, here or elsewhere, has another UUID; files that are taken to another replica set have
+another id. Such a copy gets a tag of its own, so that tokens of its source are refused, and its
+recorders read the present again, as after a lost oplog: documents, versions and checkpoints were
+copied at different moments.
+Source: docs/decisions/0042-copied-databases.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from dataclasses import asdict
+from typing import Any
+
+from bson import Timestamp
+
+from streams import tokens
+from streams.checkpoints import COLLECTION as CHECKPOINTS
+from streams.checkpoints import Baseline
+from streams.documents import Document
+from streams.errors import DatabaseError, DuplicateKey, Unsuitable
+from streams.mongo import Mongo
+from streams.partitions import Partition
+from streams.server import permitted
+
+__all__ = ["COLLECTION", "deployment_tag"]
+
+log = logging.getLogger(__name__)
+
+COLLECTION = "revstream.deployment"
+_THIS = {"_id": "deployment"}
+# No letters that are easily taken for one another: people compare tokens by eye.
+_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"
+# A quiet replica set's time moves on every ten seconds.
+_CLOCK_S = 60.0
+
+
+async def deployment_tag(mongo: Mongo) -> str:
+    """A short text that names this database's history; made at the first start, and again where the
+    database turns out to be a copy.
+
+    Raises:
+        Unsuitable: not permitted; or a copy's versions are later than the database's time. Says how
+            to mend it.
+    """
+    async with permitted(mongo, "keeping history needs", "readWrite"):
+        stored = await _stored(mongo, _new_tag())
+        marks = await _marks(mongo)
+        known = {name: value for name, value in marks.items() if name in stored}
+        if all(stored[name] == value for name, value in known.items()):
+            if len(known) < len(marks):
+                await mongo.find_one_and_update(COLLECTION, _THIS, {"$set": marks})
+        else:
+            log.warning(
+                "database is a copy: it gets a tag of its own, and its present is read again",
+                extra={"database": mongo.name, "copy_of": stored["tag"]},
+            )
+            # Of several processes one does it.
+            copy = {**_THIS, "tag": stored["tag"]}
+            change = {"$set": {"tag": _new_tag(), "copied": True, **marks}}
+            await mongo.find_one_and_update(COLLECTION, copy, change)
+            stored = await _stored(mongo, "")
+        if stored.get("copied"):
+            await _begin_anew(mongo, stored["tag"])
+            done = {**_THIS, "tag": stored["tag"]}
+            await mongo.find_one_and_update(COLLECTION, done, {"$set": {"copied": False}})
+    return str(stored["tag"])
+
+
+def _new_tag() -> str:
+    return "".join(secrets.choice(_LETTERS) for _ in range(6))
+
+
+async def _stored(mongo: Mongo, tag: str) -> Document:
+    """What is stored; made with this tag where nothing is."""
+    change = {"$setOnInsert": {"tag": tag}}
+    try:
+        found = await mongo.find_one_and_update(COLLECTION, _THIS, change, upsert=True)
+    except DuplicateKey:  # two processes at once: the other one made it
+        return await _stored(mongo, tag)
+    assert found is not None
+    return found
+
+
+async def _marks(mongo: Mongo) -> dict[str, Any]:
+    """What a copy does not have in common with its source, as far as it may be read."""
+    reply = await mongo.command({"listCollections": 1, "filter": {"name": COLLECTION}})
+    [collection] = reply["cursor"]["firstBatch"]
+    marks = {"collection": collection["info"]["uuid"]}
+    try:
+        reply = await mongo.command({"replSetGetConfig": 1}, database="admin")
+    except (Unsuitable, DatabaseError):
+        # Not permitted, or no replica set: the collection's alone tells a dump.
+        return marks
+    return {**marks, "replicaSet": reply["config"]["settings"]["replicaSetId"]}
+
+
+async def _begin_anew(mongo: Mongo, tag: str) -> None:
+    """Let every recorder read the present again. Repeating it changes nothing that was done."""
+    recorders = {"_id": {"$regex": "^recorder:"}, "deployment": {"$ne": tag}}
+    found = await mongo.find(CHECKPOINTS, recorders, projection={"_id": 1})
+    partitions = {each["_id"]: Partition.named(each["_id"]) for each in found}
+    collections = {each.collection for each in partitions.values() if each is not None}
+    now = await _behind_all(mongo, collections)
+    start = tokens.time_prefix(now)
+    change = {"token": start, "at": now, "baseline": asdict(Baseline(doubt=start))}
+    for name in partitions:
+        # Of a recorder that another process has begun meanwhile nothing is taken back.
+        mine = {"_id": name, "deployment": {"$ne": tag}}
+        await mongo.find_one_and_update(
+            CHECKPOINTS, mine, {"$set": {**change, "deployment": tag, "trouble": None}}
+        )
+
+
+async def _behind_all(mongo: Mongo, collections: set[str]) -> Timestamp:
+    """The database's time, once it is behind all versions of these collections: those of the
+    source's clock."""
+    newest = Timestamp(0, 0)
+    for name in collections:
+        found = await mongo.find(f"{name}.versions", {}, sort=[("_id", -1)], limit=1)
+        newest = max([newest, *(tokens.cluster_time(each["_id"]) for each in found)])
+    deadline = time.monotonic() + _CLOCK_S
+    while True:
+        now = await mongo.operation_time()
+        if now > newest:
+            return now
+        if time.monotonic() > deadline:
+            raise Unsuitable(
+                f"{mongo.name} is a copy whose newest version is of {newest.as_datetime():%F %T}Z, "
+                f"and this database's time is {now.as_datetime():%F %T}Z: wait until it is later, "
+                "or set the clocks of both to the same time"
+            )
+        await asyncio.sleep(1)
