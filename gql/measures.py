@@ -157,6 +157,13 @@ METRICS: tuple[Described, ...] = (
         "Versions marked as standing behind a gap.",
     ),
     Described(
+        "revstream_recorder_unrecorded_total",
+        "counter",
+        _PART,
+        "First versions of documents that were there before recording began, and of which the "
+        "state before is not known; they are marked as gaps, and not counted among those.",
+    ),
+    Described(
         "revstream_recorder_set_aside_total",
         "counter",
         _PART,

@@ -121,6 +121,7 @@ class _Process(Collector):
             yield "recorder_duplicates_total", name, found["duplicates"]
             yield "recorder_skipped_total", name, found["skipped"]
             yield "recorder_gaps_total", name, found["gaps"]
+            yield "recorder_unrecorded_total", name, found["unrecorded"]
             yield "recorder_set_aside_total", name, found["set_aside"]
             if listener.lease is not None:
                 yield "recorder_first_reading_documents", name, found["baseline_documents"]

@@ -1,8 +1,9 @@
 """Where history is kept: one document per version, in `<collection>.versions`.
 
 `{_id: token, doc, v, op, at, wall, prev, by, why, restoredFrom, draft, changed, full, first, cut,
-gap, readAt, change, copies, offset, fence}`, or what `streams.storage` keeps instead of `full`.
-Where the collection keeps its versions itself, the contents come from there (`streams.layouts`).
+gap, unrecorded, setAside, readAt, change, copies, offset, fence}`, or what `streams.storage` keeps
+instead of `full`. Where the collection keeps its versions itself, the contents come from there
+(`streams.layouts`).
 
 Guarantees: unique on `_id` and on `{doc, v}`; the records of a partition (of the collection, where
 it is not divided) are inserted in stream order, so what a crash leaves of them is a prefix. No

@@ -314,7 +314,7 @@ class Diagnosis:
             gaps = 0
             if partition.index == 0:  # of them all, said once
                 archive = Archive(self._mongo, partition.collection)
-                gaps = await self._mongo.count(archive.name, {"gap": True})
+                gaps = await self._mongo.count(archive.name, {"gap": True, "unrecorded": None})
             said = f"{name}: {holder.holder} records{reading}, {behind_s} s back"
             if gaps:
                 yield Finding(

@@ -73,6 +73,7 @@ class Drafting:
         settled: Callable[[], Awaitable[None]],
     ) -> None:
         self.gaps = 0
+        self.unrecorded = 0
         self.duplicates = 0
         self.skipped = 0
         self.aside = 0
@@ -118,7 +119,7 @@ class Drafting:
                     self._write_kept(event, draft, baseline.done, deletion, verdicts)
                 else:
                     doubt = baseline.doubt if identity(event.key) in doubtful else ""
-                    await self._write(event, draft, baseline.done, deletion, verdicts, doubt=doubt)
+                    await self._write(event, draft, baseline, deletion, verdicts, doubt=doubt)
             except Exception as exc:
                 if not is_fault_of_document(exc):
                     raise
@@ -274,13 +275,18 @@ class Drafting:
         self,
         event: ChangeEvent,
         draft: Draft,
-        all_known: bool,
+        baseline: Baseline,
         deletion: Mapping[str, Any] | None,
         verdicts: Verdicts,
         *,
         doubt: str,
     ) -> None:
         last = self._lasts.get(event.key)
+        # Written before the first reading has come to it, and there before history began.
+        unrecorded = last is None and not (baseline.done or baseline.doubt)
+        if unrecorded and event.operation != "insert" and event.before is not None:
+            self._begin(event, event.before, draft)
+            last, unrecorded = self._lasts.get(event.key), False
         if last is not None and (
             tokens.canonical(last.token) >= event.token
             or (last.read_at is not None and event.at <= last.read_at)
@@ -299,7 +305,7 @@ class Drafting:
         after: RawBSONDocument | None = event.after
         read_at = None
         if event.operation != "delete" and after is None:
-            if doubtful or (not existed and not all_known):
+            if doubtful or (not existed and not baseline.done):
                 self.skipped += 1
                 return
             rebuilt = await self._reconstruction.after(event, None if damaged else last)
@@ -323,6 +329,21 @@ class Drafting:
             gap=gap,
             disowned=event.token in verdicts.disowned,
             by_copier=event.token in verdicts.copied,
+            unrecorded=unrecorded and gap,
+        )
+
+    def _begin(self, event: ChangeEvent, before: RawBSONDocument, draft: Draft) -> None:
+        """The first version of a document that was there before history began: what it was before
+        a write."""
+        self._add(
+            draft,
+            None,
+            token=tokens.just_before(event.token),
+            at=event.at,
+            wall=event.wall,
+            key=event.key,
+            operation="BASELINE",
+            after=before,
         )
 
     def _write_kept(
@@ -349,6 +370,7 @@ class Drafting:
         last: Last | None,
         *,
         gap: bool = False,
+        unrecorded: bool = False,
         kept: int | None = None,
         **write: Any,
     ) -> None:
@@ -366,7 +388,10 @@ class Drafting:
             made = as_kept(record, made, known)
         elif self._deltas:
             made = as_patch(record, last, made)
-        self.gaps += gap
+        if unrecorded:
+            record["unrecorded"] = True
+        self.unrecorded += unrecorded
+        self.gaps += gap and not unrecorded
         draft.add(record, last)
         self._lasts.put(record["doc"], made)
 

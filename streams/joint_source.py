@@ -55,6 +55,15 @@ class JointSource:
         hub.accompany(self._collection, lambda _: self._news.set(), self._part)
 
     @property
+    def before_images(self) -> bool:
+        """Of its own stream; the live one has them."""
+        return self._own.before_images
+
+    @before_images.setter
+    def before_images(self, wanted: bool) -> None:
+        self._own.before_images = wanted
+
+    @property
     def reconnects(self) -> int:
         return self._own.reconnects
 

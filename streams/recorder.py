@@ -182,6 +182,7 @@ class Recorder:
             "duplicates": self._drafting.duplicates,
             "skipped": self._drafting.skipped,
             "gaps": self._drafting.gaps,
+            "unrecorded": self._drafting.unrecorded,
             "set_aside": self._drafting.aside,
             "batches": self._batches,
             "reconnects": self._source.reconnects,
@@ -203,6 +204,8 @@ class Recorder:
         return self._health.trouble
 
     async def _follow(self) -> None:
+        # What a document was before a write is the first version of one that has none yet.
+        self._source.before_images = not self._checkpoint.baseline.done
         batches = self._source.batches(self._checkpoint.token)
         upcoming = asyncio.ensure_future(anext(batches))
         try:

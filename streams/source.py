@@ -81,6 +81,7 @@ class Source:
             asked for; other events that this brings are left out.
         name: what the log calls it.
     Attributes:
+        before_images: whether what documents were before is asked for, from the next opening on.
         connected: whether it is open.
         trouble: why it is not, where it was interrupted and is read all the same.
         reconnects: how often it was.
@@ -100,7 +101,7 @@ class Source:
     ) -> None:
         self._mongo = mongo
         self._collections = sorted(collections)
-        self._before_images = before_images
+        self.before_images = before_images
         self._sharded = sharded
         self._expanded = expanded
         self._holds = holds
@@ -127,7 +128,7 @@ class Source:
         start = tokens.cluster_time(after)
         behind: Behind | None = None
         attempt = closed = 0
-        detail = Detail(before_images=self._before_images)
+        detail = Detail(before_images=self.before_images)
         try:
             while True:
                 self._at_end = False

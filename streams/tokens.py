@@ -34,6 +34,7 @@ __all__ = [
     "divided",
     "encode",
     "from_stream",
+    "just_before",
     "moment",
     "numbered",
     "resumable",
@@ -43,6 +44,8 @@ __all__ = [
 
 _TIMESTAMP_TYPE = "82"
 _TOKEN = re.compile(r"[0-9A-F]{16}([0-9A-F]*(-[0-9]{8}|~)?|~([0-9]{8}|!)?)\Z")
+# Of an event: up to its index in the transaction.
+_PLACE = re.compile(rf"[0-9A-F]{{16}}2B0[24]{server_token.INTEGER}{{2}}(?=6[EF])")
 _WIRE_LIMIT = 4096
 _LONGEST = server_token.LONGEST + len("-00000000")
 _LAST_NUMBER = 99_999_999
@@ -86,6 +89,12 @@ def numbered(token: str, number: int) -> str:
 def behind(token: str) -> str:
     """After all records that stand at one event."""
     return numbered(token, _LAST_NUMBER)
+
+
+def just_before(token: str) -> str:
+    """The token of a record that stands before an event, and behind all that come before that."""
+    found = _PLACE.match(token)
+    return numbered(token[:16] if found is None else found[0], 1)
 
 
 def divided(token: str) -> str | None:

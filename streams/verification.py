@@ -242,7 +242,7 @@ class Verification:
             async for page in opened:
                 for record in page:
                     self._verified.versions += 1
-                    self._verified.gaps += record.get("gap", False)
+                    self._verified.gaps += record.get("gap", False) and "unrecorded" not in record
                     if found and identity(found[0]["doc"]) != identity(record["doc"]):
                         yield found
                         found = []

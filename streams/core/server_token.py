@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["LONGEST", "canonical"]
+__all__ = ["INTEGER", "LONGEST", "canonical"]
 
 LONGEST = 2048
 """Digits of a canonical token: what is longer, since the document's key is, is cut. No order and no
 identity is lost, as both come before the key."""
 
 # A non-negative integer: its size is in the first byte.
-_INTEGER = "(?:29|2B[0-9A-F]{2}|2C[0-9A-F]{4}|2D[0-9A-F]{6}|2E[0-9A-F]{8})"
+INTEGER = "(?:29|2B[0-9A-F]{2}|2C[0-9A-F]{4}|2D[0-9A-F]{6}|2E[0-9A-F]{8})"
 _SECOND_FORMAT = re.compile(
     "(?P<time>[0-9A-F]{16})2B04"
-    f"(?P<place>{_INTEGER}{{2}}6[EF])"
+    f"(?P<place>{INTEGER}{{2}}6[EF])"
     "(?:(?P<uuid>5A1004[0-9A-F]{32})|14)?"
     "(?P<event>46[0-9A-F]*)?04",
 )

@@ -16,6 +16,8 @@ from streams.checkpoints import Baseline, Checkpoint
 from streams.errors import DatabaseError, Unavailable
 from streams.mongo import Mongo
 from streams.recorder import RecorderOptions
+from streams.server import enable_images
+from streams.verification import Verification
 from tests.support.streams import Recording, told
 
 Client = MongoClient[dict[str, Any]]
@@ -196,29 +198,9 @@ async def test_writes_during_the_first_reading_are_in_order_with_it(
         assert states == sorted(set(states))
         assert states[-1] == turns
         kinds = [op for op, _, _ in told(records, n)]
-        if images:
-            # Known from its first update on: the first reading finds nothing new.
-            assert "BASELINE" not in kinds
-        else:
-            assert kinds[0] == "BASELINE"
-            assert not any(gap for _, _, gap in told(records, n))
+        assert kinds[0] == "BASELINE"
+        assert not any(gap for _, _, gap in told(records, n))
         assert set(kinds[1:]) == {"UPDATE"}
-
-
-@one_driver
-async def test_an_update_of_an_unknown_document_with_its_image_is_a_version_with_a_gap(
-    mongo: Mongo, client: Client
-) -> None:
-    """What was before is not known; the first reading then finds what the archive knows already."""
-    await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
-    things = client[mongo.name].things
-    things.insert_many([{"_id": n} for n in (1, 2)])
-    recording = await recording_after(mongo)
-    things.update_one({"_id": 1}, {"$set": {"n": 1}})
-    things.delete_one({"_id": 2})
-    records = await recording.record()
-    assert told(records, 1) == [("UPDATE", 1, True)]
-    assert told(records, 2) == [("DELETE", 1, True)]
 
 
 @one_driver
@@ -307,3 +289,60 @@ async def test_a_chunk_is_read_again_where_the_collection_was_just_changed(
     assert [each["_id"] for each in chunk.documents] == [3]
     assert chunk.at > early[1]
     assert chunk.end
+
+
+@pytest.mark.parametrize("deltas", [False, True], ids=["FULL", "DELTA"])
+async def test_documents_that_are_written_before_the_reading_begin_with_what_they_were(
+    mongo: Mongo, client: Client, deltas: bool
+) -> None:
+    """A BASELINE of the image before the write, and then the write with what it has changed;
+    nothing of it is a gap. In a transaction, too, where several have one time."""
+    await enable_images(mongo, ["things"])
+    things = client[mongo.name].things
+    text = "x" * 300
+    things.insert_many([{"_id": n, "n": 0, "text": text, "version": 7} for n in range(6)])
+    recording = Recording(mongo, deltas=deltas)
+    await recording.begin()
+    update = {"$set": {"n": 1}, "$inc": {"version": 1}}
+    things.update_one({"_id": 0}, update)
+    things.replace_one({"_id": 1}, {"n": 2, "text": text, "version": 8})
+    things.delete_one({"_id": 2})
+    with client.start_session() as session, session.start_transaction():
+        for key in (3, 4, 3):
+            things.update_one({"_id": key}, {"$inc": {"n": 1, "version": 1}}, session=session)
+    records = await recording.record()
+    begun, written = ("BASELINE", 7, False), ("UPDATE", 8, False)
+    assert told(records, 0) == [begun, written]
+    assert told(records, 1) == [begun, ("REPLACE", 8, False)]
+    assert told(records, 2) == [begun, ("DELETE", 8, False)]
+    assert told(records, 3) == [begun, written, ("UPDATE", 9, False)]
+    assert told(records, 4) == [begun, written]
+    assert told(records, 5) == [begun]
+    assert {tuple(each["changed"]) for each in records if each["op"] in ("UPDATE", "REPLACE")} == {
+        ("n",)
+    }
+    statistics = recording.recorder.statistics()
+    assert (statistics["gaps"], statistics["unrecorded"]) == (0, 0)
+    oldest = await recording.archive.find({"op": "BASELINE"}, sort=[("doc", 1)])
+    expected = {"n": 0, "text": text, "version": 7}
+    assert [each["full"] for each in oldest] == [{"_id": n, **expected} for n in range(6)]
+    checkpoint = await recording.checkpoints.load(recording.name)
+    verification = Verification(mongo, recording.archive, checkpoint, version_field="version")
+    assert (await verification.run()).findings == []
+
+
+async def test_what_nobody_can_know_of_the_time_before_recording_is_no_lost_history(
+    mongo: Mongo, client: Client
+) -> None:
+    """Without images, a replacement tells nothing of what it has replaced: a gap, counted apart."""
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "n": 0} for n in range(2)])
+    recording = Recording(mongo)
+    await recording.begin()
+    things.replace_one({"_id": 0}, {"n": 1})
+    things.replace_one({"_id": 0}, {"n": 2})
+    records = await recording.record()
+    assert told(records, 0) == [("REPLACE", 1, True), ("REPLACE", 2, False)]
+    assert [each.get("unrecorded", False) for each in records if each["doc"] == 0] == [True, False]
+    statistics = recording.recorder.statistics()
+    assert (statistics["gaps"], statistics["unrecorded"]) == (0, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from bson import Timestamp
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from streams import tokens
 from streams.errors import ResumeTokenInvalid
+from tests.support.streams import token_at
 
 # As MongoDB 6.0.5 sends them: an event, and the high-water mark of the same time.
 EVENT_DATA = (
@@ -136,3 +139,15 @@ def test_a_token_within_a_snapshot_is_refused_as_a_place_to_resume_from() -> Non
     assert tokens.resumable(tokens.moment(TIME)) == tokens.moment(TIME)
     with pytest.raises(ResumeTokenInvalid, match="snapshot"):
         tokens.resumable(tokens.unfinished(TIME))
+
+
+def test_just_before_an_event_stands_behind_all_that_come_before_it() -> None:
+    """Also within a transaction, whose events have one cluster time; and it can be resumed from."""
+    time, kind, end = "65A1B2C300000005", "2B022C0100", "6E5A1004"
+    events = [f"{time}{kind}{index}{end}{key}" for index in ("29", "2B02", "2B04") for key in "0F"]
+    for one, other in pairwise(events[::2]):
+        assert one < tokens.just_before(other) < other
+    for event in events:
+        assert time < tokens.just_before(event) < event
+        assert tokens.decode(tokens.encode(tokens.just_before(event), "abc"), "abc")
+    assert tokens.time_prefix(Timestamp(5, 1)) < tokens.just_before(token_at(5)) < token_at(5)
