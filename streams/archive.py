@@ -90,8 +90,8 @@ class Archive:
             if len(records) > 1:
                 return [each for one in records for each in await self._lasts([one])]
             self._damaged.note(collection=self.collection, reason=exc.message)
-            return [(records[0], _last_of(records[0], damaged=True))]
-        return [(each, _last_of(each)) for each in found]
+            return [(records[0], Last.from_record(records[0], damaged=empty(records[0]["doc"])))]
+        return [(each, Last.from_record(each)) for each in found]
 
     async def change_ids(self, ids: Sequence[Any]) -> list[tuple[Any, Any]]:
         """Which of these ids the `_change`s of versions have, each with the `_id` of the document.
@@ -378,22 +378,6 @@ class Archive:
         for part in in_parts(record):
             name, data = {"_id": part["_id"]}, {"data": part["data"]}
             await self._mongo.find_one_and_update(self.parts, name, {"$set": data}, upsert=True)
-
-
-def _last_of(record: Mapping[str, Any], *, damaged: bool = False) -> Last:
-    return Last(
-        token=record["_id"],
-        number=record["v"],
-        full=empty(record["doc"]) if damaged else record.get("full"),
-        change=record.get("change"),
-        copies=record.get("copies"),
-        read_at=record.get("readAt"),
-        offset=record.get("offset", 0),
-        keyframe=record.get("keyframe"),
-        depth=record.get("depth", 0),
-        kept=record.get("kept"),
-        damaged=damaged,
-    )
 
 
 def _shows_content(projection: Mapping[str, Any] | None) -> bool:

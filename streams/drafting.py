@@ -294,7 +294,13 @@ class Drafting:
             self.duplicates += 1
             return
         existed = last is not None and last.full is not None
-        if event.operation == "insert" and _is_as_before(event, last):
+        if (
+            event.operation == "insert"
+            and event.after is not None
+            and last is not None
+            and last.full is not None
+            and same(last.full, without_reserved(event.after))
+        ):
             # A restore writes what the archive has copied already.
             self.duplicates += 1
             return
@@ -394,10 +400,3 @@ class Drafting:
         self.gaps += gap and not unrecorded
         draft.add(record, last)
         self._lasts.put(record["doc"], made)
-
-
-def _is_as_before(event: ChangeEvent, last: Last | None) -> bool:
-    """Whether an insert makes nothing else of a document than the last version is."""
-    if last is None or last.full is None or last.damaged or event.after is None:
-        return False
-    return same(last.full, without_reserved(event.after))

@@ -140,6 +140,27 @@ class Last:
     kept: int | None = None
     damaged: bool = False
 
+    @classmethod
+    def from_record(
+        cls, record: Mapping[str, Any], *, damaged: RawBSONDocument | None = None
+    ) -> Last:
+        """Args:
+        damaged: stands for a content that cannot be read.
+        """
+        return cls(
+            token=record["_id"],
+            number=record["v"],
+            full=record.get("full") if damaged is None else damaged,
+            change=record.get("change"),
+            copies=record.get("copies"),
+            read_at=record.get("readAt"),
+            offset=record.get("offset", 0),
+            keyframe=record.get("keyframe"),
+            depth=record.get("depth", 0),
+            kept=record.get("kept"),
+            damaged=damaged is not None,
+        )
+
     @property
     def size_bytes(self) -> int:
         return 300 + (0 if self.full is None else len(self.full.raw))
