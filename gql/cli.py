@@ -102,8 +102,8 @@ def serve_command(**given: Any) -> None:
 @cli.command("record")
 @options(
     "schema", "mongodb_uri", "mongodb_uri_file", "database", "listeners", "sink_secrets",
-    "sink_secrets_file", "images", "driver", "lease_s", "connect_s", "read_limit_s",
-    "retention_every_s", "log_level", "log_json",
+    "sink_secrets_file", "images", "experimental_sharded", "driver", "lease_s", "connect_s",
+    "read_limit_s", "retention_every_s", "log_level", "log_json",
 )  # fmt: skip
 def record_command(**given: Any) -> None:
     """Run the listeners only."""
@@ -135,8 +135,8 @@ def demo_command(rate: float, **given: Any) -> None:
 
 
 _CHECKING = (
-    "schema", "mongodb_uri", "mongodb_uri_file", "database", "driver", "connect_s", "read_limit_s",
-    "log_level", "log_json",
+    "schema", "mongodb_uri", "mongodb_uri_file", "database", "experimental_sharded", "driver",
+    "connect_s", "read_limit_s", "log_level", "log_json",
 )  # fmt: skip
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 

@@ -41,6 +41,7 @@ async def examine(
             model,
             {names[name]: each for name, each in checkpoints.items()},
             {names[name]: each for name, each in holders.items()},
+            sharded=settings.experimental_sharded,
         )
         return await diagnosis.run(lambda subject: report(f"examine {subject}", 0, 0))
 

@@ -56,6 +56,7 @@ from streams.recording.health import unfit_since_recorded
 from streams.recording.set_aside import SetAside
 from streams.retention import Retention
 from streams.server import (
+    check_sharding,
     check_stream,
     inspect_server,
     permitted,
@@ -219,7 +220,8 @@ async def _assemble(
     reading: Report,
 ) -> Gateway:
     server = await inspect_server(mongo)
-    await check_stream(mongo)
+    check_sharding(server, experimental=settings.experimental_sharded)
+    await check_stream(mongo, server)
     collections = [entity.collection for entity in model.entities]
     unfit = await unfit_since_recorded(mongo, collections)
     deployment = await deployment_tag(mongo)

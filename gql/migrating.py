@@ -19,7 +19,7 @@ from streams.layouts.choice import layout_of
 from streams.migration import Migration, Moved
 from streams.mongo import Mongo
 from streams.progress import Progress
-from streams.server import inspect_server
+from streams.server import check_sharding, inspect_server
 
 __all__ = ["Move", "lines_of", "migrate", "report_of"]
 
@@ -47,7 +47,8 @@ async def migrate(
     """
     entity = _subject(model, type_, to)
     async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
-        await inspect_server(mongo)
+        server = await inspect_server(mongo)
+        check_sharding(server, experimental=settings.experimental_sharded)
         # Nothing is followed here: the recorder's checkpoint tells how far it has come.
         progress = Progress(Checkpoints(mongo), Hub([entity.collection], position=""))
         archive = Archive(mongo, entity.collection, layout_of(mongo, entity))

@@ -88,6 +88,11 @@ class Settings:
     images: bool = _setting(
         True, "Whether to have MongoDB keep the images before and after each write."
     )
+    experimental_sharded: bool = _setting(
+        False,
+        "Whether to serve a sharded cluster, though some changes are not understood there; "
+        "`revstream doctor` says which.",
+    )
     driver: Literal["motor", "pymongo"] = _setting("motor", "Which MongoDB driver to use.")
     ring_events: int = _setting(
         10_000, "Events per collection kept in memory for those who reconnect."

@@ -24,7 +24,13 @@ from streams.lease import Holder
 from streams.mongo import Mongo
 from streams.partitions import Partition, partitions_in
 from streams.recording.set_aside import COLLECTION, SetAside
-from streams.server import check_collections, check_stream, inspect_server, remedy
+from streams.server import (
+    SHARDED,
+    check_collections,
+    check_stream,
+    inspect_server,
+    remedy,
+)
 
 __all__ = ["Diagnosis", "Finding"]
 
@@ -51,6 +57,7 @@ class Finding:
 class Diagnosis:
     """Args:
     checkpoints, holders: of the recorders, by partition.
+    sharded: whether a sharded cluster is accepted.
     """
 
     def __init__(
@@ -59,11 +66,14 @@ class Diagnosis:
         model: Model,
         checkpoints: Mapping[Partition, Checkpoint],
         holders: Mapping[Partition, Holder],
+        *,
+        sharded: bool = False,
     ) -> None:
         self._mongo = mongo
         self._model = model
         self._checkpoints = checkpoints
         self._holders = holders
+        self._sharded = sharded
 
     async def run(self, report: Report = lambda subject: None) -> list[Finding]:
         """Every examination in turn; one that cannot be made says why, and the others go on.
@@ -112,6 +122,12 @@ class Diagnosis:
                 f"{_LONGEST_TRANSACTION_S}}}), and in mongod's configuration",
             )
         if server.sharded:
+            yield Finding(
+                level="warning" if self._sharded else "error",
+                subject="server",
+                says=f"this is {SHARDED}",
+                mend="use a replica set; or serve it all the same with --experimental-sharded",
+            )
             return
         hello = await self._mongo.command({"hello": 1}, database="admin")
         members = hello.get("hosts", ())
@@ -132,7 +148,7 @@ class Diagnosis:
         return int(reply[name])
 
     async def _stream(self) -> AsyncIterator[Finding]:
-        await check_stream(self._mongo)
+        await check_stream(self._mongo, await inspect_server(self._mongo))
         await check_collections(self._mongo, [each.collection for each in self._model.entities])
         yield _ok("change stream", "it can be followed")
 

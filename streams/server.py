@@ -6,17 +6,21 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from streams import tokens
 from streams.errors import DatabaseError, GatewayError, Unsuitable
 from streams.mongo import Mongo
 from streams.refusals import NOT_INITIATED, STANDALONE
 
 __all__ = [
     "OLDEST_VERSION",
+    "SHARDED",
     "Server",
     "check_collections",
+    "check_sharding",
     "check_stream",
     "enable_images",
     "inspect_server",
@@ -38,14 +42,27 @@ _WITHOUT_HISTORY = {
     "take it out of the model, or copy it into an ordinary collection "
     "(one with a TTL index, where old documents are to go)",
 }
+SHARDED = (
+    "a sharded cluster, whose changes are not all understood: a document whose shard key changes, "
+    "or a primary shard that moves (before 8.0), can be recorded as deletions; moments and events "
+    "come up to 10 s late while a shard is idle; asOf: {token} is not exact where two shards "
+    "write at one cluster time; cursors that are given up stay open on other routers"
+)
+_PRODUCTS = {
+    "docdb.amazonaws.com": "Amazon DocumentDB",
+    "docdb-elastic.amazonaws.com": "Amazon DocumentDB",
+    "cosmos.azure.com": "Azure Cosmos DB",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """`version`: as in "6.0.5". `sharded`: reached through mongos."""
+    """`version`: as in "6.0.5". `sharded`: reached through mongos. `product`: another database that
+    speaks MongoDB's protocol, as far as it says so; None for MongoDB."""
 
     version: str
     sharded: bool
+    product: str | None = None
 
     @property
     def disambiguates(self) -> bool:
@@ -59,18 +76,61 @@ async def inspect_server(mongo: Mongo) -> Server:
 
     Raises:
         Unavailable: it cannot be reached.
-        Unsuitable: a standalone, or older than `OLDEST_VERSION`; says how to mend it.
+        Unsuitable: a standalone, or older than `OLDEST_VERSION`; says how to mend it. Of another
+            product, that it is one.
     """
     hello = await mongo.command({"hello": 1}, database="admin")
-    sharded = hello.get("msg") == "isdbgrid"
-    if not sharded and "setName" not in hello:
-        raise Unsuitable(NOT_INITIATED if hello.get("isreplicaset") else STANDALONE)
     build = await mongo.command({"buildInfo": 1}, database="admin")
-    version = str(build["version"])
-    if _numbers(version) < OLDEST_VERSION:
+    server = Server(
+        version=str(build["version"]),
+        sharded=hello.get("msg") == "isdbgrid",
+        product=_product(hello, build),
+    )
+    if not server.sharded and "setName" not in hello:
+        if server.product is not None:
+            raise _refused(server, "it is no replica set")
+        raise Unsuitable(NOT_INITIATED if hello.get("isreplicaset") else STANDALONE)
+    if _numbers(server.version) < OLDEST_VERSION:
         wanted = ".".join(map(str, OLDEST_VERSION))
-        raise Unsuitable(f"MongoDB {version} is too old; revstream needs {wanted} or newer")
-    return Server(version, sharded)
+        raise _refused(server, f"{server.version} is too old; revstream needs {wanted} or newer")
+    return server
+
+
+def check_sharding(server: Server, *, experimental: bool) -> None:
+    """Refuse a sharded cluster that is not asked for.
+
+    Raises:
+        Unsuitable: says what is not right there.
+    """
+    if server.sharded and not experimental:
+        raise Unsuitable(
+            f"this is {SHARDED}; use a replica set, or accept that with --experimental-sharded"
+        )
+
+
+def _product(hello: Mapping[str, Any], build: Mapping[str, Any]) -> str | None:
+    if any(name.lower().startswith("ferretdb") for name in build):
+        return "FerretDB"
+    hosts = [str(each) for each in (*hello.get("hosts", ()), hello.get("me"), hello.get("primary"))]
+    for each in hosts:
+        name = each.rpartition(":")[0]
+        for domain, product in _PRODUCTS.items():
+            if name.endswith(f".{domain}"):
+                return product
+    return "Azure Cosmos DB" if hello.get("setName") == "globaldb" else None
+
+
+def _refused(server: Server, reason: str) -> Unsuitable:
+    if server.product is None:
+        return Unsuitable(f"MongoDB {reason}")
+    return _not_mongodb(server.product, reason)
+
+
+def _not_mongodb(product: str, reason: str) -> Unsuitable:
+    return Unsuitable(
+        f"this is {product}, not MongoDB, and its changes cannot be followed: {reason}; "
+        "use a MongoDB replica set"
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -78,18 +138,31 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("-")[0].split(".")[:2])
 
 
-async def check_stream(mongo: Mongo) -> None:
-    """Open a change stream, so that a missing privilege shows at start and not in the background.
+async def check_stream(mongo: Mongo, server: Server) -> None:
+    """Open a change stream, so that a missing privilege, or a token that cannot be read, shows at
+    start and not in the background.
 
     Raises:
-        Unsuitable: not permitted; says how to mend it.
+        Unsuitable: not permitted; says how to mend it. Or no stream of MongoDB's.
     """
     needs = "following the stream needs the actions changeStream and find, which are in"
-    async with (
-        permitted(mongo, needs, "read"),
-        mongo.change_batches([{"$changeStream": {}}], size=1, wait_ms=1) as replies,
-    ):
-        await anext(replies)
+    try:
+        async with (
+            permitted(mongo, needs, "read"),
+            mongo.change_batches([{"$changeStream": {}}], size=1, wait_ms=1) as replies,
+        ):
+            reply = await anext(replies)
+    except DatabaseError as exc:
+        if server.product is None:
+            raise
+        raise _not_mongodb(server.product, exc.message) from exc
+    try:
+        tokens.from_stream(reply["token"]["_data"])
+    except (TypeError, KeyError, AttributeError, ValueError) as exc:
+        raise _not_mongodb(
+            server.product or "another database",
+            "the resume tokens of its change stream do not begin with a cluster time",
+        ) from exc
 
 
 async def check_collections(mongo: Mongo, names: Sequence[str]) -> None:

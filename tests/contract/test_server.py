@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from streams.coordination.deployment import deployment_tag
 from streams.cursors import Cursors
-from streams.errors import Unsuitable
+from streams.errors import DatabaseError, Unsuitable
 from streams.mongo import Mongo
-from streams.server import OLDEST_VERSION, Server, inspect_server
+from streams.server import OLDEST_VERSION, Server, check_sharding, check_stream, inspect_server
 
 
 async def test_a_replica_set_that_is_new_enough_is_suitable(mongo: Mongo) -> None:
@@ -22,13 +24,31 @@ async def test_a_replica_set_that_is_new_enough_is_suitable(mongo: Mongo) -> Non
 
 
 class Answers:
-    """A server that says of itself what the test wants."""
+    """A server that says of itself what the test wants.
 
-    def __init__(self, hello: dict[str, Any], version: str) -> None:
-        self._replies = {"hello": hello, "buildInfo": {"version": version}}
+    Args:
+        token: what its change stream begins with, or why there is none.
+    """
+
+    name = "shop"
+
+    def __init__(
+        self, hello: dict[str, Any], version: str, *, token: Any = None, **build: Any
+    ) -> None:
+        self._replies = {"hello": hello, "buildInfo": {"version": version, **build}}
+        self._token = token
 
     async def command(self, command: dict[str, Any], *, database: str) -> dict[str, Any]:
         return self._replies[next(iter(command))]
+
+    @asynccontextmanager
+    async def change_batches(self, pipeline: Any, **options: Any) -> AsyncIterator[Any]:
+        async def replies() -> AsyncIterator[dict[str, Any]]:
+            if isinstance(self._token, Exception):
+                raise self._token
+            yield {"batch": [], "token": self._token}
+
+        yield replies()
 
 
 @pytest.mark.parametrize(
@@ -60,6 +80,78 @@ async def test_newer_servers_are_suitable_sharded_ones_too(version: str) -> None
 def test_newer_servers_say_how_paths_are_meant(version: str, says: bool) -> None:
     """From 6.1 on, where expanded events are asked for."""
     assert Server(version, sharded=False).disambiguates == says
+
+
+async def test_a_sharded_cluster_is_refused_unless_it_is_asked_for() -> None:
+    """With what is not right there, and the option."""
+    server = await inspect_server(Answers({"msg": "isdbgrid"}, "7.0.0"))  # type: ignore[arg-type]
+    with pytest.raises(Unsuitable, match=r"shard key.*--experimental-sharded"):
+        check_sharding(server, experimental=False)
+    check_sharding(server, experimental=True)
+    check_sharding(Server("7.0.0", sharded=False), experimental=False)
+
+
+DOCUMENTDB = {"setName": "rs0", "hosts": ["shop.cluster-x.eu-west-1.docdb.amazonaws.com:27017"]}
+COSMOS = {"setName": "globaldb", "hosts": ["shop.mongo.cosmos.azure.com:10255"]}
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        (Answers(DOCUMENTDB, "5.0.0"), r"Amazon DocumentDB.*5\.0\.0 is too old"),
+        (Answers(COSMOS, "4.2.0"), "Azure Cosmos DB"),
+        (Answers({"ok": 1}, "7.0.77", ferretdb={"version": "v2.7.0"}), "FerretDB.*no replica set"),
+        (Answers({"ok": 1}, "7.0.42", ferretdbVersion="v1.24"), "FerretDB"),
+    ],
+)
+async def test_another_database_that_cannot_be_suitable_is_refused_by_its_name(
+    server: Answers, said: str
+) -> None:
+    """Not told how a MongoDB is mended."""
+    with pytest.raises(Unsuitable, match=f"this is {said}.*use a MongoDB replica set"):
+        await inspect_server(server)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        (
+            Answers(DOCUMENTDB, "8.0.0", token={"_data": "0165A1B2C30000000701"}),
+            "Amazon DocumentDB",
+        ),
+        (Answers(COSMOS, "6.0.0", token={"_data": b"W3siX3JpZCI6", "_kind": 1}), "Azure Cosmos DB"),
+        (Answers(COSMOS, "7.0.0"), "Azure Cosmos DB"),
+        (
+            Answers(
+                {"setName": "rs0"},
+                "7.0.77",
+                ferretdb={"version": "v2.7.0"},
+                token=DatabaseError("$changeStream is not implemented yet", number=238),
+            ),
+            "FerretDB.*not implemented",
+        ),
+        (Answers({"setName": "rs0"}, "7.0.0", token={"_data": "x"}), "another database"),
+    ],
+)
+async def test_a_change_stream_that_is_not_mongodb_s_is_refused_at_the_start(
+    server: Answers, said: str
+) -> None:
+    """By the name of the product, where it says what it is."""
+    found = await inspect_server(server)  # type: ignore[arg-type]
+    with pytest.raises(Unsuitable, match=f"this is {said}"):
+        await check_stream(server, found)  # type: ignore[arg-type]
+
+
+async def test_a_change_stream_of_mongodb_s_is_accepted(mongo: Mongo) -> None:
+    """Its first token begins with a cluster time."""
+    await check_stream(mongo, await inspect_server(mongo))
+
+
+async def test_a_refusal_by_mongodb_itself_stays_what_it_is() -> None:
+    """It says more than that something is not suitable."""
+    server = Answers({"setName": "rs0"}, "7.0.0", token=DatabaseError("no", number=1))
+    with pytest.raises(DatabaseError):
+        await check_stream(server, await inspect_server(server))  # type: ignore[arg-type]
 
 
 async def test_a_deployment_has_one_tag_for_ever(mongo: Mongo) -> None:

@@ -62,6 +62,24 @@ async def test_a_healthy_deployment_has_nothing_to_mend(mongo: Mongo) -> None:
     assert await examined(mongo, await healthy(mongo)) == {}
 
 
+@pytest.mark.parametrize(("accepted", "level"), [(False, "error"), (True, "warning")])
+async def test_a_sharded_cluster_is_said_with_what_is_not_right_there(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch, accepted: bool, level: str
+) -> None:
+    """An error where it is not asked for, since the start refuses it."""
+    command = mongo.command
+
+    async def answer(asked: Any, **options: Any) -> Any:
+        return (await command(asked, **options)) | ({"msg": "isdbgrid"} if "hello" in asked else {})
+
+    monkeypatch.setattr(mongo, "command", answer)
+    found = await Diagnosis(mongo, MODEL, {}, {}, sharded=accepted).run()
+    (said,) = [each for each in found if "shard key" in each.says]
+    assert (said.subject, said.level) == ("server", level)
+    assert said.mend is not None
+    assert "--experimental-sharded" in said.mend
+
+
 async def test_before_the_first_start_it_says_what_to_start(mongo: Mongo) -> None:
     """No history, no index, and the collection is not there yet."""
     found = await examined(mongo, None, None)
