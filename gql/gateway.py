@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from gql.editing import Editing, prepare_editing
 from gql.engine.limits.subscription_filters import SubscriptionFilters
@@ -26,6 +27,7 @@ from gql.listeners import Context, consumers_of
 from gql.progress import Report
 from gql.recording import recorders_of
 from gql.settings import Settings
+from gql.sharing import forget_told
 from model.entities import Model
 from resolvers.current import Current
 from resolvers.history import History
@@ -33,6 +35,7 @@ from resolvers.last_numbers import LastNumbers
 from resolvers.live import Changes
 from resolvers.moments import Moments
 from resolvers.own_writes import OwnWrites
+from resolvers.purge_watch import PurgeWatch
 from resolvers.status import Status
 from streams import tokens
 from streams.archive import Archive
@@ -357,7 +360,21 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
     tasks = [(each.name, each.run) for each in listeners]
     if gateway.follows:
         tasks.insert(0, (_STREAM, follow_stream))
+    forget = {
+        each.collection: partial(_forget, gateway, each.collection)
+        for each in gateway.model.entities
+    }
+    tasks.append(("purges", PurgeWatch(gateway.mongo, forget).run))
     return [*tasks, ("members", gateway.members.run)] if gateway.listeners else tasks
+
+
+def _forget(gateway: Gateway, collection: str) -> None:
+    """Let go of what this process holds of a collection's documents."""
+    gateway.hub.forget(collection)
+    gateway.live.forget(collection)
+    gateway.editing.standing.forget(collection)
+    gateway.progress.numbers(collection).clear()
+    forget_told()
 
 
 async def _watched(name: str, work: Awaitable[None], gateway: Gateway, on_fatal: OnFatal) -> None:

@@ -10,8 +10,10 @@ import click
 
 from gql.settings import Settings
 from model.entities import Entity, Model
+from resolvers.copied_histories import CopiedHistory, copied_histories
 from resolvers.inputs import id_from_api
 from resolvers.purging import Purged, Purging
+from resolvers.values import json_value
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
 from streams.hub import Hub
@@ -24,13 +26,19 @@ from streams.server import inspect_server
 __all__ = ["Purge", "lines_of", "purge", "report_of", "subject"]
 
 
+# Of each copied field, where there are more they are in the report for programs.
+_MOST_NAMED = 20
+
+
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """What was done, and where contents lie that it does not reach."""
+    """What was done, and where contents lie that it does not reach: `copies` of them in histories
+    of other documents, and elsewhere."""
 
     entity: Entity
     id: str
     purged: Purged
+    copies: list[CopiedHistory]
     remnants: list[str]
 
 
@@ -67,7 +75,8 @@ async def purge(
         archive = Archive(mongo, entity.collection, layout_of(mongo, entity))
         purging = Purging(mongo, archive, progress, entity)
         purged = await purging.purge(key, by=by, why=why)
-        return Purge(entity, id_, purged, await remnants(mongo))
+        copies = await copied_histories(mongo, model, entity.collection, key)
+        return Purge(entity, id_, purged, copies, await remnants(mongo))
 
 
 def lines_of(done: Purge) -> list[str]:
@@ -90,7 +99,19 @@ def lines_of(done: Purge) -> list[str]:
             "it, when and why"
         )
     lines.append("not reached, and for how long it is there:")
+    lines += [f"  - {_copies_line(each)}" for each in done.copies]
     return [*lines, *(f"  - {each}" for each in done.remnants)]
+
+
+def _copies_line(found: CopiedHistory) -> str:
+    name = found.entity.name
+    shown = ", ".join(str(json_value(each)) for each in found.documents[:_MOST_NAMED])
+    more = found.count - min(found.count, _MOST_NAMED)
+    return (
+        f"copies of it in {name}.{found.field}: {found.versions:,} versions of {found.count:,} "
+        f"documents have had them, {shown}{f' and {more:,} others' if more else ''}: until they "
+        f"are purged, too (revstream purge {name} ID)"
+    )
 
 
 def report_of(done: Purge) -> dict[str, Any]:
@@ -99,5 +120,15 @@ def report_of(done: Purge) -> dict[str, Any]:
         "type": done.entity.name,
         "id": done.id,
         **asdict(done.purged),
+        "copies": [
+            {
+                "type": each.entity.name,
+                "field": each.field,
+                "versions": each.versions,
+                "documents": each.count,
+                "ids": [json_value(one) for one in each.documents],
+            }
+            for each in done.copies
+        ],
         "notReached": done.remnants,
     }

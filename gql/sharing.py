@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Protocol
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from gql.told import Seat, Told, portions, write_several, write_to_each
 from gql.turns import Breath
@@ -28,7 +28,7 @@ from streams.errors import GatewayError, SlowConsumer, Unavailable
 from streams.ring import Ring
 from streams.tasks import seen
 
-__all__ = ["Audience", "Audiences", "Lead"]
+__all__ = ["Audience", "Audiences", "Lead", "forget_told"]
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,9 @@ class Lead(Protocol):
     async def checkpoint(self, token: str) -> Told: ...
 
 
+_every: WeakSet[Audience] = WeakSet()
+
+
 class Audience:
     """Those of one operation. A context manager of each of its subscriptions, for as long as that
     runs.
@@ -65,6 +68,7 @@ class Audience:
         told: is given how many were told an event.
         forget: called with the end of the last one.
         """
+        _every.add(self)
         self.held = 0
         self._told = told
         self._forget = forget
@@ -78,6 +82,10 @@ class Audience:
         self._reaching_back = asyncio.Lock()
         # How many have; nobody need be looked up while it stays the same.
         self._left = 0
+
+    def forget(self) -> None:
+        """Let go of what was told: whoever resumes from before goes on alone."""
+        self._recent = _ring(self._position)
 
     def __enter__(self) -> Audience:
         self.held += 1
@@ -282,6 +290,12 @@ class Audiences:
         if audience is None:
             audience = self._by_key[key] = Audience(told, partial(self._by_key.pop, key, None))
         return audience
+
+
+def forget_told() -> None:
+    """Let go of what all audiences of this process were told."""
+    for each in list(_every):
+        each.forget()
 
 
 def _ring(floor: str) -> Ring[Told]:

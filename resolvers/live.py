@@ -262,6 +262,10 @@ class Changes:
         finally:
             self.joined[entity.collection] -= 1
 
+    def forget(self, collection: str) -> None:
+        """Let go of versions that were looked up for subscribers."""
+        self._completions.pop(collection, None)
+
     def _completion(self, entity: Entity) -> Completion:
         """One per entity, so that subscribers share what they look up."""
         found = self._completions.get(entity.collection)

@@ -16,6 +16,7 @@ from bson import ObjectId
 from model.entities import Entity
 from resolvers.commits import ATTEMPTS, restless
 from resolvers.errors import BadUserInput
+from resolvers.purge_watch import PURGES
 from resolvers.values import json_value
 from streams import deletions, tokens
 from streams.archive import Archive
@@ -24,11 +25,10 @@ from streams.cutting import Cutting
 from streams.documents import Document
 from streams.mongo import Mongo
 from streams.progress import Progress
+from streams.recording.set_aside import COLLECTION as SET_ASIDE
 from streams.writing import Writing, write
 
 __all__ = ["Purged", "Purging"]
-
-COLLECTION = "revstream.purges"
 
 # What a version says beyond that a document was deleted.
 _SAID_OF_A_DELETION: Document = {
@@ -92,8 +92,15 @@ class Purging:
             deletions.COLLECTION,
             {"collection": self._entity.collection, "doc": {"$eq": key}},
         )
+        await self._remove_set_aside(key)
         await self._mongo.find_one_and_update(
-            COLLECTION, {"_id": mark}, {"$set": {"versions": versions, **beside, "done": True}}
+            PURGES,
+            {"_id": mark},
+            {
+                "$set": {"versions": versions, **beside, "done": True},
+                # Running gateways look for it.
+                "$currentDate": {"ended": True},
+            },
         )
         return Purged(
             versions=versions,
@@ -108,7 +115,7 @@ class Purging:
         mark = ObjectId()
         line = {"collection": self._entity.collection, "doc": key, "done": False}
         await self._mongo.insert_in_order(
-            COLLECTION,
+            PURGES,
             [{"_id": mark, **line, "by": purge.by, "why": purge.why, "at": purge.at}],
         )
         return mark
@@ -139,6 +146,14 @@ class Purging:
         return await self._archive.newest(
             [{"key": key}], limit=2, projection={"v": 1, "at": 1, "op": 1}
         )
+
+    async def _remove_set_aside(self, key: Any) -> None:
+        """The document's events that no version could be made of."""
+        mine = {"collection": self._entity.collection, "key": {"$eq": key}}
+        found = await self._mongo.find(SET_ASIDE, mine, projection={"_id": 1})
+        # Of large ones further parts lie apart.
+        events = [each["_id"] for each in found]
+        await self._remove(SET_ASIDE, {"$or": [mine, {"of": {"$in": events}}]})
 
     async def _remove(self, collection: str, query: Mapping[str, Any]) -> int:
         async def work(writing: Writing) -> int:

@@ -142,6 +142,12 @@ class Standing:
         while known.size_bytes > _MOST_BYTES:
             known.size_bytes -= known.versions.popitem(last=False)[1].size_bytes
 
+    def forget(self, collection: str) -> None:
+        """Let go of what was written last to a collection's documents."""
+        known = self._known
+        for name in [each for each in known.versions if each[0] == collection]:
+            known.size_bytes -= known.versions.pop(name).size_bytes
+
     async def _only_copied(self, entity: Entity, key: Any, expected: int, last: Last) -> bool:
         """Whether all versions after the expected one are the Copier's."""
         count = last.number - expected

@@ -159,14 +159,7 @@ class Hub:
     def restart(self, position: str) -> None:
         """Begin anew at a position that does not join the last one: whoever is attached must
         resume."""
-        self._rings = {
-            name: Ring[ChangeEvent](
-                position,
-                capacity_events=self._options.ring_events,
-                capacity_bytes=self._options.ring_bytes,
-            )
-            for name in self._collections
-        }
+        self._rings = {name: self._new_ring(position) for name in self._collections}
         self._move(position)
         self._interrupt()
         for each in self._subscribers(self._collections):
@@ -175,6 +168,18 @@ class Hub:
                 Unavailable("the stream was interrupted; subscribe again after the last token")
             )
             self._detach(each)
+
+    def forget(self, collection: str) -> None:
+        """Let go of a collection's events: whoever resumes is served from the archive. Those who
+        are attached go on."""
+        self._rings[collection] = self._new_ring(self.position)
+
+    def _new_ring(self, position: str) -> Ring[ChangeEvent]:
+        return Ring[ChangeEvent](
+            position,
+            capacity_events=self._options.ring_events,
+            capacity_bytes=self._options.ring_bytes,
+        )
 
     def ring(self, collection: str) -> Ring[ChangeEvent]:
         return self._rings[collection]

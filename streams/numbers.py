@@ -66,6 +66,10 @@ class Numbers:
         self._numbered.clear()
         self._wake()
 
+    def clear(self) -> None:
+        """Let go of what was drafted: the archive says it."""
+        self._numbered.clear()
+
     async def of(self, events: Sequence[ChangeEvent]) -> Mapping[str, Numbered]:
         """The numbers of writes that are known, by token.
 

@@ -14,9 +14,8 @@ async def remnants(mongo: Mongo) -> list[str]:
     return [
         await _oplog(mongo),
         await _images(mongo),
-        "the memory of running gateways and recorders: their rings until as many newer events have "
-        "come as --ring-events says, their caches until other documents take the place; a restart "
-        "empties both",
+        "the memory of running gateways: they let go of it within some seconds, those that cannot "
+        "reach MongoDB once they can; what waits for a subscriber until it is taken",
         "backups, snapshots of disks and delayed members of the replica set: until you let them go",
         "MongoDB's journal, the free pages of its files and, where it logs slow commands, its log: "
         "until they are written over or rotated",

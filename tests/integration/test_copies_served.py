@@ -15,6 +15,8 @@ from pymongo import MongoClient
 from gql.settings import Settings
 from model.entities import Entity
 from model.reading import read_model
+from resolvers.copied_histories import copied_histories
+from resolvers.purging import Purging
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
 from streams.verification import Finding, Verification
@@ -83,6 +85,42 @@ async def copied(shop: Shop, collection: str, id_: str, **wanted: Any) -> None:
         return {name: found.get(name) for name in wanted} == wanted
 
     await eventually(has, within_s=30)
+
+
+async def test_a_purge_names_the_histories_that_have_copies(shop: Shop) -> None:
+    """And those that have copies of the copies; the running gateway lets go of what it holds."""
+    supplier = await created(shop, "Supplier", name="Jane Doe", city={"name": "Bern"})
+    other = await created(shop, "Supplier", name="Nord")
+    product = await created(shop, "Product", supplierId=supplier)
+    await created(shop, "Product", supplierId=other)
+    order = await created(shop, "Order", lines=[{"productId": product}])
+    await copied(shop, "orders", order, lines=[{"productId": product, "supplierName": "Jane Doe"}])
+    await copied(shop, "products", product, supplierCity={"name": "Bern"})
+    # What refers to it no longer has had the copies all the same.
+    await patched(shop, "Product", product, supplierId=other)
+    await copied(shop, "products", product, supplierName="Nord")
+    await shop.recorded()
+    gateway = shop.gateway
+    found = await copied_histories(gateway.mongo, MODEL, "suppliers", supplier)
+    assert [(each.entity.name, each.field, [*each.documents]) for each in found] == [
+        ("Product", "supplierName", [product]),
+        ("Product", "supplierCity", [product]),
+        ("Order", "lines.supplierName", [order]),
+    ]
+    assert await copied_histories(gateway.mongo, MODEL, "orders", order) == []
+
+    rings = [gateway.hub.ring(name) for name in ("suppliers", "products")]
+    assert all(map(len, rings))
+    archive = Archive(gateway.mongo, "suppliers")
+    entity = MODEL.entity("Supplier")
+    purging = Purging(gateway.mongo, archive, gateway.progress, entity)
+    await purging.purge(supplier, by="officer", why="request 4711")
+    await eventually(lambda: not len(gateway.hub.ring("suppliers")), within_s=10)
+    # The others' are there, and it goes on.
+    assert gateway.hub.ring("products") is rings[1]
+    before = len(gateway.hub.ring("suppliers"))
+    await patched(shop, "Supplier", other, name="Norden")
+    await eventually(lambda: len(gateway.hub.ring("suppliers")) > before, within_s=10)
 
 
 async def history(shop: Shop, id_: str, where: str = "{}") -> list[tuple[Any, ...]]:

@@ -173,6 +173,17 @@ async def test_of_a_document_that_is_there_the_last_version_stays(
     assert (first.cut.versions, first.cut.purge.by, first.cut.purge.why) == (4, BY, WHY)
 
 
+async def test_events_that_were_set_aside_go_too(mongo: Mongo, client: Client) -> None:
+    """With all their parts, and no others'."""
+    recording = await written(mongo, client, deleted=True)
+    aside = client[mongo.name]["revstream.setAside"]
+    for key in ("p1", "p2"):
+        aside.insert_one({"_id": key, "collection": "products", "key": key, "event": b"secret"})
+        aside.insert_one({"_id": f"{key}#1", "collection": "products", "of": key, "n": 1})
+    await purged(mongo, recording)
+    assert sorted(each["_id"] for each in aside.find()) == ["p2", "p2#1"]
+
+
 async def test_who_purged_stays_when_retention_goes_on(mongo: Mongo, client: Client) -> None:
     """And a second purge says so too; what was dropped is counted together."""
     recording = await written(mongo, client, deleted=False)

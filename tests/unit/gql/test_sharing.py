@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gql.executor import Executor
 from gql.likeness import shared_key
 from gql.plans import Plans
-from gql.sharing import Audience, Audiences
+from gql.sharing import Audience, Audiences, forget_told
 from gql.told import Told
 from streams.errors import SlowConsumer, Unavailable
 from tests.support.reads import Memory
@@ -203,6 +203,22 @@ async def test_whoever_is_behind_what_is_kept_goes_on_alone(stage: Stage) -> Non
     stage.audience.held = 1
     assert await (await stage.sit(Chair(), "z")) is None
     sitting.cancel()
+
+
+async def test_what_was_told_can_be_let_go_of(stage: Stage) -> None:
+    """Who stands behind it goes on alone; who is here is told what comes."""
+    first, last = Chair(), Chair()
+    sitting = [await stage.sit(first, "b")]
+    stage.say("c", "d")
+    await settled()
+    forget_told()
+    assert await (await stage.sit(Chair(), "c")) is None
+    sitting.append(await stage.sit(last, "d"))
+    stage.say("e")
+    await settled()
+    assert (first.heard, last.heard) == ([b"c", b"d", b"e"], [b"e"])
+    for each in sitting:
+        each.cancel()
 
 
 async def test_who_takes_nothing_goes_on_alone_behind_what_he_was_told(stage: Stage) -> None:

@@ -38,6 +38,19 @@ async def test_publish_gives_each_collection_its_events() -> None:
     assert hub.position == token_at(4)
 
 
+async def test_what_a_collection_was_told_can_be_let_go_of() -> None:
+    """Whoever resumes is served elsewhere; who is attached, and other collections, go on."""
+    hub = hub_of("things", "people")
+    things = hub.attach("things")
+    hub.publish(batch(event(1), event(2, collection="people")))
+    hub.forget("things")
+    assert hub.ring("things").after(token_at(1)) is None
+    assert len(hub.ring("people")) == 1
+    hub.publish(batch(event(3)))
+    assert await taken(things) == [token_at(1), token_at(3)]
+    assert [each.token for each in hub.ring("things").after(token_at(2)) or ()] == [token_at(3)]
+
+
 async def test_publish_finds_the_subscriber_of_one_document() -> None:
     """By `_id`, as MongoDB compares: 1, 1.0 and Decimal128("1") are one, 1 and true are two."""
     hub = hub_of()
