@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from streams.layouts.keeping import Keeping
     from streams.layouts.kept import Kept
 
-__all__ = ["Chunk", "behind", "oldest_start", "read_chunk", "read_documents"]
+__all__ = ["SNAPSHOT_TOO_OLD", "Chunk", "behind", "oldest_start", "read_chunk", "read_documents"]
 
 log = logging.getLogger(__name__)
 
 _CAPPED_POSITION_LOST = 136
+SNAPSHOT_TOO_OLD = 239
 _SNAPSHOT_UNAVAILABLE = 246
 _CHUNK_BYTES = 16 * 1024 * 1024
 
@@ -106,7 +107,7 @@ async def read_chunk(
         layout: of a collection that keeps versions itself.
     """
     after = (baseline.after,) if baseline.started else None
-    attempts = 5
+    attempts = 20
     while True:
         wall, at = await mongo.clock()
         try:
@@ -115,9 +116,16 @@ async def read_chunk(
                 return Chunk(at, wall, after, (), end, versions)
             documents, end = await read_documents(mongo, collection, after, size=size, at=at)
         except DatabaseError as exc:
+            if exc.number == SNAPSHOT_TOO_OLD and layout is None:
+                # The server keeps no past (minSnapshotHistoryWindowInSeconds: 0): the last moment
+                # can be read, in one batch, and it says which one that was.
+                command = _in_order(collection, after, size)
+                found, complete, at = await mongo.read_now(command)
+                return Chunk(at, wall, after, *_behind(found, after, size, complete=complete))
             attempts -= 1
-            # Somebody has created the collection, or an index, since the clock was read.
-            if exc.number != _SNAPSHOT_UNAVAILABLE or not attempts:
+            # Somebody has created the collection, or an index, since the clock was read. Layouts
+            # need more than one read.
+            if exc.number not in (_SNAPSHOT_UNAVAILABLE, SNAPSHOT_TOO_OLD) or not attempts:
                 raise
         else:
             return Chunk(at, wall, after, documents, end)
@@ -127,13 +135,24 @@ async def read_documents(
     mongo: Mongo, collection: str, after: tuple[Any] | None, *, size: int, at: Timestamp
 ) -> tuple[list[RawBSONDocument], bool]:
     """In `_id` order, ids of all types in one; and whether no others follow."""
+    command = _in_order(collection, after, size)
+    found, complete = await mongo.read_at(command, at, most_bytes=_CHUNK_BYTES)
+    return _behind(found, after, size, complete=complete)
+
+
+def _in_order(collection: str, after: tuple[Any] | None, size: int) -> Document:
     command: Document = {"find": collection, "hint": {"_id": 1}, "sort": {"_id": 1}}
     command |= {"limit": size + 1, "batchSize": size + 1}
     if after is not None:
         # `min` bounds the index itself (so in the collection's own collation), across types, where
         # $gt compares within one type; it includes the bound.
         command["min"] = {"_id": after[0]}
-    found, complete = await mongo.read_at(command, at, most_bytes=_CHUNK_BYTES)
+    return command
+
+
+def _behind(
+    found: list[RawBSONDocument], after: tuple[Any] | None, size: int, *, complete: bool
+) -> tuple[list[RawBSONDocument], bool]:
     # By their bytes: Python takes 1 for True, and no raw document for a decoded one.
     if after is not None and found and _encoded(found[0]["_id"]) == _encoded(after[0]):
         found = found[1:]

@@ -40,6 +40,8 @@ Report = Callable[[str], None]
 _SHORT_WINDOW_H = 24.0
 _SKEW_S = 1.0
 _IMAGES_LEAST_S = 3600
+# MongoDB's own is 300.
+_SNAPSHOT_LEAST_S, _SNAPSHOT_USUAL_S = 60, 300
 _LONGEST_TRANSACTION_S = 10
 
 
@@ -120,6 +122,17 @@ class Diagnosis:
                 "long",
                 mend="db.adminCommand({setParameter: 1, transactionLifetimeLimitSeconds: "
                 f"{_LONGEST_TRANSACTION_S}}}), and in mongod's configuration",
+            )
+        window_s = await self._parameter("minSnapshotHistoryWindowInSeconds")
+        if window_s is not None and window_s < _SNAPSHOT_LEAST_S:
+            yield Finding(
+                level="warning",
+                subject="server",
+                says=f"minSnapshotHistoryWindowInSeconds is {window_s}: what was a moment ago "
+                "cannot be read: snapshots of subscriptions fail, and versions that have no image "
+                "may become gaps",
+                mend=f"db.adminCommand({{setParameter: 1, minSnapshotHistoryWindowInSeconds: "
+                f"{_SNAPSHOT_USUAL_S}}}), and in mongod's configuration",
             )
         if server.sharded:
             yield Finding(

@@ -194,6 +194,19 @@ class Reads:
                 await awaited(cursor.close())
         return found, True
 
+    async def read_now(self, command: Document) -> tuple[list[RawBSONDocument], bool, Timestamp]:
+        """What the first batch of a command that gives a cursor has, raw; whether that is all; and
+        the cluster time of which it is: the last that a majority has."""
+        command = {**command, "readConcern": {"level": "snapshot"}, "maxTimeMS": self._limit_ms}
+        with translated():
+            reply = await awaited(self._raw.command(command, codec_options=RAW))
+            cursor = reply["cursor"]
+            if cursor["id"]:
+                collection = cursor["ns"].partition(".")[2]
+                kill = {"killCursors": collection, "cursors": [cursor["id"]]}
+                await awaited(self._database.command(kill))
+        return list(cursor["firstBatch"]), not cursor["id"], cursor["atClusterTime"]
+
     async def count(
         self, collection: str, query: Mapping[str, Any], *, at: Timestamp | None = None
     ) -> int:

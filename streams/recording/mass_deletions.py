@@ -3,13 +3,14 @@ reading of the present no longer finds."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from streams import tokens
 from streams.archive import Archive
-from streams.bootstrap import Chunk
+from streams.bootstrap import SNAPSHOT_TOO_OLD, Chunk
 from streams.draft import Draft
+from streams.errors import DatabaseError
 from streams.events import ChangeEvent, identity
 from streams.memory import LastVersions
 from streams.mongo import Mongo
@@ -74,10 +75,7 @@ class MassDeletions:
             live = [each for each in suspects if self._stands(each, chunk)]
             if live:
                 # Asked by id: where the collection has a collation, its order is another one.
-                found = await self._archive.layout.find(
-                    {"_id": {"$in": live}}, projection={"_id": 1}, at=chunk.at
-                )
-                there = {identity(each["_id"]) for each in found}
+                there = await self._there(live, chunk)
                 draft = Draft()
                 for key in live:
                     if identity(key) not in there:
@@ -97,6 +95,18 @@ class MassDeletions:
             if len(keys) < page:
                 return
             first = (keys[-1],)
+
+    async def _there(self, keys: Sequence[Any], chunk: Chunk) -> set[Any]:
+        """By identity, those of the documents that were there at the chunk's moment; where the
+        server keeps no past, those that are there now."""
+        query = {"_id": {"$in": keys}}
+        try:
+            found = await self._archive.layout.find(query, projection={"_id": 1}, at=chunk.at)
+        except DatabaseError as exc:
+            if exc.number != SNAPSHOT_TOO_OLD:
+                raise
+            found = await self._archive.layout.find(query, projection={"_id": 1})
+        return {identity(each["_id"]) for each in found}
 
     def _stands(self, key: Any, chunk: Chunk) -> bool:
         last = self._lasts.get(key)

@@ -1,0 +1,130 @@
+"""A server that keeps no past (`minSnapshotHistoryWindowInSeconds: 0`): what it cannot read as of a
+moment ago does not end a recorder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from streams.archive import Archive
+from streams.bootstrap import read_chunk
+from streams.checkpoints import Baseline
+from streams.errors import DatabaseError
+from streams.layouts.choice import layout_of
+from streams.mongo import Mongo
+from streams.recorder import RecorderOptions
+from tests.integration.test_diagnosis import examined, healthy
+from tests.support.layouts import CLASSIC, layout_model, program
+from tests.support.streams import LosesHistory, Recording, told
+
+Client = MongoClient[dict[str, Any]]
+pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+WINDOW = "minSnapshotHistoryWindowInSeconds"
+FEW = RecorderOptions(chunk_documents=3)
+
+
+@pytest.fixture(autouse=True)
+def no_window(client: Client) -> Iterator[None]:
+    """The test's server keeps none meanwhile."""
+    before = client.admin.command({"setParameter": 1, WINDOW: 0})["was"]
+    yield
+    client.admin.command({"setParameter": 1, WINDOW: before})
+
+
+@pytest.mark.parametrize("images", [True, False], ids=["images", "no images"])
+async def test_the_first_reading_is_exact_without_snapshots(
+    mongo: Mongo, client: Client, images: bool
+) -> None:
+    """Chunk by chunk, while documents are written: one chain each, without a gap, that ends with
+    what is there."""
+    options = {"changeStreamPreAndPostImages": {"enabled": True}} if images else {}
+    await mongo.command({"create": "things", **options})
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "n": 0, "a": {"b": 0}} for n in range(30)])
+    recording = Recording(mongo, options=FEW)
+    await recording.begin()
+    stopping = threading.Event()
+
+    def write() -> None:
+        turn = 0
+        while not stopping.is_set():
+            turn += 1
+            things.update_one({"_id": turn * 7 % 30}, {"$inc": {"n": 1, "a.b": 1}})
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        async with recording.running() as task:
+            await recording.caught_up(task)
+    finally:
+        stopping.set()
+        writing.join()
+    records = await Recording(mongo, options=FEW).record(fencing_token=2)
+    last = {each["doc"]: each["full"] for each in records}
+    assert last == {each["_id"]: each for each in things.find()}
+    for key in range(30):
+        states = [each["full"]["n"] for each in records if each["doc"] == key]
+        assert states == list(range(states[0], states[-1] + 1))
+    assert not any(gap for _, _, gap in told(records))
+
+
+async def test_what_was_deleted_unseen_is_found_without_snapshots(
+    mongo: Mongo, client: Client
+) -> None:
+    """After history was lost, too."""
+    things = client[mongo.name].things
+    things.insert_many([{"_id": n, "n": 0} for n in range(10)])
+    await Recording(mongo).begin()
+    await Recording(mongo).record()
+    things.delete_many({"_id": {"$in": [1, 9]}})
+    things.update_one({"_id": 2}, {"$set": {"n": 2}})
+    records = await Recording(mongo, source=LosesHistory(mongo), options=FEW).record(2)
+    found = {key: told(records, key)[-1] for key in (0, 1, 2, 9)}
+    assert found == {
+        0: ("BASELINE", 1, False), 1: ("DELETE", 2, True), 2: ("REPLACE", 2, True),
+        9: ("DELETE", 2, True),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("history", CLASSIC)
+async def test_layouts_are_read_without_snapshots(
+    mongo: Mongo, client: Client, history: str
+) -> None:
+    """All versions that are kept there."""
+    layout = layout_of(mongo, layout_model(history).entity("Product"))
+    await layout.prepare()
+    writes = program(history, client[mongo.name])
+    for key in range(5):
+        for name in ("one", "two"):
+            writes.write(key, {"name": name})
+    archive = Archive(mongo, "products", layout)
+    recording = Recording(mongo, "products", version_field="v", archive=archive, options=FEW)
+    await recording.begin()
+    assert len(await recording.record()) == 10
+
+
+async def test_a_moment_that_is_gone_is_why(mongo: Mongo, client: Client) -> None:
+    """What the server says to a read of a moment ago, which a chunk does without."""
+    things = client[mongo.name].things
+    things.insert_one({"_id": 1})
+    earlier = await mongo.operation_time()
+    for n in range(50):
+        things.update_one({"_id": 1}, {"$set": {"n": n}})
+    with pytest.raises(DatabaseError) as refused:
+        await mongo.find("things", {}, at=earlier)
+    assert refused.value.number == 239
+    chunk = await read_chunk(mongo, "things", Baseline(), size=10)
+    assert chunk.at > earlier
+    assert chunk.keys == [1]
+
+
+async def test_doctor_says_that_no_past_is_kept(mongo: Mongo) -> None:
+    """With the command that mends it."""
+    [finding] = (await examined(mongo, await healthy(mongo)))["server"]
+    assert "minSnapshotHistoryWindowInSeconds is 0" in finding.says
+    assert finding.mend is not None
+    assert "minSnapshotHistoryWindowInSeconds: 300" in finding.mend
