@@ -63,6 +63,7 @@ def context_of(
         principal=caller.name,
         idempotency_key=idempotency_key,
         subscription_filters=gateway.subscription_filters,
+        filter_turns=gateway.filter_turns,
     )
 
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 from weakref import ref
 
 from graphql import GraphQLError, GraphQLResolveInfo
 
 from gql.editing import Editing
+from gql.engine.limits.filter_conditions import conditions_in
 from gql.engine.limits.subscription_filters import SubscriptionFilters
 from gql.loaders import Loaders
 from gql.plans import Plan, Plans
@@ -19,6 +21,7 @@ from gql.records import CurrentDocument
 from gql.selection import Nodes, Selections
 from gql.sessions import Session, Sessions
 from gql.sharing import Audiences
+from gql.turns import Turns
 from model.entities import Entity, Model
 from resolvers.current import Current
 from resolvers.errors import BadUserInput
@@ -36,6 +39,8 @@ from streams.events import identity
 __all__ = ["Context", "Place", "ResolveInfo"]
 
 _LONGEST_KEY = 255
+# About a millisecond.
+_MANY_CONDITIONS = 50
 
 
 @dataclass(slots=True)
@@ -69,7 +74,8 @@ class Context:
         audiences: of subscriptions that this caller's are told the same in. executor: of this
             operation; weakly, since that knows of its context.
         plans: of the document that is executed. plan: of its operation.
-        subscription_filters: those of all subscriptions of this process.
+        subscription_filters: those of all subscriptions of this process. filter_turns: in which
+            large filters are parsed, of this process, too.
     Attributes:
         loads: what is read for this response.
         known: what was read ahead of the fields that refer to it, by type and fields, by `_id`.
@@ -102,6 +108,7 @@ class Context:
     plans: Plans | None = None
     plan: Plan | None = None
     subscription_filters: SubscriptionFilters = field(default_factory=SubscriptionFilters)
+    filter_turns: Turns = field(default_factory=partial(Turns, 1))
     loads: Loaders = field(init=False, repr=False)
     known: dict[tuple[str, frozenset[str]], dict[Any, CurrentDocument | None]] = field(
         init=False, repr=False
@@ -179,6 +186,19 @@ class Context:
             repeat=None if key is None else f"{self.owner}\n{key}\n{info.path.key}",
             fingerprint=hashlib.sha256(asked).hexdigest(),
         )
+
+    async def parse_filter(
+        self, model: Model, entity: Entity, where: Mapping[str, Any] | None
+    ) -> Condition:
+        """Parse a filter as `condition` does; large ones one by one, with turns for others between.
+
+        Raises:
+            BadUserInput, Forbidden: see `parse_where`.
+        """
+        known = not where or (entity.name, id(where)) in self._conditions
+        if not known and conditions_in(where) > _MANY_CONDITIONS:
+            await self.filter_turns.next()
+        return self.condition(model, entity, where)
 
     def condition(self, model: Model, entity: Entity, where: Mapping[str, Any] | None) -> Condition:
         """Parse a filter, once per operation where several places name the same variable.

@@ -28,6 +28,7 @@ from gql.progress import Report
 from gql.recording import recorders_of
 from gql.settings import Settings
 from gql.sharing import forget_told
+from gql.turns import Turns
 from model.entities import Model
 from resolvers.current import Current
 from resolvers.history import History
@@ -111,6 +112,7 @@ class Gateway:
     failures: dict[str, BaseException]
     members: Members
     subscription_filters: SubscriptionFilters
+    filter_turns: Turns
     follows: bool
     tasks: list[asyncio.Task[None]]
 
@@ -336,6 +338,7 @@ async def _assemble(
         failures={},
         members=members,
         subscription_filters=settings.subscription_filters(),
+        filter_turns=Turns(1),
         # Recorders and retentions know by themselves, or from checkpoints, how far archives are.
         follows=serves or bool(consumers),
         tasks=[],

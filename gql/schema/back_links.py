@@ -48,7 +48,7 @@ def back_link_field(model: Model, link: BackLink) -> StrawberryField:
                 target.entity,
                 by.stored,
                 ids,
-                where=context.condition(model, target.entity, where),
+                where=await context.parse_filter(model, target.entity, where),
                 order=allowed_order(context, target, order_by),
                 page=page_request(**page),
                 fields=selections.stored(selected.items, target, target.name),

@@ -93,18 +93,18 @@ class _PreparedPage:
             text = orjson.dumps((where, order_by, page), option=orjson.OPT_PASSTHROUGH_SUBCLASS)
         except TypeError:
             # Of what is more than text and numbers there is no text.
-            reading = self._reading(context, where, order_by, page)
+            reading = await self._reading(context, where, order_by, page)
         else:
             key = self, context.scope, text
             kept = self._readings.get(key)
-            reading = self._reading(context, where, order_by, page) if kept is None else kept
+            reading = kept or await self._reading(context, where, order_by, page)
             if kept is None:
                 self._readings.keep(key, reading, len(text))
         rendering = self._rendering
         found = await context.current.read(reading, shown=True)
         return found, await rendering.related(context, found.items)
 
-    def _reading(
+    async def _reading(
         self,
         context: Context,
         where: Mapping[str, Any] | None,
@@ -114,7 +114,7 @@ class _PreparedPage:
         shape, selected = self._shape, self._selected
         return context.current.reading(
             shape.entity,
-            where=context.condition(self._model, shape.entity, where),
+            where=await context.parse_filter(self._model, shape.entity, where),
             order=allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=self._rendering.fields,

@@ -100,7 +100,7 @@ def _many(model: Model, shape: Shape) -> StrawberryField:
         )
         found = await context.current.page(
             shape.entity,
-            where=context.condition(model, shape.entity, where),
+            where=await context.parse_filter(model, shape.entity, where),
             order=allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=selections.stored(selected.items, shape, shape.name),
@@ -155,7 +155,7 @@ def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
         found = await context.history.collection_as_of(
             shape.entity,
             moment,
-            where=context.condition(model, shape.entity, where),
+            where=await context.parse_filter(model, shape.entity, where),
             order=allowed_order(context, shape, order_by),
             page=page_request(**page),
             **reading,

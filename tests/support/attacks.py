@@ -124,7 +124,7 @@ ATTACKS: dict[str, tuple[str, dict[str, Any]]] = {
         {"w": {"or": [{"stock": {"eq": number}} for number in range(10_000)]}},
     ),
     "filters within a filter at many places": (
-        "query($w: ProductWhere) {"
+        "query($w: ProductWhere!) {"
         + many("a#: products(where: {and: [$w, $w]}, first: 1) { nodes { id } }", 50)
         + "}",
         {"w": {"or": [{"stock": {"eq": number}} for number in range(240)]}},

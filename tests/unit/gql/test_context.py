@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -48,3 +50,34 @@ async def test_a_filter_is_parsed_once_for_all_places_that_name_it(memory: Memor
         result = await schema.execute(text, {"w": where}, memory.context())
         assert result.data == {each: {"totalCount": 0} for each in names}
         assert parse.call_count == 1
+
+
+async def test_large_filters_leave_turns_to_others(memory: Memory) -> None:
+    """One is parsed in each turn of the loop, however many places of an operation have one."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    where = {"or": [{"stock": {"eq": number}} for number in range(60)]}
+    names = [f"a{number}" for number in range(20)]
+    places = " ".join(
+        f"{each}: products(where: {{and: [$w]}}, first: 1) {{ totalCount }}" for each in names
+    )
+    text = f"query($w: ProductWhere!) {{ {places} }}"
+    schema, parsed_at = build_schema(read_model(SHOP)), []
+    parse_where = context_module.parse_where
+
+    def parse(*arguments: Any) -> Any:
+        parsed_at.append(turns)
+        return parse_where(*arguments)
+
+    others = asyncio.create_task(count())
+    with patch.object(context_module, "parse_where", side_effect=parse):
+        result = await schema.execute(text, {"w": where}, memory.context())
+    others.cancel()
+    assert result.data == {each: {"totalCount": 0} for each in names}
+    assert len(set(parsed_at)) == len(parsed_at) == len(names)
