@@ -87,7 +87,7 @@ async def test_claims_that_do_not_hold_are_refused(
         await bearer.principal(issuer.token(**claims))
 
 
-@pytest.mark.parametrize("exp", [int(time.time() * 1000) + 600_000, 10**30, 1e308])
+@pytest.mark.parametrize("exp", [4_102_444_800_000, 10**30, 1e308])
 async def test_an_end_in_milliseconds_can_be_shown(
     issuer: Issuer, bearer: Bearer, exp: float
 ) -> None:
