@@ -53,7 +53,15 @@ class Gateway(Protocol):
 
 
 @pytest.fixture
-async def page(gateway: Gateway, request: pytest.FixtureRequest) -> AsyncIterator[Page]:
+def expected_error() -> str | None:
+    """What the browser may report as an error all the same, as a pattern; a module says so."""
+    return None
+
+
+@pytest.fixture
+async def page(
+    gateway: Gateway, request: pytest.FixtureRequest, expected_error: str | None
+) -> AsyncIterator[Page]:
     """A page whose addresses are the gateway's; the test fails on any other address and error.
 
     The errors are those that the browser reports: exceptions, what the content security policy
@@ -69,7 +77,8 @@ async def page(gateway: Gateway, request: pytest.FixtureRequest) -> AsyncIterato
             await route.abort()
 
     def heard(message: ConsoleMessage) -> None:
-        if message.type == "error":
+        expected = expected_error is not None and re.search(expected_error, message.text)
+        if message.type == "error" and not expected:
             wrong.append(message.text)
 
     def raised(error: Error) -> None:

@@ -1,6 +1,8 @@
 // The gateway's own API, as the page uses it: one request, or one subscription, over the path that everybody uses.
 import { createClient } from "graphql-ws";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
+
+import { headers, payload, refuse, turnNow, useSession } from "./session";
 
 type Variables = Record<string, unknown>;
 
@@ -9,40 +11,62 @@ const socket = createClient({
   // A page left open overnight follows again when the gateway is back.
   retryAttempts: Infinity,
   shouldRetry: () => true,
+  connectionParams: payload,
 });
 
-export async function request<T>(query: string, variables: Variables, signal?: AbortSignal): Promise<T> {
+interface Failure {
+  message: string;
+  extensions?: { code?: string };
+}
+
+/** `problems`: what of the data could not be shown, such as a document that does not fit the model; the rest is there. */
+export interface Reply<T> {
+  data: T;
+  problems: string[];
+}
+
+export async function request<T>(query: string, variables: Variables, signal?: AbortSignal): Promise<Reply<T>> {
+  const turn = turnNow();
   const response = await fetch("/graphql", {
     method: "POST",
-    headers: { "content-type": "application/json", accept: "application/graphql-response+json, application/json" },
+    headers: {
+      "content-type": "application/json",
+      accept: "application/graphql-response+json, application/json",
+      ...headers(),
+    },
     body: JSON.stringify({ query, variables }),
     signal,
   });
   const text = await response.text();
   if (!response.headers.get("content-type")?.includes("json")) throw new Error(text.slice(0, 200) || response.statusText);
-  const { data, errors } = JSON.parse(text) as { data: T | null; errors?: { message: string }[] };
-  if (errors?.length) throw new Error(errors.map((error) => error.message).join("; "));
-  if (!data) throw new Error("The gateway answered without data.");
-  return data;
+  const { data, errors = [] } = JSON.parse(text) as { data?: T | null; errors?: Failure[] };
+  const unknown = errors.find((error) => error.extensions?.code === "UNAUTHENTICATED");
+  if (unknown) refuse(unknown.message, turn);
+  const problems = [...new Set(errors.map((error) => error.message))];
+  if (!data || unknown) throw new Error(problems.join("; ") || "The gateway answered without data.");
+  return { data, problems };
 }
 
 export interface Answer<T> {
   data?: T;
+  problems?: string[];
   error?: string;
 }
 
 /**
- * Ask, and ask again whenever `turn` changes; what came last stays until the next answer, unless the question is another one.
- * A query of null asks nothing.
+ * Ask, and ask again whenever `turn` changes or somebody signs in; what came last stays until the next answer, unless the question
+ * is another one. A query of null asks nothing.
  */
 export function useAnswer<T>(query: string | null, variables: Variables, turn: number): Answer<T> {
   const question = JSON.stringify([query, variables]);
+  const session = useSession();
   const [answer, setAnswer] = useState<Answer<T> & { question: string }>({ question });
   useEffect(() => {
-    if (query === null) return;
+    // Whoever is refused is not refused again every two seconds.
+    if (query === null || session.refused !== null) return;
     const control = new AbortController();
     request<T>(query, variables, control.signal).then(
-      (data) => setAnswer({ question, data }),
+      (reply) => setAnswer({ question, ...reply }),
       (error: Error) => {
         // What is on the screen stays there; the message says that it is no longer fresh.
         if (!control.signal.aborted)
@@ -50,7 +74,7 @@ export function useAnswer<T>(query: string | null, variables: Variables, turn: n
       },
     );
     return () => control.abort();
-  }, [question, turn]);
+  }, [question, turn, session]);
   return answer.question === question ? answer : {};
 }
 
@@ -64,20 +88,35 @@ export function useClock(ms: number): number {
   return turn;
 }
 
-/** Follow a subscription; `onEvent` hears of each event, however many there are in a moment. Returns whether it is followed. */
-export function useSubscription<T>(query: string | null, onEvent: (event: T) => void): boolean {
+interface Event {
+  resumeToken: string;
+}
+
+/**
+ * Follow a subscription that takes `$after` and selects `resumeToken`: after a lost connection it goes on where it was. `onEvent` hears
+ * of each event, however many there are in a moment. Returns whether it is followed.
+ */
+export function useSubscription<T extends Event>(query: string | null, onEvent: (event: T) => void): boolean {
   const [live, setLive] = useState(false);
+  const session = useSession();
+  const hear = useRef(onEvent);
+  hear.current = onEvent;
   useEffect(() => {
-    if (query === null) return;
+    if (query === null || session.refused !== null) return;
     let over = false;
     let timer = 0;
     let stop = () => {};
-    const heard = ({ data }: { data?: T | null }) => {
+    // Sent as it is by then, each time that the client connects.
+    const variables: { after?: string } = {};
+    const heard = ({ data }: { data?: Record<string, T | null> | null }) => {
       setLive(true);
-      if (data) onEvent(data);
+      const event = data && Object.values(data)[0];
+      if (!event) return;
+      variables.after = event.resumeToken;
+      hear.current(event);
     };
     const follow = () => {
-      stop = socket.subscribe<T>({ query }, { next: heard, error: again, complete: again });
+      stop = socket.subscribe<Record<string, T | null>>({ query, variables }, { next: heard, error: again, complete: again });
     };
     // The client itself connects again where the socket breaks; here the gateway has ended the subscription.
     const again = () => {
@@ -93,6 +132,6 @@ export function useSubscription<T>(query: string | null, onEvent: (event: T) => 
       stop();
       offs.forEach((off) => off());
     };
-  }, [query]);
+  }, [query, session]);
   return live;
 }

@@ -1,4 +1,5 @@
-// Which entities this deployment has, found by introspection: the page knows no model of its own.
+// Which entities this deployment has, found by introspection: the page knows no model of its own. Where introspection is switched off,
+// the name of a root field does.
 
 /** An entity with history: its root fields, and the field that names a document to a person. */
 export interface Entity {
@@ -6,6 +7,13 @@ export interface Entity {
   singular: string;
   plural: string | null;
   label: string | null;
+  /** The field with a document's own id. */
+  ownId: string;
+}
+
+/** An entity of which nothing but the name of its root field is known. */
+export function entityNamed(singular: string): Entity {
+  return { type: singular.charAt(0).toUpperCase() + singular.slice(1), singular, plural: null, label: null, ownId: "id" };
 }
 
 interface TypeRef {
@@ -42,6 +50,8 @@ export function entitiesOf({ __schema: { queryType, types } }: Introspected): En
         type: entity,
         singular: name.slice(0, -"Versions".length),
         plural: queryType.fields.find((field) => named(field.type) === `${entity}Connection`)?.name ?? null,
+        // Under Relay's naming `id` is another one.
+        ownId: fields.some((field) => field.name === "nodeId") ? "id" : "documentId",
         label: LABELS.find((label) => texts.includes(label)) ?? texts[0] ?? null,
       };
     });

@@ -1,6 +1,7 @@
 // The front page: what this is, where things are, who follows the stream, and a document's history.
 import { createRoot } from "react-dom/client";
 
+import { SignIn } from "./signing-in";
 import { Streams } from "./streams";
 import { Timeline } from "./timeline";
 
@@ -28,6 +29,7 @@ createRoot(document.getElementById("root")!).render(
       </nav>
     </header>
     <main>
+      <SignIn />
       <Streams />
       <Timeline />
     </main>

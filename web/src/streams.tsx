@@ -1,5 +1,6 @@
 // Who follows MongoDB's change stream, and how far behind it is.
 import { useAnswer, useClock } from "./api";
+import { useSession } from "./session";
 
 interface Stream {
   name: string;
@@ -25,11 +26,12 @@ function shown({ name, collection }: Stream): string {
 }
 
 export function Streams() {
+  const { refused } = useSession();
   const { data, error } = useAnswer<{ streams: Stream[] }>(STREAMS, {}, useClock(2000));
   return (
     <section aria-labelledby="streams">
       <h2 id="streams">Streams</h2>
-      {error && <p className="error">{error}</p>}
+      {error && refused === null && <p className="error">{error}</p>}
       {data?.streams.length === 0 && <p className="quiet">No listener has started yet.</p>}
       <ul className="cards">
         {data?.streams.map((stream) => (

@@ -42,10 +42,20 @@ function Diff({ changes }: { changes: FieldChange[] }) {
       <dl className="diff">
         {shown.map(({ path, kind, before, after }) => (
           <Fragment key={path}>
-            <dt>{path}</dt>
+            <dt>
+              <bdi>{path}</bdi>
+            </dt>
             <dd>
-              {kind !== "ADDED" && <del>{text(before)}</del>}
-              {kind !== "REMOVED" && <ins>{text(after)}</ins>}
+              {kind !== "ADDED" && (
+                <del>
+                  <bdi>{text(before)}</bdi>
+                </del>
+              )}
+              {kind !== "REMOVED" && (
+                <ins>
+                  <bdi>{text(after)}</bdi>
+                </ins>
+              )}
             </dd>
           </Fragment>
         ))}
@@ -94,11 +104,19 @@ export function Versions({ versions, total }: { versions: Version[]; total: numb
               <time dateTime={each.at} title={each.at}>
                 {clock.format(new Date(each.at))}
               </time>
-              {each.author && <span>by {each.author}</span>}
+              {each.author && (
+                <span>
+                  by <bdi>{each.author}</bdi>
+                </span>
+              )}
               {each.restoredFrom !== null && <span>brings back {each.restoredFrom}</span>}
               {each.gap && <span className="gap">something before this may have been lost</span>}
             </div>
-            {each.comment && <blockquote>{each.comment}</blockquote>}
+            {each.comment && (
+              <blockquote>
+                <bdi>{each.comment}</bdi>
+              </blockquote>
+            )}
             {each.operation !== "DELETE" && <Diff changes={each.diff} />}
           </li>
         ))}
