@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import click
+from bson import json_util
 
 from gql.progress import Report
 from gql.settings import Settings
@@ -27,13 +28,14 @@ __all__ = ["Move", "lines_of", "migrate", "report_of"]
 @dataclass(frozen=True, slots=True)
 class Move:
     """What was done. `moved` is None where it is to be finished later; `sealed`: the collections
-    that refuse writes now."""
+    that refuse writes now. `undo`: the commands of mongosh that open them again."""
 
     entity: Entity
     to: str
     copied: int
     moved: Moved | None = None
     sealed: list[str] = field(default_factory=list)
+    undo: list[str] = field(default_factory=list)
 
 
 async def migrate(
@@ -62,7 +64,9 @@ async def migrate(
             return Move(entity, to, copied)
         # Only what came in the meantime is left to be copied while nobody can write.
         sealed = await migration.seal()
-        return Move(entity, to, copied, await migration.finish(told), sealed)
+        commands = await migration.opened_by(sealed)
+        undo = [f"db.runCommand({json_util.dumps(each)})" for each in commands]
+        return Move(entity, to, copied, await migration.finish(told), sealed, undo)
 
 
 def _subject(model: Model, type_: str, to: str) -> Entity:
@@ -90,24 +94,29 @@ def lines_of(done: Move) -> list[str]:
             f"{done.to}, run it with --finish, from when on {old} refuses writes",
         ]
     lines.append(f"{' and '.join(done.sealed)} refuse writes now")
-    undo = " ".join(
-        f"db.runCommand({{collMod: '{name}', validator: {{}}}})" for name in done.sealed
-    )
+    undo = [f"  {each}" for each in done.undo]
     if done.moved.findings:
         return [
             *lines,
             *done.moved.findings,
-            f"not finished: {len(done.moved.findings)} differences; to let programs write again: "
-            f"{undo}",
+            f"not finished: {len(done.moved.findings)} differences; to let programs write again, "
+            "in mongosh:",
+            *undo,
         ]
     version = f', version: "{entity.version}"' if entity.version != "version" else ""
+    rules = done.moved.rules
+    lines += [f"carried over to {done.to}: {each}" for each in rules.carried]
+    lines += [f"not carried over: {each}" for each in rules.left]
     return [
         *lines,
         f"{done.moved.versions:,} versions and {done.moved.documents:,} documents are the same in "
         "both; put this into the model in place of the old line, remove @layout, and start "
         "revstream with it:",
         f'  @collection(name: "{done.to}", plural: "{entity.plural}"{version})',
-        f"the old collections stay as they are; to let programs write to them again: {undo}",
+        "the old collections stay as they are, their indexes, too; to let programs write to them "
+        f"again, with the validators that they had, in mongosh (then drop {done.to}, "
+        f"{done.to}.versions and what stands beside them, before a move is begun anew):",
+        *undo,
     ]
 
 
@@ -119,6 +128,7 @@ def report_of(done: Move) -> dict[str, Any]:
         "to": done.to,
         "copied": done.copied,
         "sealed": done.sealed,
+        "undo": done.undo,
         "finished": done.moved is not None and not done.moved.findings,
         "moved": None if done.moved is None else asdict(done.moved),
     }

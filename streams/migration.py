@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import bson
@@ -24,6 +24,8 @@ from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.documents import DECODED, Document
 from streams.errors import Unsuitable
 from streams.events import identity
+from streams.layouts.keeping import Keeping
+from streams.maintenance.collection_rules import Rules, carry_over, rules_of
 from streams.mongo import Mongo
 from streams.partitions import Partition
 from streams.progress import Progress
@@ -39,17 +41,22 @@ _OF_THE_LAYOUT = ("packed", "kept", "parts")
 _BESIDE = ("drafts", "comments")
 # Of the moves that have begun: `{_id: the new collection, of: the old one}`.
 _BEGUN = "revstream.moves"
+# Of collections that were sealed: `{_id: its name, validation: what was to be passed before}`.
+_SEALED = "revstream.sealed"
+# No document passes it.
+_SEAL: Document = {"$expr": False}
 Report = Callable[[int, int], None]
 
 
 @dataclass
 class Moved:
     """What there is in the new place. `findings`: where it differs from the old one; the search
-    ends with the hundredth."""
+    ends with the hundredth. `rules`: the old collection's validator and indexes."""
 
     versions: int = 0
     documents: int = 0
     findings: list[str] = field(default_factory=list)
+    rules: Rules = field(default_factory=Rules)
 
 
 class Migration:
@@ -96,19 +103,33 @@ class Migration:
 
     async def seal(self) -> list[str]:
         """Have MongoDB refuse writes to the old collection. Returns its names, of which there are
-        two where previous versions lie apart. Removals are not refused: `verify` finds them."""
+        two where previous versions lie apart. Removals are not refused: `verify` finds them.
+
+        What was to be passed before is noted first, with the move: see `opened_by`."""
         names = [self._old.collection, *self._old.layout.beside]
         for name in names:
-            # No document passes it.
+            validation = (await rules_of(self._mongo, name)).validation
+            if validation.get("validator") != _SEAL:
+                await self._mongo.find_one_and_update(
+                    _SEALED, {"_id": name}, {"$set": {"validation": validation}}, upsert=True
+                )
             await self._mongo.command(
                 {
                     "collMod": name,
-                    "validator": {"$expr": False},
+                    "validator": _SEAL,
                     "validationLevel": "strict",
                     "validationAction": "error",
                 }
             )
         return names
+
+    async def opened_by(self, names: Sequence[str]) -> list[Document]:
+        """The commands that let programs write to sealed collections again, with the validators
+        that these had before."""
+        found = await self._mongo.find(_SEALED, {"_id": {"$in": list(names)}})
+        noted = {each["_id"]: each["validation"] for each in found}
+        free = {"validator": {}, "validationLevel": "strict", "validationAction": "error"}
+        return [{"collMod": name, **free, **noted.get(name, {})} for name in names]
 
     async def finish(self, report: Report = lambda done, total: None) -> Moved:
         """Copy the rest of a collection that is written to no more, compare, and say where the
@@ -126,12 +147,24 @@ class Migration:
         if not moved.findings:
             start = await self._progress.checkpoint(self._old.collection)
             assert start is not None
+            moved.rules = await self._carry_over()
             # Behind our own writes, which are no versions.
             reached = tokens.moment(await self._mongo.operation_time())
             begins = Checkpoint(reached, start.start, Baseline(done=True))
             await self._checkpoints.save(Partition(self._to).name, begins, fencing_token=0)
             await self._mongo.remove_all(_BEGUN, {"_id": self._to})
         return moved
+
+    async def _carry_over(self) -> Rules:
+        """Give the new collection the rules that the old one had before it was sealed."""
+        name, layout = self._old.collection, self._old.layout
+        rules = await rules_of(self._mongo, name)
+        (opened,) = await self.opened_by([name])
+        validation = {each: opened[each] for each in opened if each != "collMod"}
+        assert isinstance(layout, Keeping)
+        return await carry_over(
+            self._mongo, replace(rules, validation=validation), layout, self._to
+        )
 
     async def verify(self) -> Moved:
         """Compare every version and every current document, both ways."""

@@ -127,6 +127,78 @@ async def test_all_of_a_history_is_there_while_others_write(
         kept.shop.database.drop_collection(name)
 
 
+@pytest.mark.parametrize("kept", CLASSIC, indirect=True)
+async def test_validator_and_indexes_are_carried_over(unsealed: KeptShop) -> None:
+    """For documents without the old layout's fields; what cannot be is told, and the old ones are
+    there for whoever goes back."""
+    kept, database, to = unsealed, unsealed.shop.database, f"ruled_{unsealed.history.lower()}"
+    program = kept.program()
+    at = "current." if kept.history == "EMBEDDED" else ""
+    old: Row = {"$or": [{f"{at}name": {"$type": "string"}}, {f"{at}name": {"$exists": False}}]}
+    new: Row = {"$or": [{"name": {"$type": "string"}}, {"name": {"$exists": False}}]}
+    products = database["products"]
+    products.create_index([(f"{at}name", 1), (f"{at}stock", -1)], name="by_name", sparse=True)
+    products.create_index(f"{at}sold", name="expires", expireAfterSeconds=9_000_000)
+    database.command("collMod", "products", validator=old, validationLevel="moderate")
+    ids = await asyncio.to_thread(fill, program, kept, 2, 3)
+    await histories(kept.shop, ids)
+    moving = migration(kept, to)
+    await moving.copy()
+    names = await moving.seal()
+    # As where it was killed in between.
+    assert await moving.seal() == names
+    moved = await moving.finish()
+    assert moved.findings == []
+    [found] = database.list_collections(filter={"name": to})
+    assert found["options"]["validator"] == new
+    assert found["options"]["validationLevel"] == "moderate"
+    index = database[to].index_information()["by_name"]
+    assert (index["key"], index["sparse"]) == ([("name", 1), ("stock", -1)], True)
+    # The model's own, where the layout has it, is the one that a gateway will ask for.
+    others = set(database[to].index_information()) - {"_id_", "by_name"}
+    assert others <= {"supplierId_1__id_1"}
+    told = [each.partition(":")[0] for each in moved.rules.carried]
+    assert [each for each in told if "supplierId" not in each] == [
+        "index by_name",
+        "the validator",
+    ]
+    assert "index expires: it expires documents (expireAfterSeconds)" in moved.rules.left
+    for command in await moving.opened_by(names):
+        database.command(command)
+    [found] = database.list_collections(filter={"name": "products"})
+    assert found["options"]["validator"] == old
+    assert found["options"]["validationLevel"] == "moderate"
+    program.write(ids[0], {"name": "Last", "stock": 0})
+    for name in ("by_name", "expires"):
+        products.drop_index(name)
+    for name in (to, f"{to}.versions"):
+        database.drop_collection(name)
+
+
+@pytest.mark.parametrize("kept", ["CURRENT_FLAG"], indirect=True)
+async def test_a_rule_that_current_documents_would_break_is_told_and_not_set(
+    unsealed: KeptShop,
+) -> None:
+    """Here one that a program has set since, about a field of the old layout, too."""
+    kept, database = unsealed, unsealed.shop.database
+    ids = await asyncio.to_thread(fill, kept.program(), kept, 2, 2)
+    await histories(kept.shop, ids)
+    schema = {"required": ["docId", "other"], "properties": {"docId": {"bsonType": "string"}}}
+    database.command("collMod", "products", validator={"$jsonSchema": schema})
+    moving = migration(kept, "unruled")
+    await moving.copy()
+    await moving.seal()
+    moved = await moving.finish()
+    assert moved.findings == []
+    [said] = [each for each in moved.rules.left if each.startswith("the validator")]
+    assert "current documents would not pass it" in said
+    assert '"required": ["_id", "other"], "properties": {"_id": {"bsonType": "string"}}' in said
+    [found] = database.list_collections(filter={"name": "unruled"})
+    assert "validator" not in found["options"]
+    for name in ("unruled", "unruled.versions"):
+        database.drop_collection(name)
+
+
 @pytest.mark.parametrize("kept", ["DOCUMENT_PER_VERSION"], indirect=True)
 async def test_what_is_not_the_same_is_found(unsealed: KeptShop) -> None:
     """A version that is missing, is another one, or is too many; and a document."""

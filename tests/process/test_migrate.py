@@ -32,6 +32,8 @@ def test_a_collection_is_moved_while_it_is_in_use(
 ) -> None:
     where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
     writer, written = program("CURRENT_FLAG", database), 0
+    database.products.create_index("name", name="by_name")
+    database.command("collMod", "products", validator={"name": {"$exists": True}})
 
     def write() -> None:
         nonlocal written
@@ -52,7 +54,17 @@ def test_a_collection_is_moved_while_it_is_in_use(
         assert finished.returncode == 0, finished.stderr
         told = json.loads(finished.stdout)
         assert told["finished"] is True
+        rules = told["moved"].pop("rules")
         assert told["moved"] == {"versions": written, "documents": 7, "findings": []}
+        assert rules["carried"] == [
+            'index by_name: {"name": 1}',
+            'the validator: {"name": {"$exists": true}}',
+        ]
+        assert all("it is the old layout's own" in each for each in rules["left"])
+        assert told["undo"] == [
+            'db.runCommand({"collMod": "products", "validator": {"name": {"$exists": true}}, '
+            '"validationLevel": "strict", "validationAction": "error"})'
+        ]
         before = gateway.query(HISTORY)["productVersions"]["nodes"]
 
     changed = tmp_path / "after.graphql"

@@ -1,0 +1,1 @@
+"""Work on a database that no request waits for."""

@@ -1,0 +1,204 @@
+"""The validator and the indexes of a collection that is moved: carried over to the new one, whose
+documents have no fields of the old layout.
+
+Guarantees: what is not carried over is told, with the reason; no rule is set that current documents
+would break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bson import json_util
+
+from streams.documents import Document
+from streams.errors import GatewayError
+from streams.layouts.keeping import Keeping
+from streams.mongo import Mongo
+
+__all__ = ["CollectionRules", "Rules", "carry_over", "rules_of"]
+
+_VALIDATION = ("validator", "validationLevel", "validationAction")
+# What `listIndexes` says of an index that is no option of it.
+_NOT_OPTIONS = ("key", "v", "ns", "background")
+_LOGICAL = ("$and", "$or", "$nor")
+# Of these operators and options the fields lie elsewhere than in names of a document.
+_WITH_FIELDS_INSIDE = ("weights", "wildcardProjection")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionRules:
+    """Attributes:
+    validation: of `collMod`: the validator, its level and its action; empty where there is none.
+    indexes: as `listIndexes` has them, but for that of `_id`.
+    """
+
+    validation: Document = field(default_factory=dict)
+    indexes: Sequence[Document] = ()
+
+
+@dataclass
+class Rules:
+    """What was carried over, and what was not, each with the reason; in words."""
+
+    carried: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+async def rules_of(mongo: Mongo, collection: str) -> CollectionRules:
+    """The rules that a collection has."""
+    listed = await mongo.command(
+        {"listCollections": 1, "filter": {"name": collection}, "cursor": {}}
+    )
+    found = listed["cursor"]["firstBatch"]
+    if not found:
+        return CollectionRules()
+    options = found[0].get("options", {})
+    indexes = await mongo.command({"listIndexes": collection, "cursor": {"batchSize": 1000}})
+    return CollectionRules(
+        {name: options[name] for name in _VALIDATION if name in options},
+        [each for each in indexes["cursor"]["firstBatch"] if each["key"] != {"_id": 1}],
+    )
+
+
+async def carry_over(mongo: Mongo, rules: CollectionRules, layout: Keeping, to: str) -> Rules:
+    """Give a new collection the rules of the old one.
+
+    Args:
+        rules: of the old collection, before it was sealed.
+        layout: of the old collection.
+    """
+    done = Rules()
+    for index in rules.indexes:
+        await _carry_index(mongo, index, layout, to, done)
+    if rules.validation.get("validator"):
+        await _carry_validator(mongo, rules.validation, layout, to, done)
+    return done
+
+
+async def _carry_index(
+    mongo: Mongo, index: Document, layout: Keeping, to: str, done: Rules
+) -> None:
+    name = f"index {index['name']}"
+    if "expireAfterSeconds" in index:
+        # It let go of old versions; here it would delete documents.
+        done.left.append(f"{name}: it expires documents (expireAfterSeconds)")
+        return
+    own = _own_fields(layout)
+    keys = [(_shown(path, layout), kind) for path, kind in index["key"].items() if path not in own]
+    if not keys or [path for path, _ in keys] == ["_id"] or _is_the_layouts(index, layout):
+        done.left.append(f"{name}: it is the old layout's own")
+        return
+    options = {name: value for name, value in index.items() if name not in _NOT_OPTIONS}
+    if any(each in options for each in _WITH_FIELDS_INSIDE):
+        done.left.append(f"{name}: a text or wildcard index; make it on {to} by hand")
+        return
+    if len(keys) < len(index["key"]) and options.pop("unique", False):
+        done.carried.append(f"{name}: no longer unique, which it was together with {sorted(own)}")
+    if options["name"] == _usual_name(index["key"]):
+        # Or the index of that name that a model asks for would be another one.
+        options["name"] = _usual_name(dict(keys))
+    partial = _renamed(options.pop("partialFilterExpression", {}), layout)
+    if partial:
+        options["partialFilterExpression"] = partial
+    try:
+        await mongo.create_index(to, keys, **options)
+    except GatewayError as exc:
+        done.left.append(f"{name}: {exc.message}")
+    else:
+        done.carried.append(f"{name}: {json_util.dumps(dict(keys))}")
+
+
+async def _carry_validator(
+    mongo: Mongo, validation: Document, layout: Keeping, to: str, done: Rules
+) -> None:
+    validator = _renamed(validation["validator"], layout)
+    if not validator:
+        done.left.append("the validator: it is about the old layout's own fields alone")
+        return
+    try:
+        refused = await mongo.count(to, {"$nor": [validator]})
+        if refused:
+            done.left.append(
+                f"the validator: {refused} current documents would not pass it: "
+                f"{json_util.dumps(validator)}"
+            )
+            return
+        await mongo.command({"collMod": to, **validation, "validator": validator})
+    except GatewayError as exc:
+        done.left.append(f"the validator: {exc.message}")
+    else:
+        done.carried.append(f"the validator: {json_util.dumps(validator)}")
+
+
+def _usual_name(keys: Mapping[str, Any]) -> str:
+    """The name that MongoDB gives to an index."""
+    return "_".join(f"{path}_{kind}" for path, kind in keys.items())
+
+
+def _own_fields(layout: Keeping) -> set[str]:
+    """Names at the top of stored documents that current documents do not have."""
+    names = layout.names
+    return {names.current, names.previous, names.unset, names.whole, names.deleted}
+
+
+def _shown(path: str, layout: Keeping) -> str:
+    """Where in a current document that lies which a stored one has there."""
+    first, dot, rest = path.partition(".")
+    if first == layout.names.document:
+        return f"_id{dot}{rest}"
+    return layout.shown(path)
+
+
+def _lie_within(layout: Keeping) -> bool:
+    """Whether current documents lie within a field of stored ones."""
+    return layout.shown(f"{layout.names.current}.x") == "x"
+
+
+def _is_the_layouts(index: Document, layout: Keeping) -> bool:
+    """Whether it is over ids and numbers alone."""
+    names = layout.names
+    shown = {_shown(path, layout) for path in index["key"]}
+    return shown <= {"_id", names.number, *_own_fields(layout)}
+
+
+def _renamed(query: Mapping[str, Any], layout: Keeping) -> Document:
+    """A query over stored documents as one over current ones, without what is the layout's own."""
+    own = _own_fields(layout)
+    made: Document = {}
+    for name, value in query.items():
+        if name in _LOGICAL:
+            parts = [each for one in value if (each := _renamed(one, layout))]
+            if parts:
+                made[name] = parts
+        elif name == "$jsonSchema":
+            schema = _schema(value, layout)
+            if schema:
+                made[name] = schema
+        elif name.startswith("$"):
+            made[name] = value
+        elif name.partition(".")[0] not in own or layout.shown(name) != name:
+            made[_shown(name, layout)] = value
+    return made
+
+
+def _schema(schema: Mapping[str, Any], layout: Keeping) -> Document:
+    """A JSON schema of stored documents as one of current ones."""
+    own = _own_fields(layout)
+    properties: Document = dict(schema.get("properties") or {})
+    inner = properties.get(layout.names.current)
+    if _lie_within(layout):
+        # What is said of that field is said of them.
+        return dict(inner) if isinstance(inner, Mapping) else {}
+    made = dict(schema)
+    if properties:
+        made["properties"] = {
+            _shown(name, layout): value for name, value in properties.items() if name not in own
+        }
+    if "required" in schema:
+        made["required"] = [_shown(each, layout) for each in schema["required"] if each not in own]
+        if not made["required"]:
+            del made["required"]
+    return made
