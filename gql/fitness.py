@@ -26,9 +26,11 @@ from gql.selection import Nodes, Selections
 from gql.shapes import Link, Shape
 from model.entities import Field, Scalar
 from resolvers.errors import DocumentMisfit
-from resolvers.values import Convert, converter
+from resolvers.pages import Page
+from resolvers.values import INT_LIMIT, Convert, Place, converter
+from streams.errors import ParallelLists
 
-__all__ = ["SURE", "fitting", "showable"]
+__all__ = ["SURE", "fitting", "report_unordered", "showable"]
 
 SURE: Mapping[Scalar, type] = {
     Scalar.ID: str,
@@ -87,20 +89,45 @@ async def fitting(
 def showable(
     info: ResolveInfo, versions: Sequence[VersionRecord], shape: Shape, nodes: Nodes
 ) -> list[bool]:
-    """Judge versions, of which nothing but the document's id must have a value."""
+    """Judge versions, of which only the document's id and the number must have a value."""
     asked = info.context.selections(info).under(nodes, shape.version)
     named = next((each for name, each in asked.items() if name in _IDS), None)
-    if named is None:
-        return [True] * len(versions)
     misfits: list[_Misfit | None] = []
     for each in versions:
-        try:
-            each.document_id  # noqa: B018
-            misfits.append(None)
-        except DocumentMisfit as misfit:
-            misfits.append(((_key(named),), misfit))
+        misfit: _Misfit | None = None
+        if "version" in asked:
+            misfit = _number_misfit(each.version.number, each.place, asked["version"])
+        if misfit is None and named is not None:
+            try:
+                each.document_id  # noqa: B018
+            except DocumentMisfit as exc:
+                misfit = (_key(named),), exc
+        misfits.append(misfit)
     _report(info, misfits, shape.version)
     return [misfit is None for misfit in misfits]
+
+
+def _number_misfit(number: int, place: Place, nodes: Nodes) -> _Misfit | None:
+    return None if number < INT_LIMIT else ((_key(nodes),), place.misfit("version", number, "Int"))
+
+
+def report_unordered(info: ResolveInfo, page: Page[Any]) -> None:
+    """Add the error of documents that have no place in a page's order to the response."""
+    if page.unordered:
+        fields = ", ".join(path.removeprefix("full.") for path in page.unordered[:-1])
+        misfit = ParallelLists(
+            f"documents with lists in several of the fields {fields}: no order has a place for "
+            "them, and they are left out; store single values there",
+            leftOut=True,
+        )
+        info.context.problems.append(
+            GraphQLError(
+                misfit.message,
+                nodes=info.field_nodes,
+                path=info.path.as_list(),
+                original_error=misfit,
+            )
+        )
 
 
 _IDS = frozenset({"documentId", "id", "nodeId"})
@@ -148,12 +175,21 @@ def _key(nodes: Nodes) -> str:
 async def _misfits(
     info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
 ) -> list[_Misfit | None]:
-    checks = _checks(info.context, info.context.selections(info), shape, nodes)
+    selections = info.context.selections(info)
+    checks = _checks(info.context, selections, shape, nodes)
+    numbered = selections.under(nodes, shape.name).get("version") if shape.is_entity else None
     found: list[_Misfit | None] = [None] * len(documents)
+    if numbered is not None:
+        # As they were read ahead.
+        known = info.context.loads.known_numbers(shape.entity, [d.values for d in documents])
+        found = [
+            None if number is None else _number_misfit(number, document.place, numbered)
+            for number, document in zip(known, documents, strict=True)
+        ]
     demands: list[tuple[int, _Demand]] = []
     for index, document in enumerate(documents):
         wanted: list[_Demand] = []
-        found[index] = _check(checks, document, wanted, ())
+        found[index] = found[index] or _check(checks, document, wanted, ())
         if found[index] is None:
             demands += [(index, demand) for demand in wanted]
     if demands:

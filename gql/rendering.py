@@ -255,7 +255,7 @@ class _Code:
         shape = self._rendering.shape
         if field_name == "version":
             self._rendering.version = True
-            self._tests.append("number.__class__ is int")
+            self._tests.append("number.__class__ is int and number < 2147483648")
             self._items.append(f"{name!r}: number")
             return True
         if made.beside is not None:

@@ -21,6 +21,7 @@ from graphql import (
     InlineFragmentNode,
     SelectionSetNode,
     VariableNode,
+    is_abstract_type,
 )
 
 from gql.arguments import arguments_of
@@ -129,7 +130,6 @@ class Selections:
         self._schema: GraphQLSchema = info.schema
         self._fragments = info.fragments
         self._variables: Mapping[str, Any] = info.variable_values  # type: ignore[assignment]
-        self._conditions: dict[str, frozenset[str]] = {}
         self._stored: dict[tuple[str, object], frozenset[str]] = {}
         self.known: dict[tuple[Any, ...], Any] = {}
 
@@ -301,9 +301,9 @@ class Selections:
         condition = fragment.type_condition
         if condition is None:
             return True
-        names = self._conditions.get(type_name)
-        if names is None:
-            type_: Any = self._schema.type_map[type_name]
-            names = frozenset({type_name, *(each.name for each in type_.interfaces)})
-            self._conditions[type_name] = names
-        return condition.name.value in names
+        name = condition.name.value
+        if name == type_name:
+            return True
+        # An interface, or a union: of what a mutation results in.
+        abstract, type_ = self._schema.type_map[name], self._schema.type_map[type_name]
+        return is_abstract_type(abstract) and self._schema.is_sub_type(abstract, type_)

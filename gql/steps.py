@@ -32,6 +32,7 @@ from graphql.pyutils import Path, gather_with_cancel
 
 from gql.fields import Read, Resolve, field_of
 from gql.generated import GIVEN_UP, Make, made_of
+from resolvers.errors import NumberMisfit
 
 if TYPE_CHECKING:
     from gql.executor import Executor
@@ -316,9 +317,15 @@ def _coercion(type_: Any) -> Callable[[Any], Any]:
     coerce: Callable[[Any], Any] = type_.coerce_output_value
     usual = {"ID": str, "String": str, "Boolean": bool}.get(type_.name)
     if type_.name == "Int":
-        return lambda value: (
-            value if value.__class__ is int and -_INT <= value < _INT else coerce(value)
-        )
+
+        def coerce_int(value: Any) -> Any:
+            if value.__class__ is not int:
+                return coerce(value)
+            if -_INT <= value < _INT:
+                return value
+            raise NumberMisfit(f"the number is {value}, at most {_INT - 1} (Int) expected")
+
+        return coerce_int
     if usual is None:
         return coerce
     return lambda value: value if value.__class__ is usual else coerce(value)

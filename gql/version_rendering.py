@@ -45,10 +45,11 @@ _Rows: TypeAlias = (
 one is made that is unusual) -> what the response has of them, or GIVEN_UP."""
 
 _TEXT = "({0} is None or {0}.__class__ is str)"
-_NUMBER = "({0} is None or {0}.__class__ is int)"
+_INT = "{0}.__class__ is int and -2147483648 <= {0} <= 2147483647"
+_NUMBER = f"({{0}} is None or {_INT})"
 # Where a field lies in the record, and what is usual.
 _FACTS: Mapping[str, tuple[str, str]] = {
-    "version": ("v", "{0}.__class__ is int"),
+    "version": ("v", _INT),
     "operation": ("op", "{0} in OPERATIONS"),
     "author": ("by", _TEXT),
     "comment": ("why", _TEXT),

@@ -19,7 +19,7 @@ from resolvers.contents import Change, Demand, replacing
 from resolvers.merging import Merge, field_of, object_of
 from resolvers.outcomes import Author
 from streams.documents import Document
-from streams.versions import CHANGE_FIELD
+from streams.versions import CHANGE_FIELD, HIGHEST_COUNTER
 from streams.writing import Pipeline
 
 __all__ = ["Alteration", "attribution", "fenced_pipeline"]
@@ -124,6 +124,7 @@ def _own(entity: Entity, change: Document, number: int | None) -> Expressions:
     own: dict[str, Any] = {CHANGE_FIELD: {"$literal": change}}
     if entity.version is not None:
         counted = field_of("$$old", entity.version)
-        counted_up = {"$add": [{"$cond": [{"$isNumber": counted}, counted, 0]}, 1]}
+        counts = {"$and": [{"$isNumber": counted}, {"$lt": [counted, HIGHEST_COUNTER]}]}
+        counted_up = {"$add": [{"$cond": [counts, counted, 0]}, 1]}
         own[entity.version] = counted_up if number is None else {"$literal": number}
     return own

@@ -17,7 +17,7 @@ Source, with measurements: docs/decisions/0008-as-of.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -29,7 +29,7 @@ from resolvers.conditions import EVERYTHING, All, AnyOf, Condition, Not, all_of,
 from resolvers.judging import Judging
 from resolvers.keyset import Keyset
 from resolvers.orders import Order, order_keys
-from resolvers.pages import Page, PageRequest, Window
+from resolvers.pages import Page, PageRequest, Window, both
 from resolvers.projections import EVERY_FACT, Fields, record_projection
 from resolvers.queries import to_query
 from resolvers.walking import Walk
@@ -101,32 +101,37 @@ class CollectionAsOf:
         projection = window.projected(record_projection(fields, self._facts))
         apart = self._looks_inside and await self._archive.has_packed()
 
-        async def read() -> tuple[list[Document], str | None]:
+        async def read() -> tuple[list[Document], str | None, Sequence[str]]:
             if apart:
-                return await self._read_apart(window), None
+                return await self._read_apart(window), None, ()
             return await self._read(window, projection)
 
         count = None
         if total:
             counting = self._count_apart() if apart else self._count()
-            (rows, horizon), count = await asyncio.gather(read(), counting)
+            (rows, horizon, unordered), count = await asyncio.gather(read(), counting)
         else:
-            rows, horizon = await read()
+            rows, horizon, unordered = await read()
         if horizon is None or total:
             # Behind the reads: see `streams.horizons`.
             horizon = await self._horizons.of(self._archive.collection)
         check_horizon(self._archive.collection, self._at, horizon)
         if fields is not None and not apart:
             rows = await self._archive.contents.filled(rows)
-        return window.page(rows, self._make, total=count)
+        return window.page(rows, self._make, total=count, unordered=unordered)
 
     async def _read(
         self, window: Window, projection: Mapping[str, Any]
-    ) -> tuple[list[Document], str | None]:
-        """At most `window.limit` records in the window's order, and the horizon, if it was read
-        behind them."""
+    ) -> tuple[list[Document], str | None, Sequence[str]]:
+        """At most `window.limit` records in the window's order; the horizon, if it was read behind
+        them; and the order's paths, where records were left out: see `Window.read`."""
+
+        def sweep(beside: Mapping[str, Any]) -> Awaitable[list[Document]]:
+            return self._sweep(window, both(window.query, beside), projection, window.limit)
+
         if len(self._keyset.keys) > 1:
-            return await self._sweep(window, window.query, projection, window.limit), None
+            swept, unordered = await window.read(sweep)
+            return swept, None, unordered
         rows: list[Document] = []
         place = window.query
         walked, step = 0, window.limit
@@ -135,13 +140,13 @@ class CollectionAsOf:
             rows += passed.found
             missing = window.limit - len(rows)
             if missing <= 0 or not passed.more:
-                return rows[: window.limit], passed.horizon
+                return rows[: window.limit], passed.horizon, ()
             walked += step
             place = window.behind({"doc": passed.last})
             # As many as will do if they drop out as they did so far, and not too many on a few.
             step = min(missing * walked // (len(rows) + 1) + missing, 8 * step, _WALK_MOST)
         rows += await self._sweep(window, place, projection, window.limit - len(rows))
-        return rows, None
+        return rows, None, ()
 
     async def _sweep(
         self, window: Window, place: Mapping[str, Any], projection: Mapping[str, Any], limit: int

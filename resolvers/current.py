@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from resolvers.filters import Condition
 from resolvers.keyset import Keyset
 from resolvers.orders import Order, order_keys
 from resolvers.own_writes import OwnWrites, Seen
-from resolvers.pages import Page, PageRequest, Window
+from resolvers.pages import Page, PageRequest, Window, both
 from resolvers.pools import Pools
 from resolvers.projections import Fields, document_projection
 from resolvers.queries import to_query, with_ids
@@ -210,18 +211,22 @@ class Current:
         joined = layout.joined(stored_field)
 
         async def read(at: Timestamp | None = None) -> list[Page[Document]]:
-            return await pages_by_key(
-                self._mongo,
-                joined,
-                parents,
-                query=rows.limited({} if where is None else to_query(where)),
-                window=window,
-                projection=document_projection(fields),
-                total=total,
-                at=at,
-                snapshot=layout.snapshot,
-                token=token_of(at),
-            )
+            def pages(beside: Mapping[str, Any]) -> Awaitable[list[Page[Document]]]:
+                return pages_by_key(
+                    self._mongo,
+                    joined,
+                    parents,
+                    query=both(rows.limited({} if where is None else to_query(where)), beside),
+                    window=window,
+                    projection=document_projection(fields),
+                    total=total,
+                    at=at,
+                    snapshot=layout.snapshot,
+                    token=token_of(at),
+                )
+
+            found, unordered = await window.read(pages)
+            return [replace(each, unordered=unordered) for each in found] if unordered else found
 
         return await (self._at_one_time(read) if token else read())
 

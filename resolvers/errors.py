@@ -6,6 +6,7 @@ GatewayError                                 streams/errors.py
 │   └── SignInEnded                          what counted counts no more; sign in anew, and go on
 ├── Forbidden       FORBIDDEN                a role or a row rule says no
 ├── LimitExceeded   LIMIT_EXCEEDED           more than one request may ask for; has both numbers
+├── NumberMisfit    DOCUMENT_MISFIT          a stored number that its field's GraphQL type lacks
 └── DocumentMisfit  DOCUMENT_MISFIT          a stored value that is not what the model says it is
 """
 
@@ -49,6 +50,12 @@ class LimitExceeded(GatewayError):
     """The request asks for more than one request may; smaller ones will do."""
 
     code = "LIMIT_EXCEEDED"
+
+
+class NumberMisfit(GatewayError):
+    """A number beyond the GraphQL type of its field; only that field is affected."""
+
+    code = "DOCUMENT_MISFIT"
 
 
 class DocumentMisfit(GatewayError):

@@ -6,19 +6,31 @@ cursors may bound either way. Never `skip`: page 1,000 costs what page 1 costs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import combinations
 from typing import Any, Generic, TypeVar, cast
 
 from resolvers.errors import BadUserInput
 from resolvers.keyset import Keys, Keyset, reversed_keys
 from streams.documents import Document
+from streams.errors import ParallelLists
 
-__all__ = ["LONGEST_PAGE", "PLACED", "USUAL_PAGE", "Page", "PageRequest", "Window", "page_request"]
+__all__ = [
+    "LONGEST_PAGE",
+    "PLACED",
+    "USUAL_PAGE",
+    "Page",
+    "PageRequest",
+    "Window",
+    "both",
+    "page_request",
+]
 
 T = TypeVar("T")
 M = TypeVar("M")
+R = TypeVar("R")
 
 USUAL_PAGE = 20
 """How many items a page has where a request does not say."""
@@ -47,7 +59,8 @@ class Page(Generic[T]):
     not asked for. `token`: the moment at which all this was so; None where not asked for.
     `beyond`: the item that follows the way that was walked, where it was read. `ends`: of versions,
     by token, when each was replaced, by the wall clock, None where it was not; None where not asked
-    for.
+    for. `unordered`: the paths of the order, where documents were left out that hold lists in
+    several of them.
     The way that was walked, `has_next` (or `has_previous`) is exact. Looking back it says whether a
     cursor bounds the page, without a further read: what stood there may have been deleted since.
     """
@@ -60,6 +73,7 @@ class Page(Generic[T]):
     token: str | None = None
     beyond: T | None = None
     ends: Mapping[str, datetime | None] | None = None
+    unordered: Sequence[str] = ()
 
     def made(self, make: Callable[[T], M]) -> Page[M]:
         """The same of what is made of each item."""
@@ -72,6 +86,7 @@ class Page(Generic[T]):
             token=self.token,
             beyond=None if self.beyond is None else make(self.beyond),
             ends=self.ends,
+            unordered=self.unordered,
         )
 
 
@@ -121,7 +136,7 @@ class Window:
         self._request = request
         self.backwards = request.last is not None
         self.size = (request.last if self.backwards else request.first) or 0
-        self.query = _both(
+        self.query = both(
             {} if request.after is None else keyset.behind(request.after, "after"),
             {}
             if request.before is None
@@ -136,6 +151,27 @@ class Window:
     def keys(self) -> Keys:
         """The order in which rows are read."""
         return reversed_keys(self._keyset.keys) if self.backwards else self._keyset.keys
+
+    async def read(
+        self, read: Callable[[Mapping[str, Any]], Awaitable[R]]
+    ) -> tuple[R, Sequence[str]]:
+        """Read in this order, without the documents that have no place in it.
+
+        MongoDB sorts none where one of them holds lists in two of the fields.
+
+        Args:
+            read: given what the query has to say beside.
+
+        Returns:
+            What was read, and the order's paths where documents were left out.
+        """
+        try:
+            return await read({}), ()
+        except ParallelLists:
+            paths = [path for path, _ in self._keyset.keys]
+            lists = {path: {"$type": "array"} for path in paths}
+            pairs = [{a: lists[a], b: lists[b]} for a, b in combinations(paths, 2)]
+            return await read({"$nor": pairs}), paths
 
     @property
     def sort(self) -> dict[str, int]:
@@ -167,13 +203,13 @@ class Window:
 
     def limited_to(self, query: Mapping[str, Any]) -> dict[str, Any]:
         """What a query finds within this window."""
-        return _both(query, self.query)
+        return both(query, self.query)
 
     def behind(self, row: Document) -> dict[str, Any]:
         """A query for what is left of the window behind a row, the way it is read."""
         cursor = self._keyset.cursor(row, row.get(PLACED))
         rest = self._keyset.behind(cursor, "cursor", backwards=self.backwards)
-        return _both(rest, self.query)
+        return both(rest, self.query)
 
     def page(
         self,
@@ -182,6 +218,7 @@ class Window:
         *,
         total: int | None = None,
         token: str | None = None,
+        unordered: Sequence[str] = (),
     ) -> Page[T]:
         """The page of rows that were read so; at most `limit`, in the order of `sort`.
 
@@ -203,6 +240,7 @@ class Window:
             total=total,
             token=token,
             beyond=made[self.size] if more else None,
+            unordered=unordered,
         )
 
 
@@ -236,7 +274,8 @@ class Cursors(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
 
-def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the query of what both find."""
     if not one or not other:
         return dict(one or other)
     return {"$and": [one, other]}

@@ -4,14 +4,14 @@ asked for again is only read again."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bson import Timestamp
 
 from model.entities import Entity
-from resolvers.pages import Page, Window
+from resolvers.pages import Page, Window, both
 from streams import tokens
 from streams.documents import Document
 from streams.layouts.layout import Layout
@@ -39,20 +39,24 @@ class Reading:
         """Args:
         layout: how the collection keeps its documents. shown: see `Current.by_ids`.
         """
-        reading = layout.find(
-            self.windowed,
-            projection=self.projection,
-            sort=self.window.keys,
-            limit=self.window.limit,
-            at=at,
-            naive=shown,
-        )
+
+        def find(beside: Mapping[str, Any]) -> Awaitable[list[Document]]:
+            return layout.find(
+                both(self.windowed, beside),
+                projection=self.projection,
+                sort=self.window.keys,
+                limit=self.window.limit,
+                at=at,
+                naive=shown,
+            )
+
+        reading = self.window.read(find)
         if self.total:
             counting = layout.count(self.query, at=at)
-            rows, count = await asyncio.gather(reading, counting)
+            (rows, unordered), count = await asyncio.gather(reading, counting)
         else:
-            rows, count = await reading, None
-        return self.window.page(rows, total=count, token=token_of(at))
+            (rows, unordered), count = await reading, None
+        return self.window.page(rows, total=count, token=token_of(at), unordered=unordered)
 
 
 def token_of(at: Timestamp | None) -> str | None:

@@ -13,7 +13,7 @@ from bson import ObjectId
 
 from streams.copies import CopiedField, Known
 from streams.versioning.attribution import COPIER, copier_mark
-from streams.versions import CHANGE_FIELD, COPIES_FIELD
+from streams.versions import CHANGE_FIELD, COPIES_FIELD, HIGHEST_COUNTER
 from streams.writing import Pipeline
 
 __all__ = ["setting"]
@@ -173,7 +173,8 @@ def _counted(copy: CopiedField, secret: str) -> Expression:
     own: dict[str, Expression] = {CHANGE_FIELD: {"$mergeObjects": [signed, {"doc": "$$ROOT._id"}]}}
     if copy.counts is not None:
         count = _get("$$ROOT", copy.counts)
-        own[copy.counts] = {"$add": [{"$cond": [{"$isNumber": count}, count, 0]}, 1]}
+        counts = {"$and": [{"$isNumber": count}, {"$lt": [count, HIGHEST_COUNTER]}]}
+        own[copy.counts] = {"$add": [{"$cond": [counts, count, 0]}, 1]}
     written: Expression = "$$after"
     for name, value in own.items():
         written = _set(written, name, value)

@@ -35,6 +35,7 @@ __all__ = [
     "HistoryLost",
     "InternalError",
     "LeaseLost",
+    "ParallelLists",
     "ReceiverAway",
     "ResumeTokenInvalid",
     "SlowConsumer",
@@ -100,6 +101,12 @@ class ConnectionLost(Unavailable):
 
 class Unsuitable(GatewayError):
     code = "UNAVAILABLE"
+
+
+class ParallelLists(GatewayError):
+    """A document holds lists in several fields that an order goes by; MongoDB sorts none then."""
+
+    code = "DOCUMENT_MISFIT"
 
 
 class InternalError(GatewayError):

@@ -18,6 +18,7 @@ from streams.errors import (
     DatabaseError,
     DuplicateKey,
     GatewayError,
+    ParallelLists,
     TimeLimit,
     Unavailable,
     Unsuitable,
@@ -41,6 +42,7 @@ _USER_NOT_FOUND = 11
 _SIGN_IN_AGAIN = 391  # ReauthenticationRequired
 _NOT_A_REPLICA_SET = 40573
 _DROP_PENDING = 215
+_BAD_VALUE = 2
 _DISK_FULL = 14031  # OutOfDiskSpace
 _UNDONE = {251, 290}  # NoSuchTransaction, TransactionExceededLifetimeLimitSeconds
 DUPLICATE_KEY = 11000
@@ -147,6 +149,8 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
             return Unavailable(f"MongoDB has undone the transaction; try again: {_first_line(exc)}")
         if exc.code == _NOT_A_REPLICA_SET:
             return Unsuitable(STANDALONE)
+        if exc.code == _BAD_VALUE and "parallel arrays" in str(exc):
+            return ParallelLists("a document holds lists in several fields of the order")
         return DatabaseError(
             f"MongoDB refused: {_first_line(exc)}",
             number=exc.code,

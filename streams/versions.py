@@ -1,10 +1,10 @@
 """One version of one document: what a change event makes of the version before. Pure but for BSON.
 
-The number: the document's version field, if it is an integer above the last archived number, else
-last + 1. A delete and an insert take last + 1, whatever the document says: a clone brings the
-counter of another document along, a restored document that of its former life. From there on that
-counter counts from where it was at the insert (`offset`). Gaps are allowed, going back is not; the
-same events give the same numbers.
+The number: the document's version field, if it is an integer above the last archived number and at
+most `HIGHEST_COUNTER`, else last + 1. A delete and an insert take last + 1, whatever the document
+says: a clone brings the counter of another document along, a restored document that of its former
+life. From there on that counter counts from where it was at the insert (`offset`). Gaps are
+allowed, going back is not; the same events give the same numbers.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from streams.versioning.attribution import (
 __all__ = [
     "CHANGE_FIELD",
     "COPIES_FIELD",
+    "HIGHEST_COUNTER",
     "RESERVED",
     "Last",
     "Version",
@@ -50,8 +51,10 @@ RESERVED = tuple(KEPT_BESIDE)
 _RESERVED = tuple(name.encode() + b"\0" for name in RESERVED)
 # By the type that an element begins with: double, int32, int64.
 _NUMBERS = {0x01: struct.Struct("<d"), 0x10: struct.Struct("<i"), 0x12: struct.Struct("<q")}
-# Version numbers are GraphQL's Int.
-_HIGHEST = 2**31 - 1
+HIGHEST_COUNTER = 2**30
+"""The highest number that is taken over from a document: numbers are GraphQL's Int, below 2^31, and
+those of a thousand million later versions, too."""
+_HIGHEST_KEPT = 2**31 - 1
 # Of a record: with all of its paths it could exceed what MongoDB stores as one document.
 _MOST_PATHS = 10_000
 _OPERATIONS = {
@@ -166,16 +169,22 @@ class Last:
         return 300 + (0 if self.full is None else len(self.full.raw))
 
 
-def carried_number(document: Mapping[str, Any] | None, version_field: str | None) -> int | None:
-    """The number that a document carries, if it is one. Integral doubles count: JavaScript shells
-    write them."""
+def carried_number(
+    document: Mapping[str, Any] | None,
+    version_field: str | None,
+    highest: int = HIGHEST_COUNTER,
+) -> int | None:
+    """Return the number that a document carries, if it is one up to `highest`.
+
+    Integral doubles count: JavaScript shells write them.
+    """
     if document is None or version_field is None:
         return None
     value = document.get(version_field)
-    if value.__class__ is int and 0 < value <= _HIGHEST:
+    if value.__class__ is int and 0 < value <= highest:
         return value
     number = whole_number(value)
-    return number if number is not None and 0 < number <= _HIGHEST else None
+    return number if number is not None and 0 < number <= highest else None
 
 
 def next_number(
@@ -195,7 +204,7 @@ def next_number(
         inserted: the write is an insert.
     """
     if kept:
-        return max(last + 1, carried_number({"": kept}, "") or 0), 0
+        return max(last + 1, carried_number({"": kept}, "", _HIGHEST_KEPT) or 0), 0
     carried = carried_number(document, version_field)
     if inserted:
         return last + 1, max(0, (carried or 0) - last - 1)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from gql.context import Context, ResolveInfo
 from gql.executor import Executor
 from gql.fields import Argument, Read
-from gql.fitness import fitting
+from gql.fitness import fitting, report_unordered
 from gql.prefetch import prefetch
 from gql.records import CurrentDocument
 from gql.schema.building import Types
@@ -194,7 +194,7 @@ async def current_page(
     """
     documents = [CurrentDocument(shape, each) for each in page.items]
     await prefetch(info, documents, shape, nodes)
-    if info.context.trusting:
+    if info.context.trusting and not page.unordered:
         return trusted_page(info, documents, page, shape, nodes)
     return await _checked_page(info, documents, page, shape, nodes)
 
@@ -219,6 +219,7 @@ async def _checked_page(
     nodes: Nodes,
 ) -> PageRecord:
     fits = await fitting(info, documents, shape, nodes)
+    report_unordered(info, page)
     return PageRecord(documents, fits, page, _token_of(info.context, page))
 
 

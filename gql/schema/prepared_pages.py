@@ -124,6 +124,8 @@ class _PreparedPage:
 
     def made(self, found: tuple[Page[Document], Related], context: Context) -> Any:
         page, related = found
+        if page.unordered:
+            return GIVEN_UP
         items = self._rendering.made(page.items, related, context)
         return items if items is GIVEN_UP else self._make(shown_page(context, page, items), context)
 

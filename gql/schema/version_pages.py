@@ -10,7 +10,7 @@ from bson import Timestamp
 
 from gql.context import Context, ResolveInfo
 from gql.executor import Executor
-from gql.fitness import showable
+from gql.fitness import report_unordered, showable
 from gql.generated import GIVEN_UP, Make, made_of
 from gql.records import VersionRecord
 from gql.schema.connections import (
@@ -94,12 +94,15 @@ def version_page(
     versions = version_records(shape, page, moment)
 
     def known() -> PageRecord:
+        report_unordered(info, page)
         return PageRecord(versions, showable(info, versions, shape, nodes), page)
 
     async def checked() -> PageRecord:
         return known()
 
-    return PageRecord(versions, None, page, checked=checked) if info.context.trusting else known()
+    if info.context.trusting and not page.unordered:
+        return PageRecord(versions, None, page, checked=checked)
+    return known()
 
 
 def version_records(
@@ -134,7 +137,7 @@ class CompiledVersions:
 
     def made(self, page: Page[Document], context: Context, moment: Timestamp | None = None) -> Any:
         """What the response has of it, or GIVEN_UP."""
-        rows = self._rendering.made(page, context, moment)
+        rows = GIVEN_UP if page.unordered else self._rendering.made(page, context, moment)
         return rows if rows is GIVEN_UP else self._make(shown_page(context, page, rows), context)
 
 

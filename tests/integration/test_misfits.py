@@ -374,6 +374,46 @@ def test_what_is_no_count_and_no_author_is_none(
         assert data["product"] == {"version": 1}
 
 
+def test_an_order_is_kept_for_those_that_it_has_a_place_for(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """MongoDB sorts nothing where one document has lists in two fields of the order: that one is
+    left out with an error, now, as of a moment and below a reference; the next page goes on."""
+    products = client[database]["products"]
+    lists = {"name": ["n", "a"], "stock": [1, 2], "supplierId": SUPPLIER}
+    products.insert_one({"_id": "lists", **GOOD, **lists})
+    products.insert_one({"_id": "one-list", **GOOD, "name": "z", "weight": [1, 2]})
+    order = "orderBy: [{name: ASC}, {stock: DESC}, {weight: ASC}]"
+    query = f"""query($now: TimePoint!, $after: String) {{
+      products({order}, first: 100, after: $after) {{
+        nodes {{ id }} totalCount pageInfo {{ endCursor }}
+      }}
+      productsAsOf(asOf: $now, {order}, first: 100) {{ nodes {{ documentId }} }}
+      supplier(id: "{SUPPLIER}") {{ products({order}) {{ nodes {{ id }} }} }}
+    }}"""
+    try:
+        now = {"token": gateway.query("{ resumeToken }")["resumeToken"]}
+        for _ in range(2):
+            # The second time as it was compiled.
+            answer = gateway.post(query, now=now)
+            data = answer["data"]
+            expected = all_ids(database, client) - {"lists"}
+            page = data["products"]
+            assert {each["id"] for each in page["nodes"]} == expected
+            assert page["totalCount"] == len(expected) + 1
+            then = {each["documentId"] for each in data["productsAsOf"]["nodes"]}
+            assert then == expected
+            assert [each["id"] for each in data["supplier"]["products"]["nodes"]] == ["good"]
+            assert {each["extensions"]["code"] for each in answer["errors"]} == {"DOCUMENT_MISFIT"}
+            paths = sorted(each["path"] for each in answer["errors"])
+            assert paths == [["products"], ["productsAsOf"], ["supplier", "products"]]
+            assert "name, stock, weight" in answer["errors"][0]["message"]
+        rest = gateway.post(query, now=now, after=page["pageInfo"]["endCursor"])
+        assert rest["data"]["products"]["nodes"] == []
+    finally:
+        products.delete_many({"_id": {"$in": ["lists", "one-list"]}})
+
+
 async def test_a_subscription_goes_on_past_what_does_not_fit(
     gateway: RunningGateway, client: Client, database: str
 ) -> None:

@@ -80,11 +80,13 @@ def test_an_alteration_says_what_it_is(
     ],
 )
 def test_each_write_counts_and_is_attributed(alteration: Alteration) -> None:
-    """A version field that holds no number counts from 0; a number that is known is written."""
+    """A version field that holds no number, or one that leaves no room, counts from 0; a number
+    that is known is written."""
     own = computed(alteration.pipeline(PRODUCT, CHANGE, None))
     assert own["_change"] == {"$literal": CHANGE}
     held = {"$getField": {"field": {"$literal": "version"}, "input": "$$old"}}
-    assert own["version"] == {"$add": [{"$cond": [{"$isNumber": held}, held, 0]}, 1]}
+    counts = {"$and": [{"$isNumber": held}, {"$lt": [held, 2**30]}]}
+    assert own["version"] == {"$add": [{"$cond": [counts, held, 0]}, 1]}
     own = computed(alteration.pipeline(PRODUCT, CHANGE, 7))
     assert own["version"] == {"$literal": 7}
 
