@@ -27,7 +27,7 @@ from gql.schema.nodes import stored_id
 from gql.selection import Nodes, Selections
 from gql.shapes import Shape
 from gql.sharing import Audience, Lead
-from gql.subscriptions.interruption import PASSING
+from gql.subscriptions.interruption import PASSING, passes
 from gql.told import SEAT, Seat, Told
 from model.entities import Entity, Model
 from resolvers.changes import FieldChange, changed_fields, field_changes
@@ -259,9 +259,9 @@ async def _changes_of(
         except _ENDS as exc:
             # Others may be told the same one.
             end = exc.again()
-            end.resubscribe = isinstance(exc, PASSING)
             # What a client that kept no token of its own resumes after.
             last = max(last or "", "" if seat is None else seat.token)
+            end.resubscribe = passes(exc, begun=bool(last))
             if last:
                 end.facts["resumeToken"] = last
                 if end.resubscribe:

@@ -18,7 +18,7 @@ from strawberry.types import ExecutionResult
 from resolvers.errors import SignInEnded
 from streams.errors import ArchiveBehind, GatewayError, SlowConsumer, TimeLimit, Unavailable
 
-__all__ = ["PASSING", "Interruption", "interruption_of"]
+__all__ = ["PASSING", "Interruption", "interruption_of", "passes"]
 
 # IANA's "Service Restart" and "Try Again Later".
 _RESTART, _LATER = 1012, 1013
@@ -32,7 +32,17 @@ _CODES: dict[type[GatewayError], int] = {
 }
 
 PASSING: tuple[type[GatewayError], ...] = tuple(_CODES)
-"""Errors whose cause has passed once the client is back."""
+"""Errors whose cause may have passed once the client is back."""
+
+
+def passes(error: GatewayError, *, begun: bool) -> bool:
+    """Whether a subscription goes on once its client subscribes again.
+
+    Args:
+        begun: it has told its client a token. What takes too long to begin with, as a snapshot may,
+            would take as long each time.
+    """
+    return isinstance(error, PASSING) and (begun or not isinstance(error, TimeLimit))
 
 
 @dataclass(frozen=True, slots=True)

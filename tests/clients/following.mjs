@@ -7,8 +7,10 @@
 
 import process from "node:process";
 import { ApolloClient, ApolloLink, HttpLink, InMemoryCache, gql } from "@apollo/client";
+import { RetryLink } from "@apollo/client/link/retry";
 import { EventSource } from "eventsource";
 import { createClient } from "graphql-sse";
+import { tap } from "rxjs";
 
 const [client, address, after] = process.argv.slice(2);
 const url = `${address}/graphql`;
@@ -37,22 +39,25 @@ const follow = {
     sse.subscribe({ query, variables }, { next, error: fail, complete: () => fail("complete") });
   },
 
-  // In multipart, as Apollo Client does it of itself; it does not connect again.
+  // In multipart, as Apollo Client does it of itself; its RetryLink connects again, with the variables
+  // as they are by then.
   "Apollo Client"() {
-    const http = new HttpLink({ uri: url });
-    const apollo = new ApolloClient({ cache: new InMemoryCache(), link: ApolloLink.from([http]) });
-    const again = () => {
+    const retrying = new RetryLink({ attempts: { max: Infinity } });
+    const resuming = new ApolloLink((operation, forward) => {
       connected();
-      apollo.subscribe({ query: gql(query), variables }).subscribe({
-        next: ({ data, error }) => {
-          if (data) variables.after = heard({ data }).resumeToken;
-          else say({ told: error.errors?.[0].extensions?.code ?? String(error) });
-        },
-        error: () => soon().then(again),
-        complete: () => soon().then(again),
-      });
-    };
-    again();
+      return forward(operation).pipe(
+        tap(({ data }) => {
+          if (data) operation.variables.after = data.thingChanges.resumeToken;
+        }),
+      );
+    });
+    const link = ApolloLink.from([retrying, resuming, new HttpLink({ uri: url })]);
+    const apollo = new ApolloClient({ cache: new InMemoryCache(), link });
+    apollo.subscribe({ query: gql(query), variables }).subscribe({
+      next: ({ data, error }) => (error ? fail(error) : heard({ data })),
+      error: fail,
+      complete: () => fail("complete"),
+    });
   },
 };
 

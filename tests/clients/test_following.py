@@ -90,5 +90,4 @@ def test_no_event_is_missed_and_none_comes_twice(
         opened = max(each["opened"] for each in lines if "opened" in each)
         assert opened >= 3, f"{name}: {opened}"
         told = {each["told"] for each in lines if "told" in each}
-        # Only who does not come back by itself is told of a shutdown: its RetryLink answers that.
-        assert ("UNAVAILABLE" in told) == (name == "Apollo Client"), f"{name}: {told}"
+        assert told == set(), f"{name}: {told}"

@@ -182,6 +182,8 @@ async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
     async with signed_in(guarded, payload) as renewed, signed_in(guarded, payload) as other:
         for socket in (renewed, other):
             assert await socket.receive() == {"type": "connection_ack"}
+            await socket.start("t", "subscription { noteChanges { kind } }")
+            assert (await socket.receive())["id"] == "t"
             await socket.start("s", "subscription { noteChanges(snapshot: true) { kind } }")
             assert (await socket.receive())["payload"]["data"]["noteChanges"]["kind"] == "SNAPSHOT"
             assert (await socket.receive())["payload"]["data"]["noteChanges"][
@@ -194,8 +196,10 @@ async def test_a_socket_closes_when_its_token_ends_unless_it_is_renewed(
         with pytest.raises(ConnectionClosed) as caught:
             while True:
                 sent.append(await other.receive())
-        assert all(each["type"] == "next" for each in sent)
-        assert sent[-1]["payload"] == {"data": {"noteChanges": {"kind": "CHECKPOINT"}}}
+        # Each subscription of the socket is told where it stands, and nothing else.
+        checkpoint = {"data": {"noteChanges": {"kind": "CHECKPOINT"}}}
+        assert all(each["payload"] == checkpoint for each in sent)
+        assert {each["id"] for each in sent[-2:]} == {"s", "t"}
         closed = caught.value.rcvd
         assert closed is not None
         assert (closed.code, "expired" in closed.reason) == (1012, True)
