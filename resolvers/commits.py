@@ -27,11 +27,19 @@ from streams.documents import Document
 from streams.errors import DatabaseError, DuplicateKey, Unavailable
 from streams.layouts.kept import NoRoom, Overtaken
 from streams.layouts.layout import Layout
-from streams.refusals import TOO_LARGE
+from streams.refusals import OF_INDEX, TOO_LARGE
 from streams.versions import Last
 from streams.writing import Writing
 
-__all__ = ["ATTEMPTS", "Attempt", "Commits", "Missed", "restless", "there_already"]
+__all__ = [
+    "ATTEMPTS",
+    "Attempt",
+    "Commits",
+    "Missed",
+    "problem_of_document",
+    "restless",
+    "there_already",
+]
 
 Attempt = Callable[[Writing, Last | None, int | None], Awaitable[RawBSONDocument | None]]
 
@@ -100,15 +108,8 @@ class Commits:
         except DuplicateKey as exc:
             raise self.exists(entity, exc) from exc
         except DatabaseError as exc:
-            if exc.number in _TOO_LARGE:
-                problem = "would exceed the 16 MB of a document"
-            elif exc.number == _VALIDATOR:
-                problem = (
-                    f"would not pass the validator of the collection {entity.collection!r}, "
-                    f"which also has to allow what revstream adds: {_added(entity)} "
-                    "(docs/footprint.md)"
-                )
-            else:
+            problem = problem_of_document(entity, exc)
+            if problem is None:
                 raise
             raise InvalidDocument(f"{entity.name} {json_value(key)} {problem}", path="") from exc
         except NoRoom as exc:
@@ -185,6 +186,22 @@ class Commits:
 
     async def there(self, entity: Entity, query: Mapping[str, Any]) -> bool:
         return bool(await self.layout(entity).find(query, projection={"_id": 1}, limit=1))
+
+
+def problem_of_document(entity: Entity, exc: DatabaseError) -> str | None:
+    """Return what MongoDB has against a document; None where it refused for another reason.
+
+    Not in its own words, which may quote fields that the caller may not read.
+    """
+    if exc.number in _TOO_LARGE:
+        return "would exceed the 16 MB of a document"
+    if exc.number == _VALIDATOR:
+        return (
+            f"would not pass the validator of the collection {entity.collection!r}, "
+            f"which also has to allow what revstream adds: {_added(entity)} (docs/footprint.md)"
+        )
+    refused = OF_INDEX.get(exc.number or 0)
+    return None if refused is None else f"holds what an index cannot take, {refused}"
 
 
 def there_already(entity: Entity) -> AlreadyExists:

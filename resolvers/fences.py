@@ -25,7 +25,7 @@ from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity
 from resolvers.alterations import attribution, fenced_pipeline
-from resolvers.commits import ATTEMPTS
+from resolvers.commits import ATTEMPTS, problem_of_document
 from resolvers.errors import BadUserInput
 from resolvers.outcomes import AlreadyExists, Author, StaleWrite, Written
 from resolvers.own_writes import OwnWrites
@@ -38,7 +38,7 @@ from resolvers.writes import Writes
 from streams.archive import Archive
 from streams.deletions import Deletions
 from streams.documents import Document
-from streams.errors import DuplicateKey
+from streams.errors import DatabaseError, DuplicateKey
 from streams.events import identity
 from streams.mongo import Mongo
 from streams.versions import CHANGE_FIELD
@@ -228,6 +228,15 @@ class Fences:
                 raise BadUserInput(
                     f"events: {taken.message}; others of the batch may have been applied, and it "
                     "is safe to send them again",
+                    argument="events",
+                ) from exc
+            except DatabaseError as exc:
+                problem = problem_of_document(entity, exc)
+                if problem is None:
+                    raise
+                raise BadUserInput(
+                    f"events: one of them {problem}; others of the batch may have been applied, "
+                    "and it is safe to send them again",
                     argument="events",
                 ) from exc
             for key, _ in newest:

@@ -28,6 +28,7 @@ __all__ = [
     "DUPLICATE_KEY",
     "NOT_INITIATED",
     "OF_DOCUMENT",
+    "OF_INDEX",
     "STANDALONE",
     "TOO_LARGE",
     "harmless",
@@ -47,14 +48,25 @@ _DISK_FULL = 14031  # OutOfDiskSpace
 _UNDONE = {251, 290}  # NoSuchTransaction, TransactionExceededLifetimeLimitSeconds
 DUPLICATE_KEY = 11000
 TOO_LARGE = 10334  # BSONObjectTooLarge
+OF_INDEX = {
+    **dict.fromkeys((16754, 16755, 16756), "a 2dsphere index: no GeoJSON, or none that it takes"),
+    **dict.fromkeys(
+        (13022, 13023, 13026, 13027, 13067, 13068, 16433, 16804),
+        "a 2d index: no pair of coordinates within its bounds",
+    ),
+    **dict.fromkeys((17261, 17262), "a text index: a language that it does not know"),
+    16766: "a hashed index: a list",
+    171: "an index over several fields: lists in two of them",  # CannotIndexParallelArrays
+    17280: "an index: a key that is too long",  # KeyTooLong
+}
+"""Codes by which an index refuses a document, and what it refuses."""
 OF_DOCUMENT = {
     2,  # BadValue
     14,  # TypeMismatch
     52,  # DollarPrefixedFieldName
     57,  # DottedFieldName
     121,  # DocumentValidationFailure
-    171,  # CannotIndexParallelArrays
-    17280,  # KeyTooLong
+    *OF_INDEX,
     *(TOO_LARGE, 17419, 17420),
     DUPLICATE_KEY,
 }
