@@ -76,6 +76,9 @@ _SILENT_MOST_S = 3.0
 _STREAM = "stream"
 # How long a scrape of the metrics waits for MongoDB.
 _ASK_S = 1.0
+# Beyond the lease of a recorder that died: until another process has asked for it, has begun where
+# the checkpoint stands, and has come to now.
+_TAKEOVER_MARGIN_S = 15.0
 # Longer than a lease takes to be released, which a second cancellation would interrupt.
 _END_S = 4.0
 
@@ -253,7 +256,12 @@ async def _assemble(
     )
     hub = Hub(collections, position=position, options=hub_options)
     checkpoints = Checkpoints(mongo)
-    progress = Progress(checkpoints, hub, limit_s=settings.archive_wait_s)
+    progress = Progress(
+        checkpoints,
+        hub,
+        limit_s=settings.archive_wait_s,
+        takeover_s=settings.lease_s + _TAKEOVER_MARGIN_S,
+    )
     lease_options = LeaseOptions(duration_s=settings.lease_s, renew_every_s=settings.lease_s / 5)
     leases = Leases(mongo, _holder(), lease_options)
     offers = {each.collection: each.partitions for each in model.entities}

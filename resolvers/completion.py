@@ -158,7 +158,8 @@ class Completion:
                 self._of_event(each, None, None, replayed, numbers.get(each.token))
                 for each in events
             ]
-        await self._progress.wait(self._archive.collection, incomplete[-1].token)
+        limit_s, last = self._progress.takeover_s, incomplete[-1].token
+        await self._progress.wait(self._archive.collection, last, limit_s=limit_s)
         writes = [each for each in incomplete if each.is_write]
         full = any(_lacks_image(each, needs) for each in writes)
         records = await self._records.of([each.token for each in writes], full=full)

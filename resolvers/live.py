@@ -107,6 +107,7 @@ class Changes:
         *,
         company: Company | None = None,
         farewell: Farewell | None = None,
+        begun: Callable[[str], None] = lambda token: None,
     ) -> AsyncGenerator[Change]:
         """Every change that matches, in order, without gap or duplicate. Never ends.
 
@@ -116,6 +117,8 @@ class Changes:
                 Whoever is with it is told elsewhere what comes behind a token, and goes on here
                 behind the one that it returns, or, if that is None, from where he was.
             farewell: ends it, beside the one of all.
+            begun: given the token behind which it begins, once that is known; of one that begins
+                with a snapshot never, since its beginning cannot be resumed from.
 
         Raises:
             BadUserInput: more than one place to start from, or a cursor that nobody saved.
@@ -126,7 +129,7 @@ class Changes:
         name = entity.collection
         self.following[name] += 1
         try:
-            async with aclosing(self._parts(entity, request, company)) as parts:
+            async with aclosing(self._parts(entity, request, company, begun)) as parts:
                 # It has no end.
                 while True:
                     source, changes = await self.farewell.next(parts, farewell)
@@ -146,7 +149,7 @@ class Changes:
         """As `changes`, together what came at once, checkpoints alone; of one who tells them to
         others, and is not counted himself. Nor does he end by the farewell: they do."""
         self._scope.read_rows(entity)
-        async with aclosing(self._parts(entity, request, None)) as parts:
+        async with aclosing(self._parts(entity, request, None, lambda token: None)) as parts:
             async for _, changes in parts:
                 self.farewell.check()
                 if changes:
@@ -161,7 +164,11 @@ class Changes:
         return count
 
     async def _parts(
-        self, entity: Entity, request: ChangeRequest, company: Company | None
+        self,
+        entity: Entity,
+        request: ChangeRequest,
+        company: Company | None,
+        begun: Callable[[str], None],
     ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
         """What was found at once, and where it comes from."""
         behind = object()
@@ -180,6 +187,8 @@ class Changes:
                 company = None
             left: str | None = None
             here = self._hub.position if after is None else after
+            if not request.snapshot:
+                begun(here)
             if company is not None and here >= self._hub.ring(entity.collection).floor:
                 self._behind.discard(behind)
                 left = await self._joined(entity, company, here, caught_up=False)
@@ -314,7 +323,8 @@ class Changes:
     ) -> list[int | None]:
         if not needed:
             return [None] * len(documents)
-        await self._progress.wait(entity.collection, tokens.moment(at))
+        limit_s = self._progress.takeover_s
+        await self._progress.wait(entity.collection, tokens.moment(at), limit_s=limit_s)
         found = await self._archives[entity.collection].newest(
             [{"key": each["_id"], "at": at} for each in documents], limit=1, projection={"v": 1}
         )

@@ -32,7 +32,13 @@ _SILENT_S = 3.0
 
 
 class Progress:
-    """Positions of the recorders of all collections, as this process knows them."""
+    """Positions of the recorders of all collections, as this process knows them.
+
+    Args:
+        limit_s: how long a read waits.
+        takeover_s: how long a subscription waits, at least: until another process has taken over
+            from a recorder that died.
+    """
 
     def __init__(
         self,
@@ -40,11 +46,13 @@ class Progress:
         hub: Hub,
         *,
         limit_s: float = 5.0,
+        takeover_s: float = 0.0,
         poll_s: float = 0.02,
     ) -> None:
         self._checkpoints = checkpoints
         self._hub = hub
         self._limit_s = limit_s
+        self.takeover_s = max(limit_s, takeover_s)
         self._poll_s = poll_s
         # Up to here, all of a collection is archived.
         self._known: Mapping[str, str] = {}

@@ -129,7 +129,7 @@ class Replay:
             if upto <= position:
                 # The recorder is behind the ring's oldest event: wait for it to move.
                 floor = self._hub.ring(self._archive.collection).floor
-                await self._progress.wait(self._archive.collection, floor)
+                await self._wait(floor)
                 continue
             records = await self._scan(position, upto, match)
             if records:
@@ -149,11 +149,15 @@ class Replay:
         self, drop: str, position: str, match: Mapping[str, Any] | None
     ) -> AsyncGenerator[list[Document]]:
         """The records behind a position within a drop, which is a single event in the ring."""
-        await self._progress.wait(self._archive.collection, drop)
+        await self._wait(drop)
         end = tokens.behind(drop)
         while records := await self._scan(position, end, match):
             yield records
             position = records[-1]["_id"]
+
+    async def _wait(self, token: str) -> None:
+        limit_s = self._progress.takeover_s
+        await self._progress.wait(self._archive.collection, token, limit_s=limit_s)
 
     async def _scan(
         self, position: str, upto: str, match: Mapping[str, Any] | None

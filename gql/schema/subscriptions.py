@@ -245,9 +245,16 @@ async def _changes_of(
         selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
         audience = context.audiences.of(shared_key(info), context.live.told(entity))
         company = _Company(audience, seat, lead, alike="replayed" not in selected)
+
+    def begin(token: str) -> None:
+        nonlocal last
+        last = token
+
     filters = context.subscription_filters.hold(context.owner, where)
     with filters, Followed(context, info.field_name) as followed, company or nullcontext():
-        changes = context.live.changes(entity, request, company=company, farewell=followed.farewell)
+        changes = context.live.changes(
+            entity, request, company=company, farewell=followed.farewell, begun=begin
+        )
         try:
             async with aclosing(changes) as opened:
                 async for change in opened:

@@ -405,6 +405,7 @@ class MemoryChanges:
         *,
         company: object = None,
         farewell: object = None,
+        begun: object = None,
     ) -> AsyncGenerator[Change]:
         self._memory.requests.append(request)
         for each in self._memory.changes:

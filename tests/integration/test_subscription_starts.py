@@ -1,0 +1,49 @@
+"""Where a subscription begins, which its end tells to a client that was sent nothing before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from model.reading import read_model
+from resolvers.live import Changes
+from resolvers.starts import ChangeRequest
+from streams import tokens
+from streams.errors import ArchiveBehind
+from streams.mongo import Mongo
+from streams.progress import Progress
+from tests.support.streams import Recording
+
+(ENTITY,) = read_model('type Thing @collection(name: "things") { id: ID! n: Int }').entities
+one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+
+@one_driver
+async def test_one_that_cannot_catch_up_has_said_where_it_began(mongo: Mongo) -> None:
+    """Nobody records: the archive does not reach the live stream within the bound."""
+    recording = Recording(mongo)
+    begun = await recording.begin(baseline_done=True)
+    await mongo.insert_in_order("things", [{"_id": 1}])
+    recording.hub.restart(tokens.moment(await mongo.operation_time()))
+    progress = Progress(recording.checkpoints, recording.hub, limit_s=0.01)
+    changes = Changes(mongo, {"things": recording.archive}, recording.hub, progress)
+    told: list[str] = []
+    request = ChangeRequest(after=begun.token)
+    with pytest.raises(ArchiveBehind):
+        await anext(changes.changes(ENTITY, request, begun=told.append))
+    assert told == [begun.token]
+
+
+@one_driver
+async def test_one_that_begins_now_says_so_before_anything_comes(mongo: Mongo) -> None:
+    """What is written behind that place is not missed by whoever resumes there."""
+    recording = Recording(mongo)
+    await recording.begin(baseline_done=True)
+    now = tokens.moment(await mongo.operation_time())
+    recording.hub.restart(now)
+    changes = Changes(mongo, {"things": recording.archive}, recording.hub, recording.progress)
+    told: list[Any] = []
+    first = await anext(changes.changes(ENTITY, ChangeRequest(), begun=told.append))
+    assert told == [now]
+    assert first.token == now
