@@ -38,6 +38,7 @@ from model.entities import Model
 from model.errors import ModelErrors
 from model.reading import read_model
 from streams.errors import GatewayError
+from streams.versioning.attribution import RESERVED_NAMES, is_reserved_name
 
 __all__ = ["main"]
 
@@ -179,10 +180,17 @@ def schema_command(**given: Any) -> None:
     )
 
 
+def _person(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Return a name that somebody may have."""
+    if is_reserved_name(value):
+        raise click.BadParameter(f"{value!r}, names that begin with {RESERVED_NAMES} are reserved")
+    return value
+
+
 @cli.command("purge")
 @click.argument("type_", metavar="TYPE")
 @click.argument("id_", metavar="ID")
-@click.option("--by", required=True, help="Who removes it; stays readable.")
+@click.option("--by", required=True, callback=_person, help="Who removes it; stays readable.")
 @click.option("--why", required=True, help="Why; stays readable, so nothing of the content.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options(*_CHECKING, defaults={"log_level": "warning"})
@@ -251,7 +259,7 @@ def deliveries_retry_command(
 @deliveries_group.command("drop")
 @click.argument("type_", metavar="TYPE")
 @click.argument("id_", metavar="ID")
-@click.option("--by", required=True, help="Who passes it over; stays readable.")
+@click.option("--by", required=True, callback=_person, help="Who passes it over; stays readable.")
 @click.option("--why", required=True, help="Why; stays readable.")
 @options(*_CHECKING, defaults={"log_level": "warning"})
 @_AS_JSON

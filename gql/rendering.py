@@ -11,7 +11,6 @@ Source: docs/decisions/0027-compiled-operations.md
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -82,10 +81,6 @@ class _Followed:
 NOTHING = Related()
 
 
-def _left(document: Document, number: Any) -> None:
-    """To who looks closer."""
-
-
 class Rendering:
     """Args:
     fields: what has to be read of a document. make: of a record, what the response has.
@@ -101,13 +96,6 @@ class Rendering:
         self.ready: list[Make] = []
         self._make = make
         self._rows: _Rows
-        # The text of these, the same object for all that do the same.
-        self.name: str
-
-    @property
-    def alone(self) -> bool:
-        """Nothing but a document and its version's number decides what the response has of it."""
-        return not (self.links or self.besides)
 
     async def related(self, context: Context, documents: Sequence[Document]) -> Related:
         """Read what is shown with them: one read for each reference, one for the numbers. What
@@ -173,10 +161,6 @@ class Rendering:
 
         return self._rows(documents, related, unusual)
 
-    def show(self, documents: Sequence[Document], numbers: Sequence[int | None]) -> Sequence[Any]:
-        """See `resolvers.shown.Show`; of those without references."""
-        return self._rows(documents, Related(numbers), _left) if documents else []
-
     def records(
         self, documents: Sequence[Document], related: Related, context: Context
     ) -> list[CurrentDocument]:
@@ -217,7 +201,7 @@ def rendering_of(
     for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
         if not code.add(name, type_, found):
             return None
-    rendering._rows, rendering.name = code.function()
+    rendering._rows = code.function()
     return rendering
 
 
@@ -231,7 +215,6 @@ class _Code:
         self._names: dict[str, Any] = {**NAMES, "PLAIN": PLAIN, "date_texts": date_texts}
         # What is made of all documents at once, by the name of each one's part.
         self._columns: dict[str, str] = {}
-        self._fields: list[str] = []
         self._reads: list[str] = []
         self._tests: list[str] = []
         self._items: list[str] = []
@@ -239,7 +222,6 @@ class _Code:
     def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
         """Whether the field can be part of the function."""
         field_name = details[0].node.name.value
-        self._fields.append(field_name)
         if field_name == "__typename":
             self._items.append(f"{name!r}: {parent.name!r}")
             return True
@@ -324,7 +306,7 @@ class _Code:
             f"{var} = document[{stored!r}]" if required else f"{var} = document.get({stored!r})"
         )
 
-    def function(self) -> tuple[_Rows, str]:
+    def function(self) -> _Rows:
         numbered = self._rendering.version
         numbers = {"number": "related.numbers"} if numbered else {}
         columns = {"document": "documents"} | numbers | self._columns
@@ -335,8 +317,6 @@ class _Code:
         links = [f"    k{n} = related.followed[{n}].made.get" for n in range(count)]
         tests, items = " and ".join(self._tests) or "True", ", ".join(self._items)
         lines = [
-            # The same text is to be the same for what is unusual, too.
-            f"# {self._rendering.shape.name}: {' '.join(self._fields)}",
             "def rows(documents, related, unusual):",
             "    made = []",
             "    add = made.append",
@@ -355,6 +335,6 @@ class _Code:
             "    return made",
         ]
         # Nothing of a request is in the text but names, which GraphQL's grammar bounds, as text.
-        text = sys.intern("\n".join(lines))
-        exec(compile(text, "<documents>", "exec"), self._names)
-        return self._names["rows"], text
+        exec(compile("\n".join(lines), "<documents>", "exec"), self._names)
+        function: _Rows = self._names["rows"]
+        return function

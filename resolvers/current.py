@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import repeat
 from typing import Any, TypeVar
 
 from bson import Timestamp
@@ -28,7 +27,6 @@ from resolvers.projections import Fields, document_projection
 from resolvers.queries import to_query, with_ids
 from resolvers.readings import Reading, token_of
 from resolvers.scopes import OPEN, Scope
-from resolvers.shown import Asked, Show, Shown
 from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
@@ -97,33 +95,6 @@ class Current:
         # Judged here: whoever asks for the same fields shares the read, whatever he may see. To a
         # predicate, dates are in UTC, whether they say so or not.
         return rows.allowed(found)
-
-    async def shown_by_ids(
-        self, entity: Entity, ids: Sequence[Any], fields: Fields, show: Show
-    ) -> list[Shown | None]:
-        """What `by_ids` finds, to be shown, each with what a response has of it, which is made for
-        all that are read together."""
-        asked = self.ask_by_ids(entity, ids, fields, show)
-        await asked.reading
-        return asked.shown()
-
-    def ask_by_ids(self, entity: Entity, ids: Sequence[Any], fields: Fields, show: Show) -> Asked:
-        """The same, for who waits otherwise."""
-        rows = self._scope.read_rows(entity)
-        wanted = rows.widened(fields) or fields
-
-        async def read(ids: Sequence[Any]) -> Sequence[Shown | None]:
-            # Before the documents are read: see `numbers`.
-            seen = self.seen()
-            found, names = await self._found(entity, ids, wanted, shown=True)
-            documents, place = list(found.values()), seen[entity.collection]
-            numbers = self.known_numbers(entity, documents, place) if show.version else ()
-            made = show.show(documents, numbers)
-            shown = zip(documents, made, repeat(seen, len(documents)), strict=True)
-            return list(map(dict(zip(found, shown, strict=True)).get, names))
-
-        kind = entity.collection, wanted, show.name
-        return Asked(self.lookups.ask(kind, ids, read), rows)
 
     async def page(
         self,

@@ -15,7 +15,7 @@ from gql.fields import Argument, Beside, Resolve
 from gql.generated import GIVEN_UP
 from gql.prefetch import prefetch, read_ahead
 from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
-from gql.rendering import NOTHING, Related, Rendering, rendering_of
+from gql.rendering import Related, Rendering, rendering_of
 from gql.schema.proposals import DraftRecord
 from gql.schema.versions import version_asked_for
 from gql.shapes import Shape
@@ -82,11 +82,11 @@ def prepared_document(executor: Executor, shape: Shape, details: Any) -> _Prepar
     rendering = rendering_of(executor, shape, details)
     if rendering is None:
         return None
-    return (_PreparedLookup if rendering.alone else _PreparedDocument)(rendering)
+    return _PreparedDocument(rendering)
 
 
-_Found = tuple[list[Document], Related, Any]
-"""A document, what was read beside it, and what the response has of it; None: it is to be made."""
+_Found = tuple[list[Document], Related]
+"""A document, and what was read beside it."""
 
 
 class _PreparedDocument:
@@ -103,37 +103,16 @@ class _PreparedDocument:
             rendering.shape.entity, [id_], rendering.fields, shown=True
         )
         document = await _one_beside(context, id_, reading, rendering.besides)
-        return None if document is None else await self._related(context, document)
-
-    async def _related(self, context: Context, document: Document) -> _Found:
-        return [document], await self._rendering.related(context, [document]), None
+        if document is None:
+            return None
+        return [document], await rendering.related(context, [document])
 
     def made(self, found: _Found, context: Context) -> Any:
-        documents, related, ready = found
-        if ready is not None:
-            return ready
-        made = self._rendering.made(documents, related, context)
+        made = self._rendering.made(*found, context)
         return made if made is GIVEN_UP else made[0]
 
     def record(self, found: _Found, info: ResolveInfo) -> CurrentDocument:
-        documents, related, _ = found
-        return self._rendering.records(documents, related, info.context)[0]
-
-
-class _PreparedLookup(_PreparedDocument):
-    """A document with which nothing else is shown."""
-
-    async def read(self, info: ResolveInfo, id: str) -> _Found | None:
-        context, rendering = info.context, self._rendering
-        [shown] = await context.current.shown_by_ids(
-            rendering.shape.entity, [self._stored_id(id)], rendering.fields, rendering
-        )
-        if shown is None:
-            return None
-        document, made, _ = shown
-        return (
-            await self._related(context, document) if made is None else ([document], NOTHING, made)
-        )
+        return self._rendering.records(*found, info.context)[0]
 
 
 _Find = Callable[[ResolveInfo, str], Awaitable[Any]]

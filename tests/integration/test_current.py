@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -89,21 +88,6 @@ async def test_documents_come_in_the_order_of_their_ids(mongo: Mongo, client: Cl
     assert await current(mongo).by_ids(PRODUCT, [], NAME) == []
 
 
-@dataclass
-class Shown:
-    """Says what it was given."""
-
-    name: str = "a"
-    version: bool = False
-    given: list[tuple[list[str], Sequence[int | None]]] = field(default_factory=list)
-
-    def show(
-        self, documents: Sequence[Mapping[str, Any]], numbers: Sequence[int | None]
-    ) -> Sequence[Any]:
-        self.given.append((names(documents), numbers))
-        return [f"{self.name} {each['name']}" for each in documents]
-
-
 async def test_one_alone_is_looked_up_without_being_planned(mongo: Mongo, client: Client) -> None:
     """Also where an id could be taken for a condition."""
     database = client[mongo.name]
@@ -116,67 +100,6 @@ async def test_one_alone_is_looked_up_without_being_planned(mongo: Mongo, client
     database.command({"profile": 0})
     plans = [each["planSummary"] for each in database["system.profile"].find({"op": "query"})]
     assert plans == ["IDHACK"] * 3 + ["IXSCAN { _id: 1 }"] * 2
-
-
-async def test_what_is_shown_is_made_at_once_of_all_that_are_read_together(
-    counted: Mongo, commands: Commands, client: Client
-) -> None:
-    """Each once, however many ask for it; with the numbers that are known, where they are taken.
-    Those who make another thing of it share nothing with them."""
-    client[counted.name][PRODUCT.collection].insert_many([product(n) for n in range(3)])
-    reading, shown = current(counted), Shown()
-    asked = (["p002"], ["p001", "p999"], ["p002"])
-    with commands.counting() as started:
-        found = await asyncio.gather(
-            *(reading.shown_by_ids(PRODUCT, ids, NAME, shown) for ids in asked)
-        )
-    two, one = (product(2), "a Product 2"), (product(1), "a Product 1")
-    assert [list(map(_pair, each)) for each in found] == [[two], [one, None], [two]]
-    assert list(started) == ["find"]
-    [(documents, numbers)] = shown.given
-    assert (sorted(documents), numbers) == (["p001", "p002"], ())
-
-    other, numbered = Shown("b"), Shown("c", version=True)
-    await reading.numbers(PRODUCT, [product(1)], NOW)
-    made = await asyncio.gather(
-        reading.shown_by_ids(PRODUCT, ["p001"], NAME, other),
-        reading.shown_by_ids(PRODUCT, ["p001"], NAME, numbered),
-    )
-    pairs = [_pair(each) for [each] in made]
-    assert pairs == [(product(1), "b Product 1"), (product(1), "c Product 1")]
-    assert [each.given for each in (other, numbered)] == [[(["p001"], ())], [(["p001"], [None])]]
-
-
-def _pair(shown: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """Without what was seen before."""
-    return None if shown is None else shown[:2]
-
-
-async def test_numbers_of_what_is_shown_are_of_a_place_before_it_was_read(
-    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Or a document could be told the number of a version that came after it was read."""
-    client[mongo.name][PRODUCT.collection].insert_one(product(1))
-    reading, did = current(mongo), []
-    seen, find, known = reading.seen, mongo.find, reading.known_numbers
-
-    def told_seen() -> Any:
-        did.append("seen")
-        return seen()
-
-    async def told_find(*args: Any, **options: Any) -> Any:
-        did.append("find")
-        return await find(*args, **options)
-
-    def told_known(entity: Any, documents: Any, place: str) -> Any:
-        did.append("known")
-        return known(entity, documents, place)
-
-    monkeypatch.setattr(reading, "seen", told_seen)
-    monkeypatch.setattr(mongo, "find", told_find)
-    monkeypatch.setattr(reading, "known_numbers", told_known)
-    await reading.shown_by_ids(PRODUCT, ["p001"], NAME, Shown(version=True))
-    assert did == ["seen", "find", "known"]
 
 
 async def test_a_page_is_filtered_sorted_counted_and_projected(

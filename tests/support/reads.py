@@ -23,7 +23,6 @@ from resolvers.moments import Moment
 from resolvers.pages import Page, PageRequest
 from resolvers.projections import ENDED
 from resolvers.scopes import OPEN
-from resolvers.shown import Show
 from resolvers.starts import ChangeRequest
 from resolvers.status import StreamStatus
 from streams import tokens
@@ -147,15 +146,6 @@ class MemoryCurrent:
             for each in self._memory.documents.get(entity.collection, ())
         }
         return [found.get(identity(each)) for each in ids]
-
-    async def shown_by_ids(
-        self, entity: Entity, ids: Sequence[Any], fields: frozenset[str], show: Show
-    ) -> list[Any]:
-        found = await self.by_ids(entity, ids, fields, shown=True)
-        documents = [each for each in found if each is not None]
-        numbers = self.known_numbers(entity, documents, "") if show.version else ()
-        made = iter(show.show(documents, numbers))
-        return [None if each is None else (each, next(made), self.seen()) for each in found]
 
     async def page(
         self,

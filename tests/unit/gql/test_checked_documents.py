@@ -120,7 +120,6 @@ class Stuck(Memory):
                 self.ended += 1
 
         context.current.by_ids = by_ids  # type: ignore[method-assign]
-        context.current.shown_by_ids = by_ids  # type: ignore[method-assign]
         return context
 
 
