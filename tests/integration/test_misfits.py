@@ -140,7 +140,7 @@ def test_what_is_not_asked_for_does_no_harm(
     assert {each["id"] for each in data["products"]["nodes"]} == all_ids(database, client)
 
 
-@pytest.mark.parametrize("id_", ["5", str(SUPPLIER), "good"])
+@pytest.mark.parametrize("id_", ["5", str(SUPPLIER), "good"], ids=["number", "ObjectId", "text"])
 def test_what_is_shown_as_an_id_finds_its_document(gateway: RunningGateway, id_: str) -> None:
     """A filter takes an id as the API shows it, also one that is not stored as text."""
     for where in (f'{{id: {{eq: "{id_}"}}}}', f'{{id: {{in: ["{id_}", "x"]}}}}'):
