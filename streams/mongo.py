@@ -196,7 +196,8 @@ class Mongo(Reads):
         own: what waits ten times a second for what is to come need not wake a thread for it.
         """
         command = {"aggregate": 1, "pipeline": list(pipeline), "cursor": {"batchSize": size}}
-        where, more = "$cmd.aggregate", {"size": size, "wait_ms": wait_ms}
+        more: dict[str, Any] = {"size": size, "wait_ms": wait_ms}
+        where = "$cmd.aggregate"
         async with nullcontext() if self.wires is None else self.wires.dedicated() as connection:
             if connection is None:
                 opened = self._rounds(where, command, RAW, **more)

@@ -7,7 +7,8 @@ over a whole index is a scan, too. Reads of the process itself, as of recorders,
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -21,8 +22,11 @@ T = TypeVar("T")
 Query = Mapping[str, Any]
 Sort = Sequence[tuple[str, int]]
 
-_QUICK_MS = 250
+_QUICK_MS = 500
 """The most that an indexed read takes before it counts as a scan."""
+
+_FEW_IDS = 100
+"""More of them take some milliseconds."""
 
 _EQUAL = frozenset({"$eq", "$in"})
 _RANGES = frozenset({"$gt", "$gte", "$lt", "$lte"})
@@ -39,49 +43,61 @@ _SLOTS = {ReadClass.LOOKUP: (6, 6), ReadClass.INDEXED: (8, 6), ReadClass.SCAN: (
 
 READ_SLOTS = sum(slots for slots, _ in _SLOTS.values())
 
-_DRIVER_SLOTS = 6, 4
-"""Reads by the driver's cursors: Motor has a thread for each, of few, which leases need as well."""
+_DRIVER_SLOTS = {ReadClass.LOOKUP: (6, 6), ReadClass.INDEXED: (4, 3), ReadClass.SCAN: (2, 1)}
+"""Those of them by the driver's cursors: Motor has few threads, and leases need them, too."""
 
 
 class ReadLimiter:
     """Attributes:
     indexes: by collection, the paths of each index in its order, beside that of `_id`.
-    driver: slots of reads that the driver makes.
     """
 
     def __init__(self) -> None:
         self.indexes: dict[str, Sequence[Sequence[str]]] = {}
-        self.driver = FairSemaphore(*_DRIVER_SLOTS)
-        self._slots = {each: FairSemaphore(*slots) for each, slots in _SLOTS.items()}
+        self._slots = _semaphores(_SLOTS)
+        self._driver = _semaphores(_DRIVER_SLOTS)
+
+    @asynccontextmanager
+    async def driver_slot(self, read_class: ReadClass) -> AsyncIterator[None]:
+        """Hold a slot of the driver for a read of the running operation, inside of `run`."""
+        operation = OPERATION.get()
+        if operation is None:
+            yield
+            return
+        async with self._driver[read_class].slot(operation.caller):
+            yield
 
     async def run(
-        self, read_class: ReadClass, attempt: Callable[[int], Awaitable[T]], limit_ms: int
+        self,
+        read_class: ReadClass,
+        attempt: Callable[[int, ReadClass], Awaitable[T]],
+        limit_ms: int,
     ) -> T:
         """Make a read of the running operation, in its turn.
 
         Args:
-            attempt: reads within so many milliseconds.
+            attempt: reads within so many milliseconds, as of a class.
 
         Raises:
             TimeLimit: it took longer than `limit_ms`.
         """
         operation = OPERATION.get()
         if operation is None:
-            return await attempt(limit_ms)
+            return await attempt(limit_ms, read_class)
         with operation.reading():
             if read_class is ReadClass.INDEXED and limit_ms > _QUICK_MS:
                 try:
                     async with self._slots[read_class].slot(operation.caller):
-                        return await attempt(_QUICK_MS)
+                        return await attempt(_QUICK_MS, read_class)
                 except TimeLimit:
                     read_class = ReadClass.SCAN
             async with self._slots[read_class].slot(operation.caller):
-                return await attempt(limit_ms)
+                return await attempt(limit_ms, read_class)
 
     def class_of_find(self, collection: str, query: Query, sort: Sort, limit: int) -> ReadClass:
         indexes = [("_id",), *self.indexes.get(collection, ())]
         conditions = list(_conditions(query))
-        if any(path == "_id" and _kind(value) == "equal" for path, value in conditions):
+        if any(path == "_id" and _is_lookup(value) for path, value in conditions):
             return ReadClass.LOOKUP
         if _is_bounded(conditions, indexes):
             return ReadClass.INDEXED
@@ -103,6 +119,10 @@ class ReadLimiter:
         sort = rest[0].get("$sort", {}) if rest else {}
         limited = any("$limit" in each for each in rest[:2])
         return self.class_of_find(collection, query, list(sort.items()), int(limited))
+
+
+def _semaphores(slots: Mapping[ReadClass, tuple[int, int]]) -> dict[ReadClass, FairSemaphore]:
+    return {each: FairSemaphore(*counts) for each, counts in slots.items()}
 
 
 def _conditions(query: Query) -> Iterator[tuple[str, Any]]:
@@ -127,6 +147,12 @@ def _is_bounded(conditions: Sequence[tuple[str, Any]], indexes: Sequence[Sequenc
             return True
     # Of a range, everything else would be looked for among all that it has.
     return bool(kinds) and all(path in first and kind == "range" for path, kind in kinds)
+
+
+def _is_lookup(value: Any) -> bool:
+    if isinstance(value, Mapping) and "$in" in value:
+        return len(value["$in"]) <= _FEW_IDS
+    return _kind(value) == "equal"
 
 
 def _kind(value: Any) -> str:

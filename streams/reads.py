@@ -85,17 +85,18 @@ class Reads:
             **{name: value for name, value in given.items() if value},
         }
 
-        async def attempt(limit_ms: int) -> list[Any]:
+        async def attempt(limit_ms: int, read_class: ReadClass) -> list[Any]:
             with translated():
                 if at is not None:
-                    return await self._at({**command, "maxTimeMS": limit_ms}, at, raw=raw)
+                    timed = {**command, "maxTimeMS": limit_ms}
+                    return await self._at(timed, at, read_class, raw=raw)
                 if short:
                     assert self._finder is not None
                     timed = {**command, "maxTimeMS": limit_ms}
                     found = await self._finder.first_batch(timed, naive=naive, raw=raw)
                     if found is not None:
                         return found
-                async with self._driver_read() as session:
+                async with self._driver_read(read_class) as session:
                     cursor = self._collection(collection, raw or session is not None).find(
                         query,
                         projection,
@@ -142,17 +143,17 @@ class Reads:
             "cursor": {"batchSize": _BATCH},
         }
 
-        async def attempt(limit_ms: int) -> list[Any]:
+        async def attempt(limit_ms: int, read_class: ReadClass) -> list[Any]:
             timed = {**command, "maxTimeMS": limit_ms}
             with translated():
                 if snapshot or at is not None:
-                    return await self._at(timed, at, raw=raw)
+                    return await self._at(timed, at, read_class, raw=raw)
                 if short:
                     assert self._finder is not None
                     found = await self._finder.first_batch({**timed, **extra}, naive=naive, raw=raw)
                     if found is not None:
                         return found
-                async with self._driver_read() as session:
+                async with self._driver_read(read_class) as session:
                     stored = raw or session is not None
                     if collection is None:
                         target = self._raw if stored else self._database
@@ -236,7 +237,8 @@ class Reads:
             command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
         if hint is not None:
             command["hint"] = hint
-        return self._batches(collection, command, size)
+        read_class = self.limiter.class_of_find(collection, query, sort, size)
+        return self._batches(collection, command, size, read_class)
 
     def aggregate_pages(
         self,
@@ -254,7 +256,9 @@ class Reads:
             command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
         if hint is not None:
             command["hint"] = hint
-        return self._batches(collection, command, size)
+        # Walks over an index that their callers name.
+        read_class = ReadClass.SCAN if hint is None else ReadClass.INDEXED
+        return self._batches(collection, command, size, read_class)
 
     async def oldest(
         self, collection: str, query: Mapping[str, Any], *, database: str
@@ -278,24 +282,37 @@ class Reads:
                 yield session
 
     async def _batches(
-        self, collection: str, command: Document, size: int
+        self, collection: str, command: Document, size: int, read_class: ReadClass
     ) -> AsyncGenerator[list[Document]]:
-        async with aclosing(self._rounds(collection, command, DECODED, size=size)) as rounds:
+        opened = self._rounds(collection, command, DECODED, read_class, size=size)
+        async with aclosing(opened) as rounds:
             async for each in rounds:
                 if each["batch"]:
                     yield list(each["batch"])
 
     async def _rounds(
-        self, collection: str, command: Document, codec: CodecOptions[Any], **more: Any
+        self,
+        collection: str,
+        command: Document,
+        codec: CodecOptions[Any],
+        read_class: ReadClass = ReadClass.INDEXED,
+        **more: Any,
     ) -> AsyncGenerator[Document]:
         """See `streams.rounds`; in a session of its own."""
-        async with self.session() as session:
+        client = OPERATION.get() is not None
+        async with self._killable_session() if client else self.session() as session:
             kill = partial(self._database.command, session=session)
             asked = partial(kill, codec_options=codec)
 
+            async def attempt(command: Document, read_class: ReadClass) -> Any:
+                async with self.limiter.driver_slot(read_class):
+                    return await asked(command)
+
             async def ask(command: Document) -> Any:
                 # Each by itself: a cursor is read as slowly as its reader likes.
-                return await self.limiter.run(ReadClass.SCAN, lambda _: asked(command), 0)
+                return await self.limiter.run(
+                    read_class, lambda _, read_class: attempt(command, read_class), 0
+                )
 
             async with aclosing(rounds(ask, kill, collection, command, **more)) as opened:
                 async for each in opened:
@@ -311,8 +328,10 @@ class Reads:
     def _limit_ms(self) -> int:
         return int(self.options.read_limit_s * 1000)
 
-    async def _at(self, command: Document, at: Timestamp | None, *, raw: bool) -> list[Any]:
-        async with self._driver_read() as session:
+    async def _at(
+        self, command: Document, at: Timestamp | None, read_class: ReadClass, *, raw: bool
+    ) -> list[Any]:
+        async with self._driver_read(read_class) as session:
             stored = raw or session is not None
             cursor = await self._open_at(command, at, raw=stored, session=session)
             return await _all_of(cursor, raw=raw)
@@ -328,26 +347,29 @@ class Reads:
         return await awaited(database.cursor_command(command, codec_options=codec, session=session))
 
     @asynccontextmanager
-    async def _driver_read(self) -> AsyncIterator[Any]:
-        """A session for one read of a client, which the server ends if it is given up; None for
-        reads of the process itself."""
-        operation = OPERATION.get()
-        if operation is None:
+    async def _driver_read(self, read_class: ReadClass) -> AsyncIterator[Any]:
+        """A session for one read of a client, in its turn; None for reads of the process itself."""
+        if OPERATION.get() is None:
             yield None
             return
-        async with self.limiter.driver.slot(operation.caller):
-            session = await awaited(self._client.start_session(causal_consistency=False))
-            try:
-                yield session
-            except asyncio.CancelledError:
-                ending = asyncio.create_task(self._end(session), name="end of a read")
-                self._ending.add(ending)
-                ending.add_done_callback(self._ending.discard)
-                raise
-            except BaseException:
-                await session.end_session()
-                raise
+        async with self.limiter.driver_slot(read_class), self._killable_session() as session:
+            yield session
+
+    @asynccontextmanager
+    async def _killable_session(self) -> AsyncIterator[Any]:
+        """A session in which the server ends what runs once that is given up here."""
+        session = await awaited(self._client.start_session(causal_consistency=False))
+        try:
+            yield session
+        except asyncio.CancelledError:
+            ending = asyncio.create_task(self._end(session), name="end of a read")
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            raise
+        except BaseException:
             await session.end_session()
+            raise
+        await session.end_session()
 
     async def _end(self, session: Any) -> None:
         """End what runs in a session. Where that fails, its time limit does."""

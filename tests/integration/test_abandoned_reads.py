@@ -26,7 +26,7 @@ def running(client: Client, mark: str) -> int:
     return sum(len(list(client.admin.aggregate(each))) for each in (stages, pipelined))
 
 
-@pytest.mark.parametrize("way", ["find", "aggregate", "driver", "snapshot", "failed"])
+@pytest.mark.parametrize("way", ["find", "aggregate", "driver", "snapshot", "pages", "failed"])
 async def test_a_read_that_is_given_up_ends_on_the_server(
     mongo: Mongo, client: Client, way: str
 ) -> None:
@@ -45,6 +45,9 @@ async def test_a_read_that_is_given_up_ends_on_the_server(
                 await mongo.aggregate("slow", [{"$match": {"mark": mark, **SLOW}}], short=True)
             case "driver":
                 await mongo.aggregate("slow", [{"$match": {"mark": mark, **SLOW}}])
+            case "pages":
+                async for _ in mongo.pages("slow", query, sort=[("_id", 1)], size=500):
+                    pass
             case "snapshot":
                 now = await mongo.operation_time()
                 await mongo.find("slow", query, at=now)

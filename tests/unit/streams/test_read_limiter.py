@@ -17,6 +17,7 @@ ANY: Any = {"$gt": 5}
 CLASSES: dict[str, tuple[dict[str, Any], list[tuple[str, int]], int, ReadClass]] = {
     "by id": ({"_id": "p1"}, [], 0, LOOKUP),
     "by ids": ({"_id": {"$in": [1, 2]}, "text": {"$regex": "x"}}, [], 0, LOOKUP),
+    "by many ids": ({"_id": {"$in": list(range(101))}}, [("n", 1)], 21, INDEXED),
     "by id and a rule": ({"$and": [{"owner": "ann"}, {"_id": 5}]}, [], 0, LOOKUP),
     "a first page": ({}, [("_id", 1)], 21, INDEXED),
     "the next page": ({"_id": {"$gt": "p20"}}, [("_id", 1)], 21, INDEXED),
@@ -61,14 +62,14 @@ async def test_lookups_and_indexed_pages_do_not_wait_behind_scans() -> None:
     stuck, running = asyncio.Event(), []
 
     async def scan(caller: str) -> None:
-        async def attempt(_: int) -> None:
+        async def attempt(_: int, read_class: ReadClass) -> None:
             running.append(caller)
             await stuck.wait()
 
         async with operations.slot(caller):
             await reads.run(SCAN, attempt, 1000)
 
-    async def quick(_: int) -> str:
+    async def quick(_: int, read_class: ReadClass) -> str:
         return "done"
 
     scans = [asyncio.create_task(scan(each)) for each in ["ann"] * 30 + ["bob"] * 30]
@@ -85,22 +86,22 @@ async def test_an_indexed_read_that_takes_long_is_a_scan() -> None:
     """It is repeated with the time that it may take, in the slots of scans."""
     reads, operations, given = limiter(), ConcurrencyLimiter(), []
 
-    async def attempt(limit_ms: int) -> str:
-        given.append(limit_ms)
+    async def attempt(limit_ms: int, read_class: ReadClass) -> str:
+        given.append((limit_ms, read_class))
         if limit_ms < 30_000:
             raise TimeLimit("too long")
         return "done"
 
     async with operations.slot("ann"):
         assert await reads.run(INDEXED, attempt, 30_000) == "done"
-    assert given == [250, 30_000]
+    assert given == [(500, INDEXED), (30_000, SCAN)]
 
 
 async def test_reads_of_the_process_itself_are_not_limited() -> None:
     """Recorders do not wait for clients."""
     reads, stuck, running = limiter(), asyncio.Event(), []
 
-    async def attempt(limit_ms: int) -> None:
+    async def attempt(limit_ms: int, read_class: ReadClass) -> None:
         running.append(limit_ms)
         await stuck.wait()
 
@@ -115,7 +116,7 @@ async def test_what_an_operation_still_reads_is_cancelled_with_its_end() -> None
     reads, operations = limiter(), ConcurrencyLimiter()
     begun = asyncio.Event()
 
-    async def attempt(_: int) -> None:
+    async def attempt(_: int, read_class: ReadClass) -> None:
         begun.set()
         await asyncio.Event().wait()
 
