@@ -160,6 +160,8 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         said: dict[str, object] = {"ready": not missing, "notReady": missing}
         if troubles := gateway.troubles():
             said["trouble"] = troubles
+        if warnings := await gateway.warnings():
+            said["warnings"] = warnings
         return JSONResponse(said, status_code=503 if missing else 200)
 
     hosts = allowed_hosts(settings.allowed_hosts, settings.host)

@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from gql.editing import Editing, prepare_editing
@@ -43,6 +43,7 @@ from streams.archive import Archive
 from streams.checkpoints import Checkpoints
 from streams.consumer import Consumer
 from streams.coordination.deployment import deployment_tag
+from streams.coverage import Coverages
 from streams.errors import GatewayError, HistoryLost, Unsuitable, reason_of
 from streams.hub import Hub, HubOptions, follow
 from streams.indexes import indexed_paths
@@ -82,6 +83,8 @@ _TAKEOVER_MARGIN_S = 15.0
 # Longer than a lease takes to be released, which a second cancellation would interrupt.
 _END_S = 4.0
 
+_UNRECORDED = "nobody records: start `revstream serve` or `revstream record`"
+
 OnFatal = Callable[[BaseException], None]
 
 
@@ -118,6 +121,7 @@ class Gateway:
     filter_turns: Turns
     follows: bool
     tasks: list[asyncio.Task[None]]
+    opened_at: float = field(default_factory=time.monotonic)
 
     def not_ready(self) -> dict[str, str]:
         """Which parts are not ready, and why; empty where all are. That another process records is
@@ -144,6 +148,18 @@ class Gateway:
         does."""
         found = {each.name: each.collection_trouble for each in self.recorders}
         return {name: trouble for name, trouble in found.items() if trouble is not None}
+
+    async def warnings(self) -> dict[str, str]:
+        """Return what does not work anywhere, though this process serves: recorders that no process
+        runs. What cannot be had soon is left out."""
+        young = time.monotonic() - self.opened_at < 2 * self.settings.lease_s
+        if self.settings.record and young:
+            # About to begin.
+            return {}
+        with contextlib.suppress(TimeoutError, GatewayError):
+            async with asyncio.timeout(_ASK_S):
+                return dict.fromkeys(await self.status.unrecorded(), _UNRECORDED)
+        return {}
 
     async def ask_positions(self) -> None:
         """How far the recorders of other processes have come, so that `progress` knows; what cannot
@@ -330,6 +346,7 @@ async def _assemble(
             checkpoints,
             progress,
             SetAside(mongo),
+            Coverages(mongo),
         ),
         editing=await prepare_editing(
             mongo,

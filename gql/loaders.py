@@ -18,13 +18,14 @@ from strawberry.dataloader import DataLoader
 
 from model.entities import Entity
 from resolvers.current import Current
+from resolvers.document_states import DocumentState
 from resolvers.drafts.comments import Subject
 from resolvers.drafts.store import Draft, Drafts
 from resolvers.history import History
 from resolvers.moments import Moment, Moments
 from resolvers.pools import Pool
 from streams.documents import Document
-from streams.errors import HistoryLost
+from streams.errors import ArchiveBehind, HistoryLost
 from streams.events import identity
 from streams.versions import Version
 
@@ -123,7 +124,7 @@ class Loaders:
 
         async def load(
             wanted: list[tuple[Any, Timestamp]],
-        ) -> Sequence[Version | HistoryLost | None]:
+        ) -> Sequence[DocumentState]:
             latest = max(moment for _, moment in wanted)
             await self._moments.reached(entity, Moment(at=latest))
             return await self._history.as_of(entity, wanted, fields)
@@ -207,7 +208,7 @@ class Loaders:
         self,
         kind: Hashable,
         key: K,
-        load: Callable[[list[K]], Awaitable[Sequence[T | HistoryLost]]],
+        load: Callable[[list[K]], Awaitable[Sequence[T | HistoryLost | ArchiveBehind]]],
         cache_key: Callable[[K], Hashable] | None = None,
     ) -> T:
         loader = self._loaders.get(kind)

@@ -167,7 +167,7 @@ class _Code:
                 self._items.append(f"{name!r}: {shown}")
                 return shown is not None
             case "gap":
-                var = self._read("get", "gap", "False")
+                var = self._read("get", "gap", "get('spanning', False)")
                 self._tests.append(f"{var}.__class__ is bool")
                 self._items.append(f"{name!r}: {var}")
             case "resumeToken":

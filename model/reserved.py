@@ -38,6 +38,7 @@ FIXED_TYPES = frozenset(
         "FieldChange",
         "FieldChangeKind",
         "HistoryCut",
+        "HistoryGap",
         "InvalidDocument",
         "Mutation",
         "Node",

@@ -35,8 +35,9 @@ from resolvers.queries import to_query
 from resolvers.walking import Walk
 from streams.archive import Archive
 from streams.archive_indexes import ALL, MOMENTS, last_of_each
+from streams.coverage import Coverage, Coverages
 from streams.documents import Document
-from streams.horizons import Horizons, check_horizon
+from streams.horizons import check_horizon
 from streams.mongo import Mongo
 from streams.versions import Version
 
@@ -69,7 +70,7 @@ class CollectionAsOf:
         shown: bool = False,
     ) -> None:
         self._mongo = mongo
-        self._horizons = Horizons(mongo)
+        self._coverages = Coverages(mongo)
         self._archive = archive
         self._name = archive.name
         self._at = at
@@ -95,13 +96,14 @@ class CollectionAsOf:
     ) -> Page[Any]:
         """Raises:
         BadUserInput: a cursor of another list.
-        HistoryLost: versions of then were dropped.
+        HistoryLost: not all that stood then is known.
+        ArchiveBehind: it lies in a window of lost history whose end is not known yet.
         """
         window = Window(self._keyset, request)
         projection = window.projected(record_projection(fields, self._facts))
         apart = self._looks_inside and await self._archive.has_packed()
 
-        async def read() -> tuple[list[Document], str | None, Sequence[str]]:
+        async def read() -> tuple[list[Document], Coverage | None, Sequence[str]]:
             if apart:
                 return await self._read_apart(window), None, ()
             return await self._read(window, projection)
@@ -109,21 +111,21 @@ class CollectionAsOf:
         count = None
         if total:
             counting = self._count_apart() if apart else self._count()
-            (rows, horizon, unordered), count = await asyncio.gather(read(), counting)
+            (rows, coverage, unordered), count = await asyncio.gather(read(), counting)
         else:
-            rows, horizon, unordered = await read()
-        if horizon is None or total:
+            rows, coverage, unordered = await read()
+        if coverage is None or total:
             # Behind the reads: see `streams.horizons`.
-            horizon = await self._horizons.of(self._archive.collection)
-        check_horizon(self._archive.collection, self._at, horizon)
+            coverage = await self._coverages.of(self._archive.collection)
+        check_horizon(self._archive.collection, self._at, coverage)
         if fields is not None and not apart:
             rows = await self._archive.contents.filled(rows)
         return window.page(rows, self._make, total=count, unordered=unordered)
 
     async def _read(
         self, window: Window, projection: Mapping[str, Any]
-    ) -> tuple[list[Document], str | None, Sequence[str]]:
-        """At most `window.limit` records in the window's order; the horizon, if it was read behind
+    ) -> tuple[list[Document], Coverage | None, Sequence[str]]:
+        """At most `window.limit` records in the window's order; the coverage, if it was read behind
         them; and the order's paths, where records were left out: see `Window.read`."""
 
         def sweep(beside: Mapping[str, Any]) -> Awaitable[list[Document]]:
@@ -140,7 +142,7 @@ class CollectionAsOf:
             rows += passed.found
             missing = window.limit - len(rows)
             if missing <= 0 or not passed.more:
-                return rows[: window.limit], passed.horizon, ()
+                return rows[: window.limit], passed.coverage, ()
             walked += step
             place = window.behind({"doc": passed.last})
             # As many as will do if they drop out as they did so far, and not too many on a few.

@@ -31,7 +31,7 @@ from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import ArchiveBehind, DatabaseError
-from streams.events import identities
+from streams.events import identities, identity
 from streams.layouts.choice import layout_of
 from streams.layouts.layout import Layout
 from streams.mongo import Mongo
@@ -209,13 +209,15 @@ class Current:
         """n documents, read with their version field -> their version numbers. One lookup.
 
         The number that a document carries, less what a copied counter is ahead, or the last
-        archived one where that is higher (its writers do not count); 0 where it carries none and
-        the recorder has not come to it yet.
-        Never that of a version newer than the document is: who writes what he has read, expecting
-        that version, would overwrite it.
+        archived one where that is higher (its writers do not count). Never that of a version newer
+        than the document is: who writes what he has read, expecting that version, would overwrite
+        it.
 
         Args:
             seen: of `seen`, from before the documents were read.
+
+        Raises:
+            ArchiveBehind: one carries none, and the recorder has not come to it within the bound.
         """
         at = tokens.cluster_time(seen)
         archive = self._archives.get(entity.collection)
@@ -241,10 +243,41 @@ class Current:
 
         wanted = [(each["_id"], at) for each in documents]
         found = await self.lookups.ask(("numbers", entity.collection), wanted, read)
-        return [
+        numbers = [
             max((carried_number(document, entity.version) or 0) - offset, number)
             for document, (number, offset) in zip(documents, found, strict=True)
         ]
+        lacking = [n for n, number in enumerate(numbers) if not number]
+        if lacking:
+            await self._own_writes.settled(entity.collection, await self._mongo.operation_time())
+            first = await self._first_numbers(entity, archive, [wanted[n] for n in lacking])
+            for n, number in zip(lacking, first, strict=True):
+                numbers[n] = number
+        return numbers
+
+    async def _first_numbers(
+        self, entity: Entity, archive: Archive, wanted: Sequence[tuple[Any, Timestamp]]
+    ) -> list[int]:
+        """n (`_id`, moment) of documents that were not recorded by then, and were read later -> the
+        numbers of their insertions: what was read is no older."""
+        records = await archive.find(
+            {"$or": [{"doc": {"$eq": key}, "at": {"$gt": at}} for key, at in wanted]},
+            projection={"doc": 1, "v": 1, "op": 1},
+            sort=[("_id", -1)],
+        )
+        # The first of each document comes last.
+        firsts = {identity(each["doc"]): each for each in records}
+        numbers = []
+        for key, _ in wanted:
+            first = firsts.get(identity(key))
+            if first is None or first["op"] != "INSERT":
+                # It may have been written between that it was read and that it was recorded.
+                raise ArchiveBehind(
+                    f"{entity.name} {key}: recorded after it was read; try again",
+                    collection=entity.collection,
+                )
+            numbers.append(int(first["v"]))
+        return numbers
 
     def known_numbers(
         self, entity: Entity, documents: Sequence[Document], seen: str

@@ -9,9 +9,8 @@ been dropped is `HistoryLost`: in a list in its place, so that it is no error of
 
 from __future__ import annotations
 
-import asyncio
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -19,25 +18,24 @@ from bson.timestamp import Timestamp
 
 from model.entities import Entity
 from resolvers.as_of import CollectionAsOf
-from resolvers.batches import pages_by_key
+from resolvers.changed_paths import changes_before
+from resolvers.document_states import DocumentState, DocumentStates
 from resolvers.ends import with_ends
 from resolvers.filters import Condition
-from resolvers.keyset import Keyset
 from resolvers.moments import Moment
 from resolvers.orders import Order
 from resolvers.own_writes import OwnWrites
-from resolvers.pages import Page, PageRequest, Window
+from resolvers.pages import Page, PageRequest
 from resolvers.projections import ENDED, EVERY_FACT, Fields, record_projection
 from resolvers.records import VersionFilter
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
-from resolvers.sifting import Sifting
+from resolvers.version_pages import PageReading, VersionPages
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import HistoryLost
 from streams.events import identity
 from streams.horizons import Horizons
-from streams.layouts.as_stored import by_field
 from streams.mongo import Mongo
 from streams.versions import Version
 
@@ -63,6 +61,8 @@ class History:
         self._archives = archives
         self._own_writes = own_writes
         self._horizons = Horizons(mongo)
+        self._states = DocumentStates(mongo, own_writes)
+        self._pages = VersionPages(mongo)
         self._scope = OPEN
 
     def within(self, scope: Scope) -> History:
@@ -76,27 +76,24 @@ class History:
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], fields: Fields | None
     ) -> list[Version | HistoryLost | None]:
         """n (id, number) -> n versions in the order asked, None where there never was such a
-        number."""
+        number.
+
+        Raises:
+            ArchiveBehind: one is not there, and the archive has not come so far that it would be.
+        """
         rows = self._scope.read_rows(entity)
         if not wanted:
             return []
-        numbers: dict[Any, tuple[Any, set[int]]] = {}
-        for key, number in wanted:
-            numbers.setdefault(identity(key), (key, set()))[1].add(number)
         await self._own_writes.recorded(entity.collection, [key for key, _ in wanted])
-        # One branch per document; a lookup per version takes twice to five times as long
-        # (measured).
-        found = await self._archive(entity).find(
-            {
-                "$or": [
-                    {"doc": {"$eq": key}, "v": {"$in": list(vs)}} for key, vs in numbers.values()
-                ]
-            },
-            projection=record_projection(rows.widened(fields)),
-        )
+        found = await self._numbered(entity, wanted, rows.widened(fields))
+        # The numbers begin with 1.
+        missing = [(key, n) for key, n in wanted if n > 0 and (identity(key), n) not in found]
+        if missing:
+            await self._settled(entity)
+            found |= await self._numbered(entity, missing, rows.widened(fields))
         versions = {
-            (identity(record["doc"]), record["v"]): Version.from_record(record)
-            for record in found
+            place: Version.from_record(record)
+            for place, record in found.items()
             if rows.allow_version(record)
         }
         if rows.limits:
@@ -106,29 +103,40 @@ class History:
         lost = iter(await self._horizons.lost_numbers(self._archive(entity), missing))
         return [versions.get((identity(key), number)) or next(lost) for key, number in wanted]
 
+    async def _numbered(
+        self, entity: Entity, wanted: Sequence[tuple[Any, int]], fields: Fields | None
+    ) -> dict[tuple[Any, int], Document]:
+        """Records by identity and number."""
+        numbers: dict[Any, tuple[Any, set[int]]] = {}
+        for key, number in wanted:
+            numbers.setdefault(identity(key), (key, set()))[1].add(number)
+        # One branch per document; a lookup per version takes twice to five times as long
+        # (measured).
+        found = await self._archive(entity).find(
+            {
+                "$or": [
+                    {"doc": {"$eq": key}, "v": {"$in": list(vs)}} for key, vs in numbers.values()
+                ]
+            },
+            projection=record_projection(fields),
+        )
+        return {(identity(record["doc"]), record["v"]): record for record in found}
+
     async def as_of(
         self, entity: Entity, wanted: Sequence[tuple[Any, Timestamp]], fields: Fields | None
-    ) -> list[Version | HistoryLost | None]:
+    ) -> list[DocumentState]:
         """n (id, cluster time) -> the versions that stood then, in the order asked.
 
-        None where the document did not exist yet, or was deleted.
+        None where the document did not exist yet, or was deleted; an error where that is not known.
         """
         rows = self._scope.read_rows(entity)
-        found = await self._archive(entity).newest(
-            [{"key": key, "at": at} for key, at in wanted],
-            limit=1,
-            projection=record_projection(rows.widened(fields)),
-        )
-        if rows.limits:
-            return _by_index(found, rows, len(wanted))
-        versions = {record["wanted"]: Version.from_record(record) for record in found}
-        missing = [each for n, each in enumerate(wanted) if n not in versions]
-        lost = iter(await self._horizons.lost_at(self._archive(entity), missing))
-        standing = [versions.get(n) or next(lost) for n in range(len(wanted))]
-        return [
-            None if isinstance(each, Version) and each.operation == "DELETE" else each
-            for each in standing
-        ]
+        return await self._states.at(self._archive(entity), rows, wanted, fields)
+
+    async def _settled(self, entity: Entity) -> None:
+        """Return once the archive has come so far that what it lacks was not; called where
+        something was not found."""
+        now = await self._mongo.operation_time()
+        await self._own_writes.settled(entity.collection, now)
 
     async def before(
         self, entity: Entity, tokens: Sequence[str], fields: Fields | None
@@ -154,13 +162,23 @@ class History:
     async def newest(
         self, entity: Entity, ids: Sequence[Any], fields: Fields | None
     ) -> list[Version | None]:
-        """n ids -> their last versions, deletions included, in the order asked."""
+        """n ids -> their last versions, deletions included, in the order asked.
+
+        Raises:
+            ArchiveBehind: one has none, and the archive has not come so far that it would.
+        """
         rows = self._scope.read_rows(entity)
         await self._own_writes.recorded(entity.collection, ids)
         projection = record_projection(rows.widened(fields))
-        found = await self._archive(entity).newest(
-            [{"key": key} for key in ids], limit=1, projection=projection
-        )
+
+        async def read() -> list[Document]:
+            wanted = [{"key": key} for key in ids]
+            return await self._archive(entity).newest(wanted, limit=1, projection=projection)
+
+        found = await read()
+        if len(found) < len(ids):
+            await self._settled(entity)
+            found = await read()
         return [*_by_index(found, rows, len(ids))]
 
     async def ends(
@@ -181,33 +199,7 @@ class History:
         others.
         """
         self._scope.read_rows(entity)
-        names = ("v", "op", "changed", "prev", "cut")
-        archive = self._archive(entity)
-        rows = [{"n": n, "key": key, "v": number} for n, (key, number) in enumerate(wanted)]
-        found: list[list[Document]] = [[] for _ in wanted]
-        pipeline: list[Document] = [
-            {"$documents": {"$literal": rows}},
-            {
-                "$lookup": {
-                    "from": archive.name,
-                    "localField": "key",
-                    "foreignField": "doc",
-                    "let": {"v": "$v"},
-                    "pipeline": [
-                        {"$match": {"$expr": {"$lt": ["$v", "$$v"]}}},
-                        {"$sort": {"v": -1}},
-                        {"$limit": limit},
-                        {"$project": {"_id": 0, **dict.fromkeys(names, 1)}},
-                    ],
-                    "as": "found",
-                }
-            },
-            {"$unwind": "$found"},
-            {"$unset": ["key", "v"]},
-        ]
-        for row in await self._mongo.aggregate(None, pipeline) if rows else ():
-            found[row["n"]].append(row["found"])
-        return found
+        return await changes_before(self._mongo, self._archive(entity), wanted, limit=limit)
 
     async def pages_of(
         self,
@@ -230,50 +222,21 @@ class History:
 
         Raises:
             BadUserInput: a cursor of another list.
+            ArchiveBehind: one is empty, and the archive has not come so far that it is known to be.
         """
-        rows, make = self._scope.read_rows(entity), _made(shown)
-        keyset = Keyset(f"versions of one {entity.name}", (("v", -1),), uniform=True)
+        rows, archive = self._scope.read_rows(entity), self._archive(entity)
+        reading = PageReading(where, page, fields, facts)
         await self._own_writes.recorded(entity.collection, ids)
-        archive = self._archive(entity)
-        sifting = Sifting(archive, entity, rows)
-        if rows.limits and await archive.has_packed():
-            reads = (
-                sifting.page(
-                    {"doc": {"$eq": key}},
-                    where,
-                    Window(keyset, page),
-                    fields,
-                    total=total,
-                    make=make,
-                )
-                for key in ids
+
+        async def read() -> list[Page[Any]]:
+            return await self._pages.of_documents(
+                archive, entity, rows, ids, reading, total=total, shown=shown
             )
-            return await self._ended(entity, await asyncio.gather(*reads), facts)
-        query = sifting.query({} if where is None else where.query)
-        if len(ids) == 1 and ids[0] is not None and not total:
-            window = Window(keyset, page)
-            own = {"doc": {"$eq": ids[0]}}
-            # A third of what the lookup costs that many take.
-            found = await archive.find(
-                window.limited_to({"$and": [own, query]} if query else own),
-                projection=record_projection(fields, facts),
-                sort=window.keys,
-                limit=window.limit,
-                short=True,
-                naive=shown,
-            )
-            return await self._ended(entity, [window.page(found, make)], facts)
-        pages = await pages_by_key(
-            self._mongo,
-            by_field(archive.name, "doc"),
-            ids,
-            query=query,
-            window=Window(keyset, page),
-            projection=record_projection(fields, facts),
-            make=make,
-            total=total,
-            filled=archive.contents.filled,
-        )
+
+        pages = await read()
+        if not all(each.items for each in pages):
+            await self._settled(entity)
+            pages = await read()
         return await self._ended(entity, pages, facts)
 
     async def trail(
@@ -295,30 +258,26 @@ class History:
 
         Raises:
             BadUserInput: a cursor of another list.
+            ArchiveBehind: what was there before the archive is not read yet; or the page is empty,
+                and the archive has not come so far that it is known to be.
         """
-        rows, make = self._scope.read_rows(entity), _made(shown)
-        keyset = Keyset(f"versions of all {entity.name}", (("_id", -1),), uniform=True)
-        window = Window(keyset, page)
-        archive = self._archive(entity)
-        sifting = Sifting(archive, entity, rows)
+        rows, archive = self._scope.read_rows(entity), self._archive(entity)
+        reading = PageReading(where, page, fields, facts)
         await self._own_writes.recorded(entity.collection)
-        if rows.limits and await archive.has_packed():
-            page_ = await sifting.page({}, where, window, fields, total=total, make=make)
-            return (await self._ended(entity, [page_], facts))[0]
-        query = sifting.query({} if where is None else where.query)
-        reading = archive.find(
-            window.limited_to(query),
-            projection=window.projected(record_projection(fields, facts)),
-            sort=window.keys,
-            limit=window.limit,
-            short=True,
-            naive=shown,
-        )
-        if total:
-            found, count = await asyncio.gather(reading, self._mongo.count(archive.name, query))
-        else:
-            found, count = await reading, None
-        return (await self._ended(entity, [window.page(found, make, total=count)], facts))[0]
+        if not self._own_writes.begun(entity.collection):
+            # Not all that was there before the archive is known to be in it.
+            await self._settled(entity)
+
+        async def read() -> Page[Any]:
+            return await self._pages.of_all(
+                archive, entity, rows, reading, total=total, shown=shown
+            )
+
+        found = await read()
+        if not found.items:
+            await self._settled(entity)
+            found = await read()
+        return (await self._ended(entity, [found], facts))[0]
 
     async def collection_as_of(
         self,
@@ -367,10 +326,6 @@ class History:
 
     def _archive(self, entity: Entity) -> Archive:
         return self._archives[entity.collection]
-
-
-def _made(shown: bool) -> Callable[[Document], Any] | None:
-    return None if shown else Version.from_record
 
 
 def _by_index(found: Sequence[Document], rows: Rows, count: int) -> list[Any]:

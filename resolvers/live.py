@@ -23,6 +23,7 @@ from resolvers.watch import Watch
 from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
+from streams.errors import ArchiveBehind
 from streams.horizons import Horizons
 from streams.hub import Hub
 from streams.mongo import Mongo
@@ -324,9 +325,14 @@ class Changes:
         if not needed:
             return [None] * len(documents)
         limit_s = self._progress.takeover_s
-        await self._progress.wait(entity.collection, tokens.moment(at), limit_s=limit_s)
+        await self._progress.wait_whole(entity.collection, tokens.moment(at), limit_s=limit_s)
         found = await self._archives[entity.collection].newest(
             [{"key": each["_id"], "at": at} for each in documents], limit=1, projection={"v": 1}
         )
         by_index = {record["wanted"]: record["v"] for record in found}
-        return [by_index.get(n) for n in range(len(documents))]
+        if len(by_index) < len(documents):
+            raise ArchiveBehind(
+                f"{entity.name}: recorded after the snapshot was read; subscribe again",
+                collection=entity.collection,
+            )
+        return [by_index[n] for n in range(len(documents))]

@@ -29,6 +29,7 @@ from resolvers.errors import BadUserInput
 from streams import tokens
 from streams.archive import Archive
 from streams.core.operation import execution_suspended
+from streams.coverage import COLLECTION, Coverages, boundaries
 from streams.documents import Document
 from streams.errors import ArchiveBehind
 from streams.mongo import Mongo
@@ -66,6 +67,7 @@ class Moments:
         ahead_most_s: float = 5.0,
     ) -> None:
         self._mongo = mongo
+        self._coverages = Coverages(mongo)
         self._archives = archives
         self._progress = progress
         self._cluster_time = ClusterTime(mongo, progress)
@@ -85,8 +87,7 @@ class Moments:
     ) -> Moment:
         """The moment that a TimePoint means, once the archive of `entity` has reached it.
 
-        A moment before the archive's beginning is none to complain of: nothing is known to have
-        existed then.
+        One before the archive's beginning is refused by the read itself: see `streams.coverage`.
 
         Args:
             token: as the API shows it.
@@ -109,21 +110,32 @@ class Moments:
         return await self._of_time(entity, time)
 
     async def reached(self, entity: Entity, moment: Moment) -> None:
-        """Return once the archive of `entity` holds everything up to a moment.
+        """Return once the archive of `entity` holds everything up to a moment, and, unless the
+        moment lies before a loss of history, what was there before the archive.
 
         Raises:
             ArchiveBehind: not within the bound; carries the lag.
         """
-        await self._progress.wait(entity.collection, tokens.moment(moment.at))
+        token = tokens.moment(moment.at)
+        await self._progress.wait(entity.collection, token)
+        if self._progress.whole(entity.collection):
+            return
+        lost = (await self._coverages.of(entity.collection)).open
+        if lost is None or moment.at >= lost.start.at:
+            await self._progress.wait_whole(entity.collection, token)
 
     async def _of_time(self, entity: Entity, time: datetime | DatetimeMS) -> Moment:
         seconds = milliseconds(time) // 1000 + SLACK_S + 1
         if seconds <= 0:
-            return Moment(_BEFORE_ALL)
+            moment = Moment(_BEFORE_ALL)
+            await self.reached(entity, moment)
+            return moment
         # Whatever bears a wall-clock time up to this one stands before this place in the stream.
         end = tokens.time_prefix(Timestamp(min(seconds, _LAST_SECOND), 0))
         await self._archived(entity, time, end)
-        return Moment(await self._last_before(end, time))
+        moment = Moment(await self._last_before(end, time))
+        await self.reached(entity, moment)
+        return moment
 
     async def _archived(self, entity: Entity, time: datetime | DatetimeMS, end: str) -> None:
         """Return once whatever was written up to a time is archived, in all collections.
@@ -158,7 +170,8 @@ class Moments:
                 await asyncio.sleep(ahead_s)
 
     async def _last_before(self, end: str, time: datetime | DatetimeMS) -> Timestamp:
-        """The last cluster time at which something was written by a time of the clock. One command.
+        """The last cluster time at which something was written by a time of the clock, or from
+        which on more or less is known. One command.
 
         Walks each archive backwards from `end`, past the few seconds of slack, to the first that
         fits.
@@ -173,6 +186,7 @@ class Moments:
         pipeline: list[Mapping[str, Any]] = [
             *stages,
             *({"$unionWith": {"coll": name, "pipeline": stages}} for name in others),
+            {"$unionWith": {"coll": COLLECTION, "pipeline": boundaries(time)}},
         ]
         found = await self._mongo.aggregate(first, pipeline)
         return max((each["at"] for each in found), default=_BEFORE_ALL)

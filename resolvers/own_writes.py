@@ -94,3 +94,24 @@ class OwnWrites:
             token = max(token, self._forgotten.get(collection, ""))
         if token:
             await self._progress.wait(collection, token)
+
+    async def settled(self, collection: str, now: Timestamp) -> None:
+        """Return once the archive has all that anybody has written by a moment, and all that was
+        there before it began: what it lacks then was not.
+
+        Raises:
+            ArchiveBehind: not within the bound.
+        """
+        await self._progress.wait_whole(collection, tokens.moment(now))
+
+    def known(self, collection: str) -> str:
+        """Return the place up to which the archive is known to have all; asks nobody."""
+        return self._progress.known(collection)
+
+    def begun(self, collection: str) -> bool:
+        """Return whether what was there before the archive began is known to have been read."""
+        return self._progress.begun(collection)
+
+    def whole(self, collection: str) -> bool:
+        """Return whether that is read, and not being read again after a loss of history."""
+        return self._progress.whole(collection)

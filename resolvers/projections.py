@@ -39,6 +39,8 @@ def record_projection(fields: Fields | None, facts: Fields = EVERY_FACT) -> Mapp
         facts: what is said beside the document's id, the number, the operation and the times.
     """
     record = {**_RECORD, **dict.fromkeys(facts - {ENDED}, 1)}
+    if "gap" in facts:
+        record["spanning"] = 1
     if fields is None:
         return record
     content = {f"full.{name}": 1 for name in _outermost({"_id", *fields})}

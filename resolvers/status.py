@@ -8,6 +8,7 @@ from datetime import datetime
 
 from streams import tokens
 from streams.checkpoints import Checkpoint, Checkpoints
+from streams.coverage import Coverages, Gap
 from streams.lease import Holder, Leases
 from streams.partitions import Partition
 from streams.progress import Progress
@@ -46,6 +47,7 @@ class StreamStatus:
     lag_s: float | None = None
     reading: Reading | None = None
     trouble: str | None = None
+    gaps: Sequence[Gap] = ()
 
 
 class Status:
@@ -60,6 +62,7 @@ class Status:
         checkpoints: Checkpoints,
         progress: Progress,
         set_aside: SetAside,
+        coverages: Coverages,
     ) -> None:
         self._partitions = partitions
         self._others = others
@@ -67,15 +70,28 @@ class Status:
         self._checkpoints = checkpoints
         self._progress = progress
         self._set_aside = set_aside
+        self._coverages = coverages
+
+    async def gaps(self, collection: str) -> Sequence[Gap]:
+        """The windows of a collection's history that were lost, the oldest first."""
+        return (await self._coverages.of(collection)).gaps
+
+    async def unrecorded(self) -> list[str]:
+        """The names of the recorders that no process runs."""
+        names = [each.name for each in self._partitions]
+        holders = await self._leases.holders(names)
+        return [name for name in names if name not in holders or not holders[name].live]
 
     async def statuses(self) -> list[StreamStatus]:
-        """Three reads, and one per collection whose recorders run elsewhere."""
+        """Four reads, and one per collection whose recorders run elsewhere."""
         names = [each.name for each in self._partitions] + [name for name, _ in self._others]
         leases = await self._leases.holders(names)
         checkpoints = await self._checkpoints.load_all(names)
-        for name in {each.collection for each in self._partitions}:
+        collections = {each.collection for each in self._partitions}
+        for name in collections:
             await self._progress.position(name)
         aside = await self._set_aside.troubles()
+        gaps = await self._coverages.gaps(collections)
         found = []
         for partition in self._partitions:
             checkpoint = checkpoints.get(partition.name)
@@ -90,6 +106,7 @@ class Status:
                 status = _standing(status, token, self._progress.lag_s(partition))
                 trouble = checkpoint.trouble or aside.get(partition.collection)
                 status = replace(status, trouble=trouble)
+            status = replace(status, gaps=gaps.get(partition.collection, ()))
             found.append(status)
         for name, collection in self._others:
             checkpoint = checkpoints.get(name)

@@ -17,9 +17,9 @@ from bson.timestamp import Timestamp
 from resolvers.pages import Window
 from streams.archive import Archive
 from streams.archive_indexes import DOCUMENTS, MOMENTS, last_of_each
+from streams.coverage import Coverage, Coverages, coverage_stage
 from streams.documents import Document
 from streams.events import identity
-from streams.horizons import Horizons, horizon_stage
 from streams.mongo import Mongo
 
 __all__ = ["Passed", "Walk"]
@@ -35,13 +35,13 @@ class Passed:
     Attributes:
         more: whether there may be documents behind `last`, the id of the last one. found: the
             versions that stood then, of those that were there and matched; in the walk's order.
-            horizon: read behind them.
+            coverage: read behind them.
     """
 
     more: bool
     last: Any
     found: list[Document]
-    horizon: str
+    coverage: Coverage
 
 
 class Walk:
@@ -65,7 +65,7 @@ class Walk:
         self._archive = archive
         self._at = at
         self._where_id = where_id
-        self._horizons = Horizons(mongo)
+        self._coverages = Coverages(mongo)
         self._naive = naive
 
     async def step(
@@ -85,13 +85,13 @@ class Walk:
         ids = await self._ids(window, place, count)
         last, more = ids[-1] if ids else None, len(ids) == count
         if not ids:
-            return Passed(more, last, [], await self._horizons.of(self._archive.collection))
+            return Passed(more, last, [], await self._coverages.of(self._archive.collection))
         stages = [{"$match": where}] if where else []
-        found, horizon = await self._versions({"doc": {"$in": ids}}, stages, projection)
+        found, coverage = await self._versions({"doc": {"$in": ids}}, stages, projection)
         places = {identity(each["doc"]): each for each in found if each["op"] != "DELETE"}
         # Each once: while a document is being cut, two of its versions are its first.
         stood = [places.pop(key) for key in map(identity, ids) if key in places]
-        return Passed(more, last, stood, horizon)
+        return Passed(more, last, stood, coverage)
 
     async def _ids(self, window: Window, place: Mapping[str, Any], count: int) -> list[Any]:
         conditions = [_FIRST, {"at": {"$lte": self._at}}, self._where_id, place]
@@ -112,16 +112,16 @@ class Walk:
         query: Mapping[str, Any],
         stages: Sequence[Mapping[str, Any]],
         projection: Mapping[str, Any] | None,
-    ) -> tuple[list[Document], str]:
-        """The last versions of documents by then, and the horizon behind them."""
+    ) -> tuple[list[Document], Coverage]:
+        """The last versions of documents by then, and the coverage read behind them."""
         pipeline: list[Mapping[str, Any]] = [{"$match": query}, *last_of_each(self._at), *stages]
         if projection is not None:
             pipeline.append({"$project": projection})
-        pipeline.append(horizon_stage(self._archive.collection))
+        pipeline.append(coverage_stage(self._archive.collection, self._at))
         found = await self._mongo.aggregate(
             self._archive.name, pipeline, hint=MOMENTS, naive=self._naive
         )
         # Known by its name: MongoDB does not promise the order of a union.
-        horizons = [each["horizon"] for each in found if "horizon" in each]
-        versions = [each for each in found if "horizon" not in each]
-        return versions, "".join(horizons)
+        records = [each["coverage"] for each in found if "coverage" in each]
+        versions = [each for each in found if "coverage" not in each]
+        return versions, Coverage.from_record(records[0] if records else None)

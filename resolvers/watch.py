@@ -20,6 +20,7 @@ from resolvers.matching import compile_predicate
 from resolvers.rows import Rows
 from resolvers.starts import ChangeRequest
 from streams.documents import Document
+from streams.events import identity
 from streams.replay import Caught, Live, Part, Quiet, Replayed, patience_s
 
 __all__ = ["Watch"]
@@ -102,6 +103,8 @@ class Watch:
             # Only the beginning is judged by the wall clock; from there on the stream's order
             # counts.
             self._since = None
+        if not self._concerns(change):
+            return None
         operations = self._request.operations
         shown = self._shown(change) if self._rows.limits else change
         if shown is None:
@@ -115,6 +118,12 @@ class Watch:
             return None
         # Of what a document was before it left, nothing is told either.
         return (shown if told else replace(shown, before=None)).moved(transition)
+
+    def _concerns(self, change: Change) -> bool:
+        """Return whether it is about the document that is followed: what befalls the collection as
+        a whole brings all documents."""
+        wanted = self._request.id
+        return wanted is None or identity(change.document_id) == identity(wanted)
 
     def _shown(self, change: Change) -> Change | None:
         """What the caller may know of a change; None where that is nothing."""

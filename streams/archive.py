@@ -1,9 +1,9 @@
 """Where history is kept: one document per version, in `<collection>.versions`.
 
 `{_id: token, doc, v, op, at, wall, prev, by, why, restoredFrom, draft, changed, full, first, cut,
-gap, unrecorded, setAside, readAt, change, copies, offset, fence}`, or what `streams.storage` keeps
-instead of `full`. Where the collection keeps its versions itself, the contents come from there
-(`streams.layouts`).
+gap, unrecorded, setAside, spanning, born, readAt, change, copies, offset, fence}`, or what
+`streams.storage` keeps instead of `full`. Where the collection keeps its versions itself, the
+contents come from there (`streams.layouts`).
 
 Guarantees: unique on `_id` and on `{doc, v}`; the records of a partition (of the collection, where
 it is not divided) are inserted in stream order, so what a crash leaves of them is a prefix. No
@@ -358,6 +358,12 @@ class Archive:
         except DuplicateKey:
             return False
         return True
+
+    async def mark_spanning(self, tokens: Sequence[str]) -> None:
+        """Mark versions that were current before history was lost, and after it."""
+        if tokens:
+            query = {"_id": {"$in": list(tokens)}}
+            await self._mongo.update_all(self.name, query, {"$set": {"spanning": True}})
 
     async def made_whole(self, record: Mapping[str, Any]) -> Document:
         """An update of a record that was kept as a patch, after which it is a keyframe.

@@ -23,7 +23,7 @@ from streams import tokens
 from streams.checkpoints import Baseline
 from streams.documents import DECODED, Document
 from streams.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
-from streams.events import identity
+from streams.events import ChangeEvent, identity
 from streams.mongo import COLLATION, Mongo
 from streams.server import remedy
 
@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from streams.layouts.keeping import Keeping
     from streams.layouts.kept import Kept
 
-__all__ = ["SNAPSHOT_TOO_OLD", "Chunk", "behind", "oldest_start", "read_chunk", "read_documents"]
+__all__ = [
+    "SNAPSHOT_TOO_OLD",
+    "Chunk",
+    "behind",
+    "holds_everything",
+    "oldest_start",
+    "read_chunk",
+    "read_documents",
+]
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +56,7 @@ class Chunk:
     `wall`: the database's clock at that time, since a cluster time knows only seconds.
     `after`: a tuple of the `_id` behind which they stand; None for the first chunk.
     `versions`: of a collection that keeps them itself, all of theirs, instead of the documents.
+    `arrival`: the event by which the whole collection came, at which they are recorded.
     """
 
     at: Timestamp
@@ -56,6 +65,27 @@ class Chunk:
     documents: Sequence[RawBSONDocument]
     end: bool
     versions: Sequence[Kept] | None = None
+    arrival: ChangeEvent | None = None
+
+    @property
+    def place(self) -> str:
+        """Where its records stand in the stream."""
+        return tokens.moment(self.at) if self.arrival is None else self.arrival.token
+
+    @property
+    def placed_at(self) -> Timestamp:
+        """When they were, as far as their records say."""
+        return self.at if self.arrival is None else self.arrival.at
+
+    @property
+    def placed_wall(self) -> datetime:
+        """The same by the clock."""
+        return self.wall if self.arrival is None else self.arrival.wall
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether they are as the arrival brought them."""
+        return self.arrival is not None and self.at == self.arrival.at
 
     @cached_property
     def keys(self) -> list[Any]:
@@ -63,6 +93,18 @@ class Chunk:
         if self.versions is None:
             return [each["_id"] for each in self.documents]
         return list({identity(each.key): each.key for each in self.versions}.values())
+
+
+async def holds_everything(mongo: Mongo) -> bool:
+    """Return whether the oplog reaches back to the creation of the replica set, before which there
+    was nothing."""
+    try:
+        entry = await mongo.oldest("oplog.rs", {}, database="local")
+    except Unavailable:
+        raise
+    except GatewayError:
+        return False
+    return entry is not None and "initiating set" in str(entry.get("o", {}).get("msg", ""))
 
 
 async def oldest_start(mongo: Mongo) -> str:
@@ -99,36 +141,64 @@ async def _oldest_entry(mongo: Mongo) -> RawBSONDocument | None:
 
 
 async def read_chunk(
-    mongo: Mongo, collection: str, baseline: Baseline, *, size: int, layout: Keeping | None = None
+    mongo: Mongo,
+    collection: str,
+    baseline: Baseline,
+    *,
+    size: int,
+    layout: Keeping | None = None,
+    arrival: ChangeEvent | None = None,
 ) -> Chunk:
     """The chunk after the last one: at most `size` documents, and not much more than 16 MB.
 
     Args:
         layout: of a collection that keeps versions itself.
+        arrival: read as of this event, unless the server no longer can.
     """
     after = (baseline.after,) if baseline.started else None
+    if arrival is not None:
+        try:
+            return await _chunk_at(
+                mongo, collection, after, size, layout, arrival.wall, arrival.at, arrival
+            )
+        except DatabaseError as exc:
+            if exc.number not in (_SNAPSHOT_UNAVAILABLE, SNAPSHOT_TOO_OLD):
+                raise
     attempts = 20
     while True:
         wall, at = await mongo.clock()
         try:
-            if layout is not None:
-                versions, end = await layout.read(after, size=size, at=at)
-                return Chunk(at, wall, after, (), end, versions)
-            documents, end = await read_documents(mongo, collection, after, size=size, at=at)
+            return await _chunk_at(mongo, collection, after, size, layout, wall, at, arrival)
         except DatabaseError as exc:
             if exc.number == SNAPSHOT_TOO_OLD and layout is None:
                 # The server keeps no past (minSnapshotHistoryWindowInSeconds: 0): the last moment
                 # can be read, in one batch, and it says which one that was.
                 command = _in_order(collection, after, size)
                 found, complete, at = await mongo.read_now(command)
-                return Chunk(at, wall, after, *_behind(found, after, size, complete=complete))
+                documents, end = _behind(found, after, size, complete=complete)
+                return Chunk(at, wall, after, documents, end, arrival=arrival)
             attempts -= 1
             # Somebody has created the collection, or an index, since the clock was read. Layouts
             # need more than one read.
             if exc.number not in (_SNAPSHOT_UNAVAILABLE, SNAPSHOT_TOO_OLD) or not attempts:
                 raise
-        else:
-            return Chunk(at, wall, after, documents, end)
+
+
+async def _chunk_at(
+    mongo: Mongo,
+    collection: str,
+    after: tuple[Any] | None,
+    size: int,
+    layout: Keeping | None,
+    wall: datetime,
+    at: Timestamp,
+    arrival: ChangeEvent | None,
+) -> Chunk:
+    if layout is not None:
+        versions, end = await layout.read(after, size=size, at=at)
+        return Chunk(at, wall, after, (), end, versions, arrival)
+    documents, end = await read_documents(mongo, collection, after, size=size, at=at)
+    return Chunk(at, wall, after, documents, end, arrival=arrival)
 
 
 async def read_documents(

@@ -10,7 +10,7 @@ from typing import Any
 
 from bson import Timestamp
 
-__all__ = ["Cut", "Purge", "after", "sealed"]
+__all__ = ["Cut", "Purge", "after", "is_born", "sealed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,8 @@ class Purge:
 class Cut:
     """Of all cuts together: how many `versions` were dropped, the lowest `number` among them and
     the cluster time `since` which it stood; `at`, when the last of them was. `purge`: the last one,
-    if there was any; its mark stays when retention cuts on.
+    if there was any; its mark stays when retention cuts on. `born`: the document was not there
+    before the first of them; of marks that do not say, it is taken to be so.
     """
 
     versions: int
@@ -34,6 +35,7 @@ class Cut:
     since: Timestamp
     at: datetime
     purge: Purge | None = None
+    born: bool = True
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any] | None) -> Cut | None:
@@ -47,6 +49,7 @@ class Cut:
             since=record["since"],
             at=record["at"],
             purge=None if purge is None else Purge(**purge),
+            born=record.get("born", True),
         )
 
 
@@ -56,7 +59,8 @@ def after(
     """What the version behind those that are dropped is marked with.
 
     Args:
-        removed: the oldest first: `v`, `at`, and `cut` where it was cut before.
+        removed: the oldest first: `v`, `at`, `op`, `gap`, `born`, and `cut` where it was cut
+            before.
     """
     mark = _earlier(removed[0])
     mark |= {"versions": mark["versions"] + len(removed), "at": at}
@@ -69,4 +73,13 @@ def sealed(record: Mapping[str, Any], purge: Purge) -> dict[str, Any]:
 
 
 def _earlier(record: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(record.get("cut") or {"versions": 0, "number": record["v"], "since": record["at"]})
+    if record.get("cut"):
+        return dict(record["cut"])
+    mark = {"versions": 0, "number": record["v"], "since": record["at"]}
+    return {**mark, "born": is_born(record)}
+
+
+def is_born(record: Mapping[str, Any]) -> bool:
+    """Return whether a document's first version says that it was not there before."""
+    inserted = record["op"] == "INSERT" and not record.get("gap", False)
+    return inserted or record.get("born", False)

@@ -40,6 +40,9 @@ _PER_TRANSACTION = 500
 """Versions dropped together: some 30 ms, for which a write to one of them waits at most."""
 
 
+_SHOWN = ("doc", "v", "at", "op", "gap", "born", "cut", "packed", "parts")
+
+
 class _Missed(Exception):
     """Somebody else has dropped some of them meanwhile: the transaction is undone."""
 
@@ -96,7 +99,7 @@ class Cutting:
             {"$match": {"$or": [{"doc": key, "v": {"$lte": number}} for key, number in wanted]}},
             {"$sort": {"doc": -1, "v": 1}},
             {"$limit": _PER_READ},
-            {"$project": {"doc": 1, "v": 1, "at": 1, "cut": 1, "packed": 1, "parts": 1}},
+            {"$project": dict.fromkeys(_SHOWN, 1)},
         ]
         found = await self._mongo.aggregate(self._archive.name, pipeline, hint=NUMBERS)
         by_document: dict[Any, list[Document]] = {}

@@ -18,6 +18,7 @@ from streams import tokens
 from streams.archive import Archive
 from streams.archive_indexes import INDEXES
 from streams.checkpoints import Checkpoint
+from streams.coverage import Coverages
 from streams.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
 from streams.indexes import wanted_indexes
 from streams.lease import Holder
@@ -344,6 +345,15 @@ class Diagnosis:
             if partition.index == 0:  # of them all, said once
                 archive = Archive(self._mongo, partition.collection)
                 gaps = await self._mongo.count(archive.name, {"gap": True, "unrecorded": None})
+                lost = (await Coverages(self._mongo).of(partition.collection)).gaps
+                if lost:
+                    yield Finding(
+                        level="note",
+                        subject="recorders",
+                        says=f"{partition.collection}: {len(lost)} windows of history were lost, "
+                        f"the last from {lost[-1].start.wall:%F %T}Z on ({lost[-1].why})",
+                        mend="Query.streams { gaps { from to why } } names each",
+                    )
             said = f"{name}: {holder.holder} records{reading}, {behind_s} s back"
             if gaps:
                 yield Finding(

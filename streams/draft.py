@@ -20,12 +20,14 @@ class Draft:
     Attributes:
         size_bytes: about as many as the records have.
         numbered: by token, the versions of which a number is all that their events lack.
+        spanning: tokens of archived versions that were there before a loss and are still current.
     """
 
     def __init__(self) -> None:
         self.records: list[Document] = []
         self.size_bytes = 0
         self.numbered: dict[str, Numbered] = {}
+        self.spanning: list[str] = []
 
     def add(self, record: Document, last: Last | None) -> None:
         if "gap" not in record:

@@ -168,18 +168,18 @@ class Drafting:
         last = self._lasts.get(key)
         return last is not None and last.full is not None and last.token < doubt
 
-    async def chunk(self, chunk: Chunk, baseline: Baseline) -> Draft:
+    async def chunk(self, chunk: Chunk, number: int, *, doubt: str = "") -> Draft:
         """Documents that the archive does not know become BASELINE; those it knows otherwise, a
         version with a gap.
 
         Args:
-            baseline: how far the reading has come before.
+            number: how many records the reading has made before.
+            doubt: see `Baseline`.
         """
         if chunk.versions is not None:
-            return await self._chunk_of_versions(chunk, chunk.versions, baseline)
+            return await self._chunk_of_versions(chunk, chunk.versions, number, doubt)
         draft = Draft()
-        number = baseline.documents
-        place = tokens.moment(chunk.at)
+        place, arrival = chunk.place, chunk.arrival
         documents = [each for each in chunk.documents if self._partition.holds(each["_id"])]
         await self._load(each["_id"] for each in documents)
         for count, document in enumerate(documents, 1):
@@ -187,9 +187,10 @@ class Drafting:
                 await asyncio.sleep(0)
             last = self._lasts.get(document["_id"])
             full = None if last is None else last.full
-            if full is not None and same(full, without_reserved(document)):
+            if last is not None and (read_after(last, chunk) or _taken(last, chunk)):
                 continue
-            if last is not None and read_after(last, chunk):
+            if full is not None and same(full, without_reserved(document)):
+                _note_spanning(draft, last, doubt)
                 continue
             token = self._partition_token(place, number + len(draft.records))
             try:
@@ -197,13 +198,14 @@ class Drafting:
                     draft,
                     last,
                     token=token,
-                    at=chunk.at,
-                    wall=chunk.wall,
+                    at=chunk.placed_at,
+                    wall=chunk.placed_wall,
                     key=document["_id"],
                     operation="BASELINE" if full is None else "REPLACE",
                     after=document,
-                    read_at=chunk.at,
-                    gap=last is not None or bool(baseline.doubt),
+                    read_at=None if chunk.is_exact else chunk.at,
+                    gap=not chunk.is_exact and bool(last or doubt or arrival),
+                    born=arrival is not None,
                 )
             except Exception as exc:
                 await self._unread(exc, draft, chunk, token, document["_id"], document)
@@ -224,8 +226,8 @@ class Drafting:
             raise fault
         event = ChangeEvent(
             token=token,
-            at=chunk.at,
-            wall=chunk.wall,
+            at=chunk.placed_at,
+            wall=chunk.placed_wall,
             operation="delete" if content is None else "insert",
             collection=self._archive.collection,
             key=key,
@@ -238,13 +240,12 @@ class Drafting:
         await self._write_bare(event, draft)
 
     async def _chunk_of_versions(
-        self, chunk: Chunk, versions: Sequence[Kept], baseline: Baseline
+        self, chunk: Chunk, versions: Sequence[Kept], number: int, doubt: str
     ) -> Draft:
         """Of a collection that keeps them itself, all that the archive does not know: BASELINE for
         the first of a document, and for others what they were."""
         draft = Draft()
-        number = baseline.documents
-        place = tokens.moment(chunk.at)
+        place, at, wall = chunk.place, chunk.placed_at, chunk.placed_wall
         mine = [each for each in versions if self._partition.holds(each.key)]
         await self._load(each.key for each in mine)
         for count, version in enumerate(mine, 1):
@@ -253,9 +254,11 @@ class Drafting:
             last = self._lasts.get(version.key)
             token = self._partition_token(place, number + len(draft.records))
             try:
-                found = found_there(version, last, token=token, at=chunk.at, wall=chunk.wall)
+                found = found_there(version, last, token=token, at=at, wall=wall)
                 if found is not None:
-                    self._add(draft, last, **found)
+                    self._add(draft, last, born=chunk.arrival is not None, **found)
+                else:
+                    _note_spanning(draft, last, doubt)
             except Exception as exc:
                 content, kept = version.content, version.number
                 await self._unread(exc, draft, chunk, token, version.key, content, kept)
@@ -377,6 +380,7 @@ class Drafting:
         *,
         gap: bool = False,
         unrecorded: bool = False,
+        born: bool = False,
         kept: int | None = None,
         **write: Any,
     ) -> None:
@@ -388,6 +392,9 @@ class Drafting:
             kept=kept,
             **write,
         )
+        if born and last is None:
+            # It came with its collection, and was not there before.
+            record["born"] = True
         if self._archive.layout.keeps:
             # A removal leaves no number: those up to the last one are known all the same.
             known = last.kept if kept is None and last is not None else kept
@@ -400,3 +407,14 @@ class Drafting:
         self.gaps += gap and not unrecorded
         draft.add(record, last)
         self._lasts.put(record["doc"], made)
+
+
+def _note_spanning(draft: Draft, last: Last | None, doubt: str) -> None:
+    """Note a version that was there before the loss and is unchanged after it."""
+    if doubt and last is not None and last.full is not None and last.token < doubt:
+        draft.spanning.append(last.token)
+
+
+def _taken(last: Last, chunk: Chunk) -> bool:
+    """Return whether an arrived document was recorded before a crash, or has changed since."""
+    return chunk.arrival is not None and last.full is not None and last.token > chunk.place

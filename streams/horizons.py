@@ -11,21 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from bson import Timestamp
 
 from streams import tokens
 from streams.archive import Archive
-from streams.cuts import Cut
-from streams.documents import Document
-from streams.errors import HistoryLost
+from streams.coverage import COLLECTION, Coverage, Mark, history_lost
+from streams.cuts import Cut, is_born
+from streams.errors import ArchiveBehind, HistoryLost
 from streams.events import identity
 from streams.mongo import Mongo
 
-__all__ = ["Horizons", "Place", "check_horizon", "horizon_stage"]
-
-COLLECTION = "revstream.horizons"
+__all__ = ["Horizons", "Place", "check_horizon"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +80,46 @@ class Horizons:
             raise _beyond(collection, token, tokens.cluster_time(position))
 
     async def lost_at(
-        self, archive: Archive, wanted: Sequence[tuple[Any, Timestamp]]
-    ) -> list[HistoryLost | None]:
-        """n (`_id`, moment) of which no version was found -> for each the error, where there may
-        have been one that was dropped."""
-        cut = await self._cut(archive, [key for key, _ in wanted])
+        self,
+        archive: Archive,
+        wanted: Sequence[tuple[Any, Timestamp]],
+        coverage: Coverage,
+    ) -> list[HistoryLost | ArchiveBehind | None]:
+        """n (`_id`, moment) of which no version was found -> for each the error, unless it is known
+        that there was no document.
+
+        A first version that is no INSERT says that the document was there before it.
+        """
+        firsts = await self._firsts(archive, [key for key, _ in wanted])
         return [
-            _lost(archive, key, first, f"{_when(at)} was asked for")
-            if (first := cut.get(identity(key))) is not None and first.cut.since <= at < first.at
-            else None
+            self._lost_at(archive, key, at, firsts.get(identity(key)), coverage)
             for key, at in wanted
         ]
+
+    def _lost_at(
+        self, archive: Archive, key: Any, at: Timestamp, first: _First | None, coverage: Coverage
+    ) -> HistoryLost | ArchiveBehind | None:
+        name = f"{archive.collection}/{key}"
+        if first is not None and at < first.at:
+            if first.cut is not None and first.cut.since <= at:
+                return _lost(archive, key, first, f"{_when(at)} was asked for")
+            born = first.born if first.cut is None else first.cut.born
+            if not (born or coverage.found_again(first.at)):
+                return history_lost(name, Mark(first.at, first.wall), at, "was not recorded")
+        if coverage.begun is not None and at < coverage.begun.at:
+            return history_lost(name, coverage.begun, at, "was not recorded")
+        return coverage.lost(archive.collection, at)
 
     async def lost_numbers(
         self, archive: Archive, wanted: Sequence[tuple[Any, int]]
     ) -> list[HistoryLost | None]:
         """n (`_id`, number) that were not found -> for each the error, where it may have been
         dropped: between the lowest and the highest that were, not every number need have been."""
-        cut = await self._cut(archive, [key for key, _ in wanted])
+        firsts = await self._firsts(archive, [key for key, _ in wanted])
         return [
             _lost(archive, key, first, f"version {number} was asked for")
-            if (first := cut.get(identity(key))) is not None
+            if (first := firsts.get(identity(key))) is not None
+            and first.cut is not None
             and first.cut.number <= number < first.number
             else None
             for key, number in wanted
@@ -117,45 +135,54 @@ class Horizons:
         if lost is not None:
             raise lost
 
-    async def _cut(self, archive: Archive, keys: Iterable[Any]) -> dict[Any, _First]:
-        """Of these documents the first versions of those that were cut, by identity."""
+    async def _firsts(self, archive: Archive, keys: Iterable[Any]) -> dict[Any, _First]:
+        """The first versions of these documents, by identity."""
         wanted = {identity(key): key for key in keys}
         if not wanted:
             return {}
         found = await self._mongo.find(
             archive.name,
-            {"doc": {"$in": list(wanted.values())}, "first": True, "cut": {"$exists": True}},
-            projection={"doc": 1, "v": 1, "at": 1, "cut": 1},
+            {"doc": {"$in": list(wanted.values())}, "first": True},
+            projection=dict.fromkeys(("doc", "v", "at", "wall", "op", "gap", "born", "cut"), 1),
         )
-        firsts = {}
-        for each in found:
-            cut = Cut.from_record(each["cut"])
-            assert cut is not None
-            firsts[identity(each["doc"])] = _First(each["_id"], each["v"], each["at"], cut)
-        return firsts
+        return {
+            identity(each["doc"]): _First(
+                token=each["_id"],
+                number=each["v"],
+                at=each["at"],
+                wall=each["wall"],
+                born=is_born(each),
+                cut=Cut.from_record(each.get("cut")),
+            )
+            for each in found
+        }
 
 
-def horizon_stage(collection: str) -> Document:
-    """For the end of a pipeline: the horizon, in a document that has nothing else (`horizon`)."""
-    shown = {"_id": 0, "horizon": {"$ifNull": ["$token", ""]}}
-    pipeline: list[Document] = [{"$match": {"_id": collection}}, {"$project": shown}]
-    return {"$unionWith": {"coll": COLLECTION, "pipeline": pipeline}}
+def check_horizon(collection: str, at: Timestamp, coverage: Coverage) -> None:
+    """Refuse a moment at which not all is known.
 
-
-def check_horizon(collection: str, at: Timestamp, token: str) -> None:
-    """Raises:
-    HistoryLost: of what stood at a moment, some was dropped.
+    Raises:
+        HistoryLost: some of what stood then was dropped, or never recorded.
+        ArchiveBehind: it lies in a window whose end is not known yet.
     """
+    token = coverage.horizon
     if token and at < tokens.cluster_time(token):
         raise _beyond(collection, token, at)
+    refusal = coverage.refusal(collection, at)
+    if refusal is not None:
+        raise refusal
 
 
 @dataclass(frozen=True, slots=True)
 class _First:
+    """`born`: the document was not there before."""
+
     token: str
     number: int
     at: Timestamp
-    cut: Cut
+    wall: datetime
+    born: bool
+    cut: Cut | None
 
 
 def _beyond(collection: str, token: str, at: Timestamp) -> HistoryLost:
@@ -167,6 +194,7 @@ def _beyond(collection: str, token: str, at: Timestamp) -> HistoryLost:
 
 
 def _lost(archive: Archive, key: Any, first: _First, asked: str) -> HistoryLost:
+    assert first.cut is not None
     purge = first.cut.purge
     how = (
         "were dropped as the model says (keep)"

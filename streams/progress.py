@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from streams import tokens
-from streams.checkpoints import Checkpoint, Checkpoints, complete, furthest
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints, complete, furthest
 from streams.core.operation import execution_suspended
 from streams.errors import ArchiveBehind
 from streams.events import ChangeEvent
@@ -29,6 +29,7 @@ Stored = Mapping[Partition, Checkpoint]
 
 # A stream speaks ten times a second.
 _SILENT_S = 3.0
+_READING_POLL_S = 0.1
 
 
 class Progress:
@@ -63,6 +64,12 @@ class Progress:
         self._numbers: dict[str, Numbers] = {}
         self._moved: dict[str, asyncio.Event] = {}
         self._asking: dict[str, asyncio.Future[dict[Partition, Checkpoint]]] = {}
+        # Of partitions whose recorders run here, how far they have read what was there before.
+        self._readings: dict[Partition, Baseline] = {}
+        # Collections of which all recorders have read what was there before them; and of which they
+        # have, or read it again.
+        self._whole: set[str] = set()
+        self._begun: set[str] = set()
 
     def advance(self, partition: Partition, token: str) -> None:
         """The recorder in this process has archived everything up to a token."""
@@ -72,9 +79,21 @@ class Progress:
             self._learn(partition.collection, min(here.values()))
             self._wake(partition.collection)
 
+    def note_reading(self, partition: Partition, baseline: Baseline) -> None:
+        """Take from the recorder in this process how far it has read what was there before it."""
+        self._readings[partition] = baseline
+        alike = {
+            each: reading
+            for each, reading in self._readings.items()
+            if each.collection == partition.collection and each.count == partition.count
+        }
+        if not baseline.done or len(alike) == partition.count:
+            self._note_readings(partition.collection, alike.values())
+
     def leave(self, partition: Partition) -> None:
         """The recorder in this process has stopped: from now on another one's checkpoint tells."""
         self.interrupt(partition)
+        self._readings.pop(partition, None)
         self._here.get(partition.collection, {}).pop(partition, None)
         self._wake(partition.collection)
 
@@ -149,6 +168,39 @@ class Progress:
                 self._learn(collection, token)
                 return
             await asyncio.sleep(min(self._poll_s, remaining))
+
+    def whole(self, collection: str) -> bool:
+        """Return whether all that was there before the recorders is known to be read; asks
+        nobody."""
+        return collection in self._whole
+
+    def begun(self, collection: str) -> bool:
+        """Return whether that is known to be read once, whether or not it is read again after a
+        loss of history; asks nobody."""
+        return collection in self._begun
+
+    async def wait_whole(
+        self, collection: str, token: str, *, limit_s: float | None = None
+    ) -> None:
+        """Return once everything up to a token is archived, and all that was there before.
+
+        Raises:
+            ArchiveBehind: not within the bound.
+        """
+        limit_s = self._limit_s if limit_s is None else limit_s
+        deadline = time.monotonic() + limit_s
+        await self.wait(collection, token, limit_s=limit_s)
+        if self.whole(collection):
+            return
+        async with execution_suspended():
+            # Where another process records, its checkpoint says so.
+            await self.position(collection)
+            while not self.whole(collection):
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise _unread(collection, await self.checkpoint(collection), limit_s)
+                await asyncio.sleep(min(_READING_POLL_S, remaining))
+                await self.position(collection)
 
     def seen(self) -> tuple[str, Mapping[str, str]]:
         """Places that collections are known to have come to now, without asking: all to the one,
@@ -226,14 +278,27 @@ class Progress:
             key=lambda each: min(one.token for one in each.values()),
             default=None,
         )
-        if best is not None:
-            self._reached[collection] = {name: each.token for name, each in best.items()}
-            self._learn(collection, min(self._reached[collection].values()))
+        if best is None:
+            return
+        readings = (self._readings.get(name, each.baseline) for name, each in best.items())
+        self._note_readings(collection, list(readings))
+        self._reached[collection] = {name: each.token for name, each in best.items()}
+        self._learn(collection, min(self._reached[collection].values()))
 
     def _learn(self, collection: str, token: str) -> None:
         known = max(token, self._known.get(collection, ""))
         # Whoever has `seen` it keeps it as it was.
         self._known = {**self._known, collection: known}
+
+    def _note_readings(self, collection: str, readings: Collection[Baseline]) -> None:
+        for names, reached in (
+            (self._whole, all(each.done for each in readings)),
+            (self._begun, all(each.done or each.doubt for each in readings)),
+        ):
+            if reached:
+                names.add(collection)
+            else:
+                names.discard(collection)
 
     def _wake(self, collection: str) -> None:
         moved = self._moved.pop(collection, None)
@@ -288,4 +353,15 @@ def _behind(collection: str, known: str, token: str, limit_s: float) -> ArchiveB
         f"waited {limit_s:g} s; try again, or look at Query.streams",
         collection=collection,
         lagSeconds=lag_s,
+    )
+
+
+def _unread(collection: str, checkpoint: Checkpoint | None, limit_s: float) -> ArchiveBehind:
+    read, total = 0, 0
+    if checkpoint is not None:
+        read, total = checkpoint.baseline.read, checkpoint.baseline.total
+    return ArchiveBehind(
+        f"the archive of {collection}: {read} of about {total} documents that were there before "
+        f"it are read; waited {limit_s:g} s; try again, or look at Query.streams",
+        collection=collection,
     )

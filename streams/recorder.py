@@ -31,6 +31,8 @@ from streams.layouts.translation import translated_apart
 from streams.mongo import Mongo
 from streams.partitions import Partition
 from streams.progress import Progress
+from streams.recording.arrival import Arrival, read_on
+from streams.recording.coverage_writer import UNREADABLE, CoverageWriter
 from streams.recording.health import Health, Stuck
 from streams.recording.places import forget_former, stored_place
 from streams.source import Source
@@ -120,6 +122,8 @@ class Recorder:
             cache_bytes=self._options.cache_bytes,
             settled=self._committing.settled,
         )
+        self._coverage = CoverageWriter(mongo, archive, self.partition)
+        self._arrival = Arrival(self._drafting, self._committing, self._coverage, self._read_chunk)
         self._checkpoint = Checkpoint("", "")
         self._fencing_token = 0
         self._chunk: Chunk | None = None
@@ -150,9 +154,11 @@ class Recorder:
             self._mongo, self._checkpoints, self.partition
         )
         self._health.begin(checkpoint.trouble)
+        await self._coverage.begin(checkpoint)
         # Before the first event, so that a crash on it loses nothing; and refuses the last holder.
         await self._committing.save(checkpoint)
-        await forget_former(self._checkpoints, self.partition)
+        self._progress.note_reading(self.partition, checkpoint.baseline)
+        await self._coverage.forget(await forget_former(self._checkpoints, self.partition))
         self._caught_up_at = tokens.moment(await self._mongo.operation_time())
         recovering = asyncio.ensure_future(self._recover()) if self._layout.keeps else None
         try:
@@ -230,7 +236,7 @@ class Recorder:
         await self._health.look()
         events = batch.events
         if batch.passed_over or (self._layout.keeps and any(each.bare for each in events)):
-            self._doubt(batch.position)
+            await self._doubt(batch.position)
         if self._chunk is not None and batch.position >= tokens.moment(self._chunk.at):
             before = [each for each in events if each.at <= self._chunk.at]
             await self._committing.write(await self._draft(before))
@@ -253,29 +259,25 @@ class Recorder:
                 baseline = replace(baseline, total=total)
                 self._checkpoint = replace(self._checkpoint, baseline=baseline)
                 self._report(self.partition.label, 0, total)
-            self._chunk = await read_chunk(
-                self._mongo,
-                self.collection,
-                baseline,
-                size=self._options.chunk_documents,
-                layout=self._layout if isinstance(self._layout, Keeping) else None,
-            )
+            self._chunk = await self._read_chunk(baseline)
         if self._drafting.aside != self._aside:
             self._aside = self._drafting.aside
             await self._health.count()
         if self._checkpoint.baseline.done or self._chunk is not None:
             await self._health.passed(position, fencing_token=self._fencing_token)
 
-    def _doubt(self, position: str) -> None:
+    async def _doubt(self, position: str) -> None:
         """A write up to there could not be read: read the present again behind it."""
         self._progress.interrupt(self.partition)
         log.error(
             "a change could not be read: reading the present again",
             extra={"collection": self.collection},
         )
+        await self._coverage.lose(self._checkpoint.token, UNREADABLE)
         self._chunk = None
         self._caught_up_at = position
         self._checkpoint = replace(self._checkpoint, baseline=Baseline(doubt=position))
+        self._progress.note_reading(self.partition, self._checkpoint.baseline)
 
     async def _draft(self, events: Sequence[ChangeEvent]) -> Draft:
         """The versions of a batch, not yet written; only what befalls the whole collection is
@@ -333,16 +335,19 @@ class Recorder:
             # The archive went with it.
             self._drafting.forget()
             await self._archive.prepare()
+            await self._coverage.begin_again(event)
         if arrived or event.operation in ("drop", "dropDatabase"):
             await self._make_again()
         elif event.operation == "rename":
             # Not at once: it would stand in the way of the one that is to be renamed to its name.
             self._bare = True
         if arrived:
-            # What stands there now came from elsewhere, whole: read it as if for the first time.
             self._chunk = None
-            self._checkpoint = replace(self._checkpoint, baseline=Baseline())
-            self._caught_up_at = event.token
+            self._progress.note_reading(self.partition, Baseline(doubt=event.token))
+            read = await self._arrival.record(event, self._checkpoint.baseline)
+            self._checkpoint = replace(self._checkpoint, baseline=read)
+            self._progress.note_reading(self.partition, read)
+            self._report(self.partition.label, read.read, read.total)
 
     async def _make_again(self) -> None:
         """Make what went with the collection: images, the indexes of the model, and that by which
@@ -355,25 +360,29 @@ class Recorder:
 
     async def _take_chunk(self, chunk: Chunk) -> None:
         baseline = self._checkpoint.baseline
-        draft = await self._drafting.chunk(chunk, baseline)
+        draft = await self._drafting.chunk(chunk, baseline.documents, doubt=baseline.doubt)
         await self._committing.write(draft)
+        await self._archive.mark_spanning(draft.spanning)
         number = baseline.documents + len(draft.records)
         async for vanished in self._drafting.mass_deletions.vanished(chunk, number):
             await self._committing.write(vanished)
-        found = chunk.keys
-        read = baseline.read + len(found)
-        done = replace(
-            baseline,
-            done=chunk.end,
-            started=bool(found) or baseline.started,
-            after=found[-1] if found else baseline.after,
-            documents=number,
-            read=read,
-            total=read if chunk.end else max(baseline.total, read + 1),
-        )
-        self._report(self.partition.label, done.read, done.total)
+        read = read_on(baseline, chunk, number)
+        self._report(self.partition.label, read.read, read.total)
+        if read.done:
+            await self._coverage.complete(chunk, lost=bool(read.doubt))
         place = tokens.behind(tokens.moment(chunk.at))
-        self._checkpoint = replace(self._checkpoint, token=place, baseline=done)
+        self._checkpoint = replace(self._checkpoint, token=place, baseline=read)
+        self._progress.note_reading(self.partition, read)
+
+    async def _read_chunk(self, baseline: Baseline, arrival: ChangeEvent | None = None) -> Chunk:
+        return await read_chunk(
+            self._mongo,
+            self.collection,
+            baseline,
+            size=self._options.chunk_documents,
+            layout=self._layout if isinstance(self._layout, Keeping) else None,
+            arrival=arrival,
+        )
 
     async def _save(self, checkpoint: Checkpoint) -> None:
         await self._checkpoints.save(self.name, checkpoint, fencing_token=self._fencing_token)
@@ -387,8 +396,10 @@ class Recorder:
             "history lost: reading the present again",
             extra={"collection": self.collection, "reason": lost.message},
         )
+        await self._coverage.lose(self._checkpoint.token)
         start = tokens.time_prefix(now)
         self._checkpoint = replace(self._checkpoint, token=start, baseline=Baseline(doubt=start))
+        self._progress.note_reading(self.partition, self._checkpoint.baseline)
         self._caught_up_at = tokens.moment(now)
         self._chunk = None
         await self._committing.save(self._checkpoint)

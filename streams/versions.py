@@ -110,7 +110,7 @@ class Version:
         made.restored_from = get("restoredFrom")
         made.draft = get("draft")
         made.changed = tuple(get("changed", ()))
-        made.gap = get("gap", False)
+        made.gap = get("gap", False) or get("spanning", False)
         cut = get("cut")
         made.cut = None if cut is None else Cut.from_record(cut)
         made.copies = get("copies")

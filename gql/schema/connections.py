@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from gql.context import Context, ResolveInfo
 from gql.executor import Executor
-from gql.fields import Argument, Read
+from gql.fields import Argument, Read, Resolve
 from gql.fitness import fitting, report_unordered
 from gql.prefetch import prefetch
 from gql.records import CurrentDocument
@@ -243,10 +243,20 @@ def define_connections(types: Types, shape: Shape) -> None:
     define_connection(
         types, shape.name, f"Documents of {shape.name}: one page of them.", resume_token
     )
-    define_connection(types, shape.version, f"Versions of {shape.name}: one page of them.")
+
+    async def gaps(_source: PageRecord, info: ResolveInfo) -> Any:
+        return await info.context.status.gaps(shape.entity.collection)
+
+    lost = Resolve(
+        "gaps",
+        "[HistoryGap!]!",
+        "The windows of the collection's history that were lost, the oldest first.",
+        gaps,
+    )
+    define_connection(types, shape.version, f"Versions of {shape.name}: one page of them.", lost)
 
 
-def define_connection(types: Types, item: str, description: str, *more: Read) -> None:
+def define_connection(types: Types, item: str, description: str, *more: Read | Resolve) -> None:
     """Define the connection of a type, and its edges."""
     edge = edge_name(item)
     types.add_object(

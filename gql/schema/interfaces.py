@@ -74,6 +74,26 @@ def define_interfaces(types: Types) -> None:
         ],
         "What is no longer there of a document's history.",
     )
+    types.add_object(
+        "HistoryGap",
+        [
+            Read(
+                "from",
+                "DateTime!",
+                "From here on nothing is known.",
+                lambda source: source.start.wall,
+            ),
+            Read(
+                "to",
+                "DateTime",
+                "From here on all is known again; null while the present is being read.",
+                lambda source: source.end and source.end.wall,
+            ),
+            Read("why", "String!", "Why it was lost.", attrgetter("why")),
+        ],
+        "A window of a collection's history that was lost: what was written in it is not known, "
+        "and reads as of a moment in it fail with HISTORY_LOST.",
+    )
     types.add_interface(
         "Version",
         version_fields(types.naming),
@@ -204,7 +224,8 @@ def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[Strawber
         Read(
             "gap",
             "Boolean!",
-            "True where something between the version before and this one may have been lost.",
+            "True where something between the version before and this one, or while this one was "
+            "current, may have been lost.",
             read("gap"),
         ),
         Read(
@@ -336,6 +357,13 @@ def _define_stream_status(types: Types) -> None:
                 "Why it makes no progress, as when a sink's receiver takes nothing; of recorders, "
                 "also that events were set aside. Null where all is well.",
                 attrgetter("trouble"),
+            ),
+            Read(
+                "gaps",
+                "[HistoryGap!]!",
+                "Of recorders, the windows of the collection's history that were lost, the oldest "
+                "first; also where nothing differed afterwards.",
+                attrgetter("gaps"),
             ),
         ],
         "One change-stream listener of this deployment: a recorder, a view or a sink.",

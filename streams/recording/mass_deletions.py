@@ -119,7 +119,7 @@ class MassDeletions:
         place = event.token
         # A crash in the middle: those already deleted are passed over, and numbering goes on behind
         # them.
-        number = await self._last_number(place)
+        number = await self.last_number(place)
         first: tuple[Any] | None = None
         while True:
             # Where the database goes, the archive has gone with its indexes.
@@ -149,7 +149,7 @@ class MassDeletions:
                 return
             first = (keys[-1],)
 
-    async def _last_number(self, place: str) -> int:
+    async def last_number(self, place: str) -> int:
         """Of the records at one event that have numbers of this partition, however the collection
         was divided when they were written; 0 where there are none."""
         count, index = self._partition.count, self._partition.index

@@ -28,13 +28,16 @@ async def stored_place(mongo: Mongo, checkpoints: Checkpoints, partition: Partit
     return max(found, key=lambda each: each.token)
 
 
-async def forget_former(checkpoints: Checkpoints, partition: Partition) -> None:
-    """Forget how the collection was divided before, once that tells nothing any more."""
+async def forget_former(checkpoints: Checkpoints, partition: Partition) -> list[Partition]:
+    """Forget how the collection was divided before, once that tells nothing any more; returns what
+    was forgotten."""
     stored = await checkpoints.of(partition.collection)
     mine = complete(stored).get(partition.count)
     others = [each for each in stored if each.count != partition.count]
     whole = furthest(stored)
     if not others or mine is None or whole is None:
-        return
+        return []
     if min(each.token for each in mine.values()) == whole.token:
         await checkpoints.remove(each.name for each in others)
+        return others
+    return []

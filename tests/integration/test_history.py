@@ -16,6 +16,7 @@ from resolvers.pages import page_request
 from resolvers.projections import ENDED, EVERY_FACT
 from resolvers.records import VersionFilter, parse_version_where
 from resolvers.scopes import OPEN
+from streams import tokens
 from streams.errors import HistoryLost
 from streams.mongo import Mongo
 from streams.versions import Version
@@ -48,7 +49,8 @@ async def written(mongo: Mongo) -> Scribe:
 
 
 def history(mongo: Mongo, scribe: Scribe) -> History:
-    return History(mongo, {PRODUCT.collection: scribe.archive}, nothing_written())
+    own_writes = nothing_written(tokens.moment(at(1000)))
+    return History(mongo, {PRODUCT.collection: scribe.archive}, own_writes)
 
 
 def where(said: Mapping[str, Any]) -> VersionFilter | None:
@@ -335,13 +337,17 @@ def _aware(date: datetime | None) -> datetime | None:
 
 
 async def test_every_batch_is_one_command(counted: Mongo, commands: Commands) -> None:
-    """For one document as for two, whatever is asked; and one more for all that are not found."""
+    """For one document as for two, whatever is asked; and one more for all that are not found, once
+    it is known of a collection which intervals of its history are known."""
     scribe = await written(counted)
     reading = history(counted, scribe)
+    await reading.as_of(PRODUCT, [("a", at(7))], NAME)
     with commands.counting() as started:
         await reading.by_number(PRODUCT, [("c", 1), ("c", 2), ("d", 1)], NAME)
         await reading.as_of(PRODUCT, [("c", at(7)), ("d", at(7))], NAME)
-    assert started == ["find", "find", "aggregate", "find"]
+    # Before a number is said not to be there, all that was written is waited for.
+    waited = ["hello", "find"]
+    assert started == ["find", *waited, "find", "aggregate", "find"]
     for keys in (["a"], ["a", "b"]):
         with commands.counting() as started:
             await reading.by_number(PRODUCT, [(key, n) for key in keys for n in (1, 2)], NAME)

@@ -85,8 +85,8 @@ async def test_every_version_of_a_history_is_read_back_exactly(
     ) as gateway:
         write(others, events[half:])
         client[database_name]["unrelated"].insert_one({})
-        now_there = gateway.query("{ resumeToken }")["resumeToken"]
         wait_until(lambda: has_read(gateway), within_s=300)
+        now_there = gateway.query("{ resumeToken }")["resumeToken"]
         wait_until(lambda: has_archived(gateway, now_there), within_s=300)
         check_versions(gateway, events)
         check_present(gateway, events)

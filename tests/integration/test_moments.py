@@ -14,7 +14,7 @@ from gql.engine.limits.concurrency import ConcurrencyLimiter
 from resolvers.errors import BadUserInput
 from resolvers.moments import Moment, Moments
 from streams import tokens
-from streams.checkpoints import Checkpoint, Checkpoints
+from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.errors import ArchiveBehind, ResumeTokenInvalid
 from streams.hub import Hub
 from streams.mongo import Mongo
@@ -52,6 +52,7 @@ class Shop:
     def reached(self, token: str = FAR) -> None:
         for entity in SHOP.entities:
             self.progress.advance(Partition(entity.collection), token)
+            self.progress.note_reading(Partition(entity.collection), Baseline(done=True))
 
     async def of(self, time: datetime | DatetimeMS) -> Timestamp:
         return (await self.moments.of(PRODUCT, time=time)).at
@@ -183,7 +184,9 @@ async def test_a_recorder_elsewhere_is_known_by_its_checkpoint(mongo: Mongo, sho
     for entity in SHOP.entities:
         place = tokens.moment(at(9))
         await shop.checkpoints.save(
-            Partition(entity.collection).name, Checkpoint(place, place), fencing_token=1
+            Partition(entity.collection).name,
+            Checkpoint(place, place, Baseline(done=True)),
+            fencing_token=1,
         )
     assert await shop.of(wall(5)) == Timestamp(0, 0)
     with pytest.raises(ArchiveBehind):

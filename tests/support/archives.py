@@ -34,9 +34,13 @@ def at(second: int, count: int = 1) -> Timestamp:
     return Timestamp(_BEGINNING + second, count)
 
 
-def nothing_written() -> OwnWrites:
-    """Of a process that has written nothing: no read has to wait."""
-    return OwnWrites(_Unknown(), LastNumbers(_Silent([], position="")))  # type: ignore[arg-type]
+def nothing_written(known: str = "") -> OwnWrites:
+    """Of a process that has written nothing: no read has to wait.
+
+    Args:
+        known: so far all archives are known to have come.
+    """
+    return OwnWrites(_Unknown(known), LastNumbers(_Silent([], position="")))  # type: ignore[arg-type]
 
 
 class _Silent(Hub):
@@ -47,16 +51,28 @@ class _Silent(Hub):
 
 
 class _Unknown:
-    """The progress of archives of which nobody knows how far they have come."""
+    """The progress of archives of which nobody knows how far they have come, or only so far."""
+
+    def __init__(self, known: str) -> None:
+        self._known = known
 
     async def position(self, collection: str) -> str:
-        return ""
+        return self._known
 
     def known(self, collection: str) -> str:
-        return ""
+        return self._known
 
     def seen(self) -> tuple[str, Mapping[str, str]]:
         return "", {}
+
+    def begun(self, collection: str) -> bool:
+        return True
+
+    def whole(self, collection: str) -> bool:
+        return True
+
+    async def wait_whole(self, collection: str, token: str) -> None:
+        pass
 
 
 def last_of_each(archive: Collection[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from pymongo import MongoClient
 from model.reading import read_model
 from streams import tokens
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.coverage import Coverages
 from streams.mongo import Mongo
 
 __all__ = ["begin_new", "begin_now"]
@@ -35,4 +36,6 @@ async def begin_now(uri: str, database: str, *collections: str) -> None:
         now = tokens.moment(await mongo.operation_time())
         for each in collections:
             begun = Checkpoint(now, now, Baseline(done=True))
+            await Coverages(mongo).begin(each, None)
+            await Coverages(mongo).learn(each, None)
             await Checkpoints(mongo).save(f"recorder:{each}", begun, fencing_token=0)

@@ -26,6 +26,7 @@ from model.entities import Model
 from model.reading import read_model
 from streams import tokens
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.coverage import Coverages
 from streams.mongo import Mongo
 
 _BODY = """
@@ -207,6 +208,8 @@ async def open_shop(
     empty: bool = True,
     begun: bool = False,
     limits: Limits | None = None,
+    # Others may need the processor for long: that is no reason to fail.
+    archive_wait_s: float = 30.0,
 ) -> AsyncIterator[Shop]:
     """The gateway at work, over collections that are empty, or that are to be read first, or whose
     history has begun already."""
@@ -215,9 +218,11 @@ async def open_shop(
         now = tokens.moment(await mongo.operation_time())
         for entity in () if begun else model.entities:
             place = Checkpoint(now, now, Baseline(done=empty))
+            await Coverages(mongo).begin(entity.collection, None)
+            if empty:
+                await Coverages(mongo).learn(entity.collection, None)
             await Checkpoints(mongo).save(f"recorder:{entity.collection}", place, fencing_token=0)
-    # Others may need the processor for long: that is no reason to fail.
-    settings = replace(settings or Settings(), archive_wait_s=30.0)
+    settings = replace(settings or Settings(), archive_wait_s=archive_wait_s)
     codec = CodecOptions[Row](tz_aware=True)
     async with open_gateway(settings, model, uri, name) as gateway:
         yield Shop(

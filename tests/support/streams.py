@@ -17,6 +17,7 @@ from bson.raw_bson import RawBSONDocument
 from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.coverage import Coverages
 from streams.documents import DECODED, RAW
 from streams.errors import HistoryLost
 from streams.events import Batch, ChangeEvent, identity
@@ -166,6 +167,9 @@ class Recording:
         await self.archive.prepare()
         now = tokens.moment(await self.mongo.operation_time())
         checkpoint = Checkpoint(now, now, Baseline(done=baseline_done))
+        await Coverages(self.mongo).begin(self.collection, None)
+        if baseline_done:
+            await Coverages(self.mongo).learn(self.collection, None)
         await self.checkpoints.save(self.name, checkpoint, fencing_token=0)
         return checkpoint
 

@@ -1,0 +1,126 @@
+"""The recorder's side of `streams.coverage`: it stores where the archive begins, from where on it
+knows every document, and the windows that it lost.
+
+Each mark is stored before the checkpoint that rests on it, so that a crash leaves too narrow an
+interval and never too wide a one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from bson import Timestamp
+
+from streams import tokens
+from streams.archive import Archive
+from streams.bootstrap import Chunk, holds_everything
+from streams.checkpoints import Checkpoint
+from streams.coverage import Coverages, Mark
+from streams.events import ChangeEvent
+from streams.mongo import Mongo
+from streams.partitions import Partition
+
+__all__ = ["CoverageWriter"]
+
+OPLOG_LOST = "the oplog no longer reached back"
+RESTORED = "the database is a copy, or its archive was brought from elsewhere"
+UNREADABLE = "a change could not be read"
+ARRIVED = "the collection was replaced, and read later"
+
+
+class CoverageWriter:
+    """The intervals that the recorder of one partition knows."""
+
+    def __init__(self, mongo: Mongo, archive: Archive, partition: Partition) -> None:
+        self._mongo = mongo
+        self._archive = archive
+        self._coverages = Coverages(mongo)
+        self._collection = archive.collection
+        self._partition = partition
+
+    async def begin(self, checkpoint: Checkpoint) -> None:
+        """Store where the archive begins, where that is not stored yet."""
+        doubt, new = checkpoint.baseline.doubt, checkpoint.token == checkpoint.start
+        if new and doubt:
+            # Versions that were brought from elsewhere: what they tell holds.
+            await self._coverages.begin(self._collection, await self._version_at("", 1))
+            await self._complete()
+        elif new and await holds_everything(self._mongo):
+            await self._coverages.begin(self._collection, None)
+        elif new or not await self._coverages.stored(self._collection, "begun"):
+            begun = tokens.cluster_time(checkpoint.start)
+            # Its seconds are those of the clock, cut off.
+            wall = begun.as_datetime() + timedelta(seconds=1)
+            await self._coverages.begin(self._collection, Mark(begun, wall))
+            if checkpoint.baseline.done:
+                await self._complete()
+        if doubt and not checkpoint.baseline.done:
+            # The collection may have been divided otherwise when it was lost.
+            lost = (await self._coverages.of(self._collection)).open
+            last = None if lost else await self._version_at(doubt, -1)
+            if lost is not None:
+                await self._open(lost.start, lost.why)
+            else:
+                position = doubt if last is None else tokens.moment(last.at)
+                await self.lose(position, RESTORED)
+
+    async def begin_again(self, event: ChangeEvent) -> None:
+        """Store that the database was dropped, and what was known with it."""
+        await self._coverages.begin(self._collection, Mark(event.at, event.wall))
+
+    async def complete(self, chunk: Chunk, *, lost: bool) -> None:
+        """Store that everything that was there before is recorded now.
+
+        Args:
+            chunk: the last one. lost: it was read since history was lost: all is known again.
+        """
+        if lost:
+            end = Mark(chunk.at, chunk.wall)
+            await self._coverages.close_gap(self._collection, self._partition.name, end)
+        if not (lost and await self._coverages.stored(self._collection, "known")):
+            await self._complete()
+
+    async def _complete(self) -> None:
+        # The last version that is a document's first, and not its insertion.
+        query = {
+            "first": True,
+            "cut": {"$exists": False},
+            "born": {"$ne": True},
+            "$or": [{"op": {"$ne": "INSERT"}}, {"gap": True}],
+        }
+        found = await self._archive.find(
+            query, projection={"at": 1, "wall": 1}, sort=[("_id", -1)], limit=1, fill=False
+        )
+        known = Mark(found[0]["at"], found[0]["wall"]) if found else None
+        await self._coverages.learn(self._collection, known)
+
+    async def replace(self, event: ChangeEvent) -> None:
+        """Store that the collection was replaced before what was there had been read."""
+        await self._coverages.learn(self._collection, Mark(event.at, event.wall))
+
+    async def lose(self, position: str, why: str = OPLOG_LOST) -> None:
+        """Store that nothing is known from behind a position on."""
+        last = tokens.cluster_time(position)
+        wall = last.as_datetime()
+        version = await self._version_at(tokens.moment(last), -1)
+        if version is not None:
+            wall = max(wall, version.wall + timedelta(milliseconds=1))
+        await self._open(Mark(Timestamp(last.time, last.inc + 1), wall), why)
+
+    async def _version_at(self, upto: str, direction: int) -> Mark | None:
+        """When the last version up to a place was written, or with direction 1 the first of all."""
+        query = {"_id": {"$lte": upto}} if upto else {}
+        found = await self._archive.find(
+            query, projection={"at": 1, "wall": 1}, sort=[("_id", direction)], limit=1, fill=False
+        )
+        return Mark(found[0]["at"], found[0]["wall"]) if found else None
+
+    async def _open(self, start: Mark, why: str) -> None:
+        await self._coverages.open_gap(self._collection, self._partition.name, start, why)
+
+    async def forget(self, partitions: Sequence[Partition]) -> None:
+        """Drop what partitions had lost that are no more."""
+        if partitions:
+            names = [each.name for each in partitions]
+            await self._coverages.drop_open_gaps(self._collection, names)

@@ -1,0 +1,333 @@
+"""Moments at which history is known, and those at which it is not: before recording began, before
+the recorder has come so far, and in windows that were lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from bson import Timestamp
+from pymongo import MongoClient
+
+from gql.settings import Settings
+from model.entities import Entity
+from model.reading import read_model
+from resolvers.history import History
+from resolvers.last_numbers import LastNumbers
+from resolvers.own_writes import OwnWrites
+from streams import tokens
+from streams.coverage import Coverage, Coverages, Mark
+from streams.errors import ArchiveBehind, HistoryLost
+from streams.mongo import Mongo
+from streams.recorder import RecorderOptions
+from streams.versions import Version
+from tests.support.editing import Failed, Shop, open_shop
+from tests.support.streams import LosesHistory, Recording
+
+Client = MongoClient[dict[str, Any]]
+one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+MODEL = read_model("""
+type Item @collection(name: "items", version: null) {
+  id: ID!
+  name: String
+  makerId: ID
+  maker: Maker @reference(by: "makerId")
+}
+type Maker @collection(name: "makers", version: null) { id: ID! name: String }
+type Note @collection(name: "notes", version: null) { id: ID! text: String }
+""")
+THING: Entity = read_model('type Thing @collection(name: "things") { id: Int! n: JSON }').entities[
+    0
+]
+
+AS_OF = "query($at: TimePoint!) { found: itemsAsOf(asOf: $at) { totalCount nodes { documentId } } }"
+ONE = "query($at: TimePoint!, $id: ID!) { found: itemVersion(id: $id, asOf: $at) { operation } }"
+STATE = 'query($at: TimePoint!) { item(id: "old") { found: state(asOf: $at) { operation } } }'
+NESTED = """
+query($at: TimePoint!, $id: ID!) {
+  found: itemVersion(id: $id, asOf: $at) { document { maker { name } } }
+}
+"""
+LONG_AGO = "2000-01-01T00:00:00.000Z"
+
+
+async def refused(shop: Shop, text: str, **variables: Any) -> dict[str, Any]:
+    """The extensions of the error that a query fails with."""
+    with pytest.raises(Failed) as failed:
+        await shop.ask(text, **variables)
+    extensions: dict[str, Any] = failed.value.args[0].extensions
+    return extensions
+
+
+@pytest.fixture
+async def shop(mongo_uri: str, client: Client) -> AsyncIterator[Shop]:
+    """Over items and makers that are older than the archive, of which the recorder knows all."""
+    name = f"coverage_{uuid4().hex[:8]}"
+    database = client[name]
+    database.makers.insert_many([{"_id": "m", "name": "Ada"}])
+    database.items.insert_many([{"_id": "old", "name": "lamp", "makerId": "m"}])
+    async with open_shop(client, mongo_uri, name, model=MODEL, empty=False) as opened:
+        await read(opened)
+        yield opened
+    client.drop_database(name)
+
+
+async def read(shop: Shop) -> None:
+    """Wait until the recorders have read what was there before them."""
+    now = tokens.moment(await shop.gateway.mongo.operation_time())
+    for entity in shop.gateway.model.entities:
+        await shop.gateway.progress.wait_whole(entity.collection, now)
+
+
+@pytest.mark.parametrize("text", [AS_OF, ONE, STATE], ids=["collection", "document", "state"])
+async def test_a_moment_before_recording_began_is_refused_and_the_first_known_one_is_named(
+    shop: Shop, text: str
+) -> None:
+    """By its time and by a token, and both of them are answered."""
+    more = {"id": "old"} if text is ONE else {}
+    lost = await refused(shop, text, at={"time": LONG_AGO}, **more)
+    assert lost["code"] == "HISTORY_LOST"
+    for known in ({"time": lost["oldestTime"]}, {"token": lost["oldestResumeToken"]}):
+        found = await shop.ask(text, at=known, **more)
+        shown = str(found)
+        assert "BASELINE" in shown or "'documentId': 'old'" in shown
+    before = datetime.fromisoformat(lost["oldestTime"]) - timedelta(seconds=1)
+    at = {"time": before.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+    assert (await refused(shop, text, at=at, **more))["code"] == "HISTORY_LOST"
+
+
+async def test_what_came_while_it_was_recorded_is_answered_exactly(shop: Shop) -> None:
+    """A document that was inserted since, and a collection of which every insertion is known."""
+    moment = (await shop.ask("{ resumeToken }"))["resumeToken"]
+    shop.database.items.insert_one({"_id": "new", "name": "cup"})
+    shop.database.notes.insert_one({"_id": "n", "text": "hello"})
+    await shop.recorded()
+    assert await shop.ask(ONE, at={"token": moment}, id="new") == {"found": None}
+    assert await shop.ask(ONE, at={"time": LONG_AGO}, id="new") == {"found": None}
+    text = "query($at: TimePoint!) { found: notesAsOf(asOf: $at) { totalCount } }"
+    for at in ({"token": moment}, {"time": LONG_AGO}):
+        assert await shop.ask(text, at=at) == {"found": {"totalCount": 0}}
+
+
+async def test_a_reference_to_what_was_not_recorded_then_is_refused(
+    shop: Shop, mongo_uri: str
+) -> None:
+    """It is not shown as a document that was not there."""
+    shop.database.items.insert_one({"_id": "new", "makerId": "m"})
+    await shop.recorded()
+    moment = (await shop.ask("{ resumeToken }"))["resumeToken"]
+    assert await shop.ask(NESTED, at={"token": moment}, id="new") == {
+        "found": {"document": {"maker": {"name": "Ada"}}}
+    }
+    shop.database["makers.versions"].update_one({}, {"$set": {"at": Timestamp(2**32 - 2, 1)}})
+    lost = await refused(shop, NESTED, at={"token": moment}, id="new")
+    assert lost["code"] == "HISTORY_LOST"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{ item(id: "old") { history(first: 1) { totalCount nodes { version } } } }',
+        '{ item(id: "old") { state(version: 1) { operation } } }',
+        '{ item(id: "old") { blame { path } } }',
+        '{ item(id: "old") { version } }',
+        '{ itemVersion(id: "old", version: 1) { operation } }',
+        "{ itemVersions(first: 1) { totalCount nodes { version } } }",
+        '{ item(id: "old") { diff(from: 1) { path } } }',
+    ],
+    ids=["history", "state", "blame", "version", "itemVersion", "trail", "diff"],
+)
+async def test_what_nobody_has_recorded_is_waited_for_and_then_refused(
+    mongo_uri: str, client: Client, text: str
+) -> None:
+    """Never empty, 0 or null: also where no recorder has ever run."""
+    name = f"coverage_{uuid4().hex[:8]}"
+    client[name]["items"].insert_one({"_id": "old", "name": "lamp"})
+    settings = Settings(record=False)
+    opened = open_shop(
+        client, mongo_uri, name, settings, model=MODEL, begun=True, archive_wait_s=0.1
+    )
+    async with opened as shop:
+        assert (await refused(shop, text))["code"] == "ARCHIVE_BEHIND"
+        assert set(await shop.gateway.warnings()) == {
+            f"recorder:{n}" for n in ("items", "makers", "notes")
+        }
+    client.drop_database(name)
+
+
+async def test_version_zero_names_nothing(shop: Shop) -> None:
+    """At once, whoever records."""
+    assert await shop.ask('{ found: itemVersion(id: "old", version: 0) { operation } }') == {
+        "found": None
+    }
+
+
+async def test_a_document_that_was_inserted_a_moment_ago_has_its_number(shop: Shop) -> None:
+    """Also where this process's stream has not come to it."""
+    for n in range(20):
+        shop.database.items.insert_one({"_id": f"fast{n}"})
+        text = f'{{ item(id: "fast{n}") {{ version history {{ totalCount }} }} }}'
+        found = (await shop.ask(text))["item"]
+        assert found == {"version": 1, "history": {"totalCount": 1}}
+
+
+class Lost:
+    """Two documents, recorded; then history is lost in which one of them changes, and is read
+    again."""
+
+    def __init__(self, mongo: Mongo, client: Client) -> None:
+        self._mongo = mongo
+        self._things = client[mongo.name].things
+        self.before = self.within = self.after = Timestamp(1, 1)
+
+    async def run(self) -> Recording:
+        first = Recording(self._mongo)
+        await first.begin()
+        self._things.insert_many([{"_id": 1, "n": 0}, {"_id": 2, "n": 0}])
+        await first.record()
+        self.before = (await first.versions())[-1]["at"]
+        self._things.update_one({"_id": 2}, {"$set": {"n": 1}})
+        self._things.insert_one({"_id": 3, "n": 0})
+        self.within = await self._mongo.operation_time()
+        options = RecorderOptions(chunk_documents=1)
+        again = Recording(self._mongo, source=LosesHistory(self._mongo), options=options)
+        await again.record(fencing_token=2)
+        self.after = (await again.versions())[-1]["at"]
+        return again
+
+
+def history_of(recording: Recording) -> History:
+    own_writes = OwnWrites(recording.progress, LastNumbers(recording.hub))
+    return History(recording.mongo, {"things": recording.archive}, own_writes)
+
+
+@one_driver
+async def test_a_lost_window_is_kept_and_moments_in_it_are_refused(
+    mongo: Mongo, client: Client
+) -> None:
+    """For documents that changed and for those that did not; the error names its end, from which on
+    all is answered, as is what was before."""
+    lost = Lost(mongo, client)
+    recording = await lost.run()
+    coverage = await Coverages(mongo).of("things")
+    (gap,) = coverage.gaps
+    assert lost.before < gap.start.at <= lost.within
+    assert gap.end is not None
+    assert gap.end.at >= lost.after
+    assert gap.why == "the oplog no longer reached back"
+    history = history_of(recording)
+    await recording.progress.position("things")
+    states = await history.as_of(THING, [(key, lost.within) for key in (1, 2, 3)], None)
+    for state in states:
+        assert isinstance(state, HistoryLost)
+        assert state.facts["oldestResumeToken"] == tokens.moment(gap.end.at)
+    for at in (lost.before, gap.end.at):
+        found = await history.as_of(THING, [(1, at), (2, at), (3, at)], None)
+        there = at != lost.before
+        assert [isinstance(each, Version) for each in found] == [True, True, there]
+        assert coverage.refusal("things", at) is None
+    assert isinstance(coverage.refusal("things", lost.within), HistoryLost)
+
+
+@one_driver
+async def test_a_version_that_spans_a_lost_window_has_a_gap(mongo: Mongo, client: Client) -> None:
+    """Also where nothing differs afterwards; the one that was replaced in it has none."""
+    recording = await Lost(mongo, client).run()
+    found = await history_of(recording).by_number(THING, [(1, 1), (2, 1), (2, 2)], None)
+    shown = [(each.number, each.gap) for each in found if isinstance(each, Version)]
+    assert shown == [(1, True), (1, False), (2, True)]
+
+
+@one_driver
+async def test_a_window_that_is_open_is_waited_for(mongo: Mongo) -> None:
+    """While the present is read again, nobody knows yet what will be known."""
+    coverages = Coverages(mongo)
+    start = Mark(Timestamp(100, 1), datetime(2024, 1, 1, tzinfo=UTC))
+    for _ in range(2):
+        await coverages.open_gap("things", "recorder:things", start, "testing")
+    coverage = await coverages.of("things")
+    assert len(coverage.gaps) == 1
+    assert isinstance(coverage.refusal("things", Timestamp(100, 1)), ArchiveBehind)
+    assert coverage.refusal("things", Timestamp(99, 9)) is None
+    end = Mark(Timestamp(200, 1), datetime(2024, 1, 2, tzinfo=UTC))
+    await coverages.close_gap("things", "recorder:things", end)
+    closed = await coverages.of("things")
+    assert closed.open is None
+    assert isinstance(closed.refusal("things", Timestamp(199, 9)), HistoryLost)
+    assert closed.refusal("things", Timestamp(200, 1)) is None
+
+
+@one_driver
+async def test_very_many_windows_are_joined_from_the_oldest_on(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What lies between two of them is taken for lost, too, and nothing lost is taken for known."""
+    monkeypatch.setattr("streams.coverage._MOST_GAPS", 3)
+    coverages = Coverages(mongo)
+    day = datetime(2024, 1, 1, tzinfo=UTC)
+    for n in range(6):
+        await coverages.open_gap("things", "p", Mark(Timestamp(100 * n, 1), day), "testing")
+        await coverages.close_gap("things", "p", Mark(Timestamp(100 * n + 50, 1), day))
+    gaps = (await coverages.of("things")).gaps
+    assert len(gaps) == 3
+    covered = Coverage(gaps=gaps)
+    assert all(covered.lost("things", Timestamp(100 * n + 20, 1)) for n in range(6))
+    assert covered.lost("things", Timestamp(575, 1)) is None
+
+
+async def test_windows_are_shown_where_streams_and_moments_are(shop: Shop) -> None:
+    """With their reason, on the listener and on a page as of a moment."""
+    moment = (await shop.ask("{ resumeToken }"))["resumeToken"]
+    coverages = Coverages(shop.gateway.mongo)
+    day = datetime(2024, 1, 1, tzinfo=UTC)
+    await coverages.open_gap("items", "p", Mark(Timestamp(100, 1), day), "testing")
+    await coverages.close_gap("items", "p", Mark(Timestamp(200, 1), day + timedelta(days=1)))
+    gap = {"from": "2024-01-01T00:00:00.000Z", "to": "2024-01-02T00:00:00.000Z", "why": "testing"}
+    streams = (await shop.ask("{ streams { collection gaps { from to why } } }"))["streams"]
+    assert {each["collection"]: each["gaps"] for each in streams} == {
+        "items": [gap],
+        "makers": [],
+        "notes": [],
+    }
+    text = "query($at: TimePoint!) { itemsAsOf(asOf: $at) { gaps { from to why } } }"
+    found = await shop.ask(text, at={"token": moment})
+    assert found["itemsAsOf"]["gaps"] == [gap]
+
+
+async def test_what_is_read_at_first_is_waited_for(
+    mongo_uri: str, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Documents that are known already are shown without waiting; the others are refused within the
+    bound, and answered once they are read."""
+    go_on = asyncio.Event()
+    reading = __import__("streams.recorder", fromlist=["read_chunk"]).read_chunk
+
+    async def held_up(*args: Any, **options: Any) -> Any:
+        await go_on.wait()
+        return await reading(*args, **options)
+
+    monkeypatch.setattr("streams.recorder.read_chunk", held_up)
+    name = f"coverage_{uuid4().hex[:8]}"
+    client[name]["items"].insert_one({"_id": "old", "name": "lamp"})
+    opened = open_shop(client, mongo_uri, name, model=MODEL, empty=False, archive_wait_s=0.5)
+    async with opened as shop:
+        shop.database["items"].insert_one({"_id": "new", "name": "cup"})
+        await shop.recorded()
+        text = "query($id: ID!) { item(id: $id) { version history { totalCount } } }"
+        found = await shop.ask(text, id="new")
+        assert found == {"item": {"version": 1, "history": {"totalCount": 1}}}
+        assert (await refused(shop, text, id="old"))["code"] == "ARCHIVE_BEHIND"
+        trail = "{ itemVersions { totalCount } }"
+        assert (await refused(shop, trail))["code"] == "ARCHIVE_BEHIND"
+        assert (await refused(shop, AS_OF, at={"time": LONG_AGO}))["code"] == "ARCHIVE_BEHIND"
+        go_on.set()
+        await read(shop)
+        found = await shop.ask(text, id="old")
+        assert found == {"item": {"version": 1, "history": {"totalCount": 1}}}
+        assert await shop.ask(trail) == {"itemVersions": {"totalCount": 2}}
+    client.drop_database(name)
