@@ -13,11 +13,11 @@ from resolvers.fences import Fences
 from resolvers.own_writes import OwnWrites
 from resolvers.repeats import Repeats
 from resolvers.restoring import Restoring
+from resolvers.saved_cursors import SavedCursors
 from resolvers.scopes import Scope
 from resolvers.standing import Standing
 from resolvers.writes import Writes
 from streams.archive import Archive
-from streams.cursors import Cursors
 from streams.deletions import Deletions
 from streams.mongo import Mongo
 from streams.progress import Progress
@@ -33,7 +33,7 @@ class Editing:
     drafts: Drafts
     publishing: Publishing
     comments: Comments
-    cursors: Cursors
+    cursors: SavedCursors
     standing: Standing
 
     def within(self, scope: Scope) -> Editing:
@@ -75,7 +75,9 @@ async def prepare_editing(
     writes = Writes(mongo, model, archives, progress, own_writes, standing, repeats)
     drafts = Drafts(mongo, archives, standing, repeats)
     comments = Comments(mongo, archives, progress, drafts, repeats)
+    cursors = SavedCursors(mongo, progress)
     await repeats.prepare()
+    await cursors.prepare()
     await Deletions(mongo).prepare()
     for entity in model.entities:
         await drafts.prepare(entity)
@@ -87,6 +89,6 @@ async def prepare_editing(
         drafts=drafts,
         publishing=Publishing(drafts, standing, writes),
         comments=comments,
-        cursors=Cursors(mongo),
+        cursors=cursors,
         standing=standing,
     )

@@ -47,6 +47,7 @@ FIXED_TYPES = frozenset(
         "PageInfo",
         "Query",
         "ResumeToken",
+        "SavedCursor",
         "SortDirection",
         "StaleWrite",
         "StreamReading",
@@ -90,8 +91,8 @@ ENTITY_SUFFIXES = (
 EMBEDDED_SUFFIXES = ("State", "Snapshot", "Where", "ListFilter", "Input", "Patch")
 ENUM_SUFFIXES = ("Filter", "ListFilter")
 
-QUERY_FIELDS = ("node", "resumeToken", "streams", "allDrafts", "allComments")
-MUTATION_FIELDS = ("saveCursor",)
+QUERY_FIELDS = ("node", "resumeToken", "savedCursors", "streams", "allDrafts", "allComments")
+MUTATION_FIELDS = ("removeCursor", "saveCursor")
 # The owner of what is there without any entity; no type has such a name.
 _EVERY_API = ""
 

@@ -13,9 +13,9 @@ from resolvers.cluster_time import ClusterTime
 from resolvers.dates import date_text
 from resolvers.errors import BadUserInput
 from resolvers.filters import Condition
+from resolvers.saved_cursors import SavedCursors
 from streams import tokens
 from streams.archive import Archive
-from streams.cursors import Cursors
 from streams.mongo import Mongo
 from streams.progress import Progress
 
@@ -59,7 +59,7 @@ class Starts:
         self._mongo = mongo
         self._cluster_time = ClusterTime(mongo, progress)
         self._progress = progress
-        self._cursors = Cursors(mongo)
+        self._cursors = SavedCursors(mongo, progress)
 
     async def token(self, archive: Archive, request: ChangeRequest) -> str | None:
         """What a subscription resumes behind; None: from now on.
@@ -67,14 +67,12 @@ class Starts:
         Raises:
             BadUserInput: more than one place to start from, a cursor that nobody saved, or a moment
                 that is yet to come.
+            Unauthenticated: a cursor of a caller who has no name.
             ResumeTokenInvalid: of a history that is no more.
         """
         _check_one_start(request)
         if request.cursor is not None:
-            token = await self._cursors.load(request.owner, request.cursor)
-            if token is None:
-                raise BadUserInput(f"no cursor named {request.cursor!r} was saved")
-            return token
+            return await self._cursors.load(request.owner, request.cursor)
         if request.after is not None:
             await self._cluster_time.check_reached(request.after)
             return tokens.resumable(request.after)

@@ -75,6 +75,20 @@ def define_interfaces(types: Types) -> None:
         "What is no longer there of a document's history.",
     )
     types.add_object(
+        "SavedCursor",
+        [
+            Read("name", "String!", "Its name.", attrgetter("name")),
+            told(
+                "resumeToken",
+                "ResumeToken!",
+                "The place.",
+                lambda source, context: context.token_out(source.token),
+            ),
+            Read("at", "DateTime!", "When it was saved or used last.", attrgetter("at")),
+        ],
+        "A place in the stream that is kept on the server.",
+    )
+    types.add_object(
         "HistoryGap",
         [
             Read(

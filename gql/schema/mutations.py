@@ -21,7 +21,6 @@ from resolvers.alterations import Alteration
 from resolvers.contents import new_id, parse_change, parse_document
 from resolvers.errors import BadUserInput
 from resolvers.outcomes import Author, Written
-from streams import tokens
 
 __all__ = ["define_mutation"]
 
@@ -39,7 +38,7 @@ def define_mutation(types: Types, model: Model, shapes: Mapping[str, Shape]) -> 
         fields += applying_fields(model, shape)
     types.add_object(
         "Mutation",
-        [*fields, _save_cursor()],
+        [*fields, _save_cursor(), _remove_cursor()],
         "What can be written. Send `Idempotency-Key` with a request, or `idempotencyKey` among its "
         "`extensions`, and it may be sent again without being done again.",
     )
@@ -163,18 +162,31 @@ def _restore(shape: Shape) -> StrawberryField:
 def _save_cursor() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo, name: str, token: str) -> str:
         context = info.context
-        place = tokens.resumable(context.token_in(token))
-        await context.editing.cursors.save(context.owner, name, place)
+        await context.editing.cursors.save(context.owner, name, context.token_in(token))
         return token
 
     return Resolve(
         "saveCursor",
         "ResumeToken!",
-        "Keep a place in the stream on the server, under a name of the client's own; subscribe "
-        "with `cursor` to go on from there.",
+        "Keep a place in the stream on the server, under a name of the caller's own; subscribe "
+        "with `cursor` to go on from there. It is kept until it was not used for a year.",
         resolve,
         (
-            Argument("name", "String!", "The name."),
+            Argument("name", "String!", "The name: 1 to 255 characters."),
             Argument("token", "ResumeToken!", "The place: that of the last event dealt with."),
         ),
+    )
+
+
+def _remove_cursor() -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo, name: str) -> bool:
+        there: bool = await info.context.editing.cursors.remove(info.context.owner, name)
+        return there
+
+    return Resolve(
+        "removeCursor",
+        "Boolean!",
+        "Remove a place that the caller has saved; false where there was none.",
+        resolve,
+        (Argument("name", "String!", "Its name."),),
     )

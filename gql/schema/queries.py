@@ -49,7 +49,8 @@ _ID = Argument("id", "ID!", "Its id.")
 
 def define_query(types: Types, model: Model, shapes: Mapping[str, Shape]) -> None:
     """Define the type Query."""
-    fields = [node_field(shapes, types.naming.node), _resume_token(), _streams()]
+    root = [node_field(shapes, types.naming.node), _resume_token(), _streams()]
+    fields = [*root, _saved_cursors()]
     for entity in model.entities:
         shape = shapes[entity.name]
         fields += [
@@ -217,5 +218,17 @@ def _streams() -> StrawberryField:
         "streams",
         "[StreamStatus!]!",
         "How the listeners of this deployment are doing, whichever process has them.",
+        resolve,
+    )
+
+
+def _saved_cursors() -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo) -> Any:
+        return await info.context.editing.cursors.of(info.context.owner)
+
+    return Resolve(
+        "savedCursors",
+        "[SavedCursor!]!",
+        "The places that the caller has kept with `saveCursor`, by name.",
         resolve,
     )

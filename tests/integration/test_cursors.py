@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -73,6 +74,96 @@ async def test_a_name_that_nobody_saved_is_bad_input(shop: Shop) -> None:
     await shop.ask(SAVE, author="bob", name=f"bobs-{id_}", token=places[0])
     with pytest.raises(Failed, match="no cursor named"):
         await versions_after(shop, id_, f"bobs-{id_}", 1)
+
+
+async def test_somebody_without_a_name_has_no_cursors(shop: Shop) -> None:
+    """Nor has one whose name is empty: they would share them with each other."""
+    _, places = await written(shop)
+    for nobody in (None, ""):
+        for text in (
+            f'mutation {{ saveCursor(name: "n", token: "{places[0]}") }}',
+            'mutation { removeCursor(name: "n") }',
+            "{ savedCursors { name } }",
+        ):
+            with pytest.raises(Failed) as failed:
+                await shop.ask(text, author=nobody)
+            assert failed.value.code == "UNAUTHENTICATED"
+
+
+async def test_names_have_1_to_255_characters(shop: Shop) -> None:
+    """Others are refused, with their length."""
+    _, places = await written(shop)
+    for name in ("n", "ü" * 255):
+        await shop.ask(SAVE, author="len", name=name, token=places[0])
+    for name in ("", "z" * 256):
+        with pytest.raises(Failed, match=f"{len(name)} characters, 1 to 255 expected") as failed:
+            await shop.ask(SAVE, author="len", name=name, token=places[0])
+        assert failed.value.code == "BAD_USER_INPUT"
+
+
+async def test_a_caller_lists_and_removes_what_he_has_saved(shop: Shop) -> None:
+    """And nobody else's."""
+    _, places = await written(shop)
+    for name, token in (("b", places[1]), ("a", places[0])):
+        await shop.ask(SAVE, author="lister", name=name, token=token)
+    await shop.ask(SAVE, author="lister2", name="a", token=places[2])
+    text = "{ savedCursors { name resumeToken at } }"
+    found = (await shop.ask(text, author="lister"))["savedCursors"]
+    expected = [("a", places[0]), ("b", places[1])]
+    assert [(each["name"], each["resumeToken"]) for each in found] == expected
+    remove = 'mutation { removeCursor(name: "a") }'
+    assert await shop.ask(remove, author="lister") == {"removeCursor": True}
+    assert await shop.ask(remove, author="lister") == {"removeCursor": False}
+    found = (await shop.ask(text, author="lister"))["savedCursors"]
+    assert [each["name"] for each in found] == ["b"]
+    found = (await shop.ask(text, author="lister2"))["savedCursors"]
+    assert [each["name"] for each in found] == ["a"]
+
+
+async def test_one_caller_has_a_bounded_number_of_them(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that he has can be moved all the same."""
+    monkeypatch.setattr("resolvers.saved_cursors._MOST", 2)
+    _, places = await written(shop)
+    for name in ("one", "two", "one"):
+        await shop.ask(SAVE, author="many", name=name, token=places[0])
+    with pytest.raises(Failed, match="maximum is 2") as failed:
+        await shop.ask(SAVE, author="many", name="three", token=places[0])
+    assert failed.value.code == "LIMIT_EXCEEDED"
+    await shop.ask(SAVE, author="few", name="three", token=places[0])
+
+
+async def test_a_place_in_the_future_is_neither_saved_nor_gone_on_from(shop: Shop) -> None:
+    """As `after` is refused: it is of a history that is no more, as after a restore."""
+    _, places = await written(shop)
+    future = f"F0000000FFFFFFFF~.{places[0].rpartition('.')[2]}"
+    with pytest.raises(Failed) as failed:
+        await shop.ask(SAVE, author="fay", name="f", token=future)
+    assert failed.value.code == "RESUME_TOKEN_INVALID"
+    await shop.ask(SAVE, author="ann", name="restored", token=places[0])
+    shop.database["revstream.cursors"].update_one(
+        {"_id": {"owner": "ann", "name": "restored"}}, {"$set": {"token": "F0000000FFFFFFFF~"}}
+    )
+    with pytest.raises(Failed) as failed:
+        await versions_after(shop, shop.fresh_id(), "restored", 1)
+    assert failed.value.code == "RESUME_TOKEN_INVALID"
+
+
+async def test_the_server_lets_go_of_places_that_nobody_used_for_a_year(shop: Shop) -> None:
+    """Counted from when each was saved or used last."""
+    id_, places = await written(shop)
+    await shop.ask(SAVE, name="used", token=places[0])
+    cursors = shop.database["revstream.cursors"]
+    mine = {"_id": {"owner": "ann", "name": "used"}}
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    (index,) = [each for each in cursors.list_indexes() if "expireAfterSeconds" in each]
+    assert (dict(index["key"]), index["expireAfterSeconds"]) == ({"at": 1}, 365 * 24 * 3600)
+    cursors.update_one(mine, {"$set": {"at": long_ago}})
+    await versions_after(shop, id_, "used", 1)
+    stored = cursors.find_one(mine)
+    assert stored is not None
+    assert stored["at"] > long_ago
 
 
 async def test_a_place_that_is_none_is_not_saved(shop: Shop) -> None:

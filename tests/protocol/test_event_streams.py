@@ -15,7 +15,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
-from tests.support.event_streams import EventStream, open_stream
+from tests.support.event_streams import AUTHOR_HEADER, EventStream, open_stream
 from tests.support.eventually import eventually
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.metrics import scraped
@@ -50,7 +50,7 @@ def gateway(
     model = tmp_path_factory.mktemp("model") / "schema.graphql"
     model.write_text(MODEL)
     options = ("--heartbeat-s", str(HEARTBEAT_S), "--backlog-events", str(BACKLOG))
-    options += ("--socket-stalled-s", "8")
+    options += ("--socket-stalled-s", "8", "--author-header", AUTHOR_HEADER)
     with running_gateway(mongo_uri, things.database.name, model, *options) as running:
         yield running
         assert running.stop() == 0
@@ -108,7 +108,11 @@ async def test_who_comes_back_goes_on_behind_the_last_event(
 ) -> None:
     """Wherever the operation says that it begins: the same address is asked for again."""
     beginning = gateway.query("{ resumeToken }")["resumeToken"]
-    gateway.query(f'mutation {{ saveCursor(name: "mine", token: "{beginning}") }}')
+    save = f'mutation {{ saveCursor(name: "mine", token: "{beginning}") }}'
+    saved = httpx.post(
+        f"{gateway.address}/graphql", json={"query": save}, headers={AUTHOR_HEADER: "ann"}
+    )
+    assert saved.json() == {"data": {"saveCursor": beginning}}
     query = f"subscription {{ {start.replace('{token}', beginning)} {{ kind documentId }} }}"
     first, second, third = insert(things, "first", "second", "third")
     async with open_stream(gateway.address, AFTER, after=beginning) as whole:
@@ -117,7 +121,8 @@ async def test_who_comes_back_goes_on_behind_the_last_event(
             change = await whole.change()
             tokens[change["documentId"]] = change["id"]
     assert list(tokens) == [first, second, third]
-    async with open_stream(gateway.address, query, method="GET", last=tokens[first]) as stream:
+    resumed = open_stream(gateway.address, query, method="GET", last=tokens[first], author="ann")
+    async with resumed as stream:
         assert [(await stream.change())["documentId"] for _ in range(2)] == [second, third]
 
 

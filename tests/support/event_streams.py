@@ -10,7 +10,10 @@ from typing import Any
 
 import httpx2 as httpx
 
-__all__ = ["Event", "EventStream", "open_stream"]
+__all__ = ["AUTHOR_HEADER", "Event", "EventStream", "open_stream"]
+
+AUTHOR_HEADER = "x-author"
+"""For gateways that are started with it as `--author-header`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +72,18 @@ class EventStream:
 
 @asynccontextmanager
 async def open_stream(
-    address: str, query: str, *, method: str = "POST", last: str | None = None, **variables: Any
+    address: str,
+    query: str,
+    *,
+    method: str = "POST",
+    last: str | None = None,
+    author: str | None = None,
+    **variables: Any,
 ) -> AsyncIterator[EventStream]:
     """The answer to who takes nothing but events; `last` is the last event's id."""
     headers = {"accept": "text/event-stream"}
+    if author is not None:
+        headers[AUTHOR_HEADER] = author
     if last is not None:
         headers["last-event-id"] = last
     asked: dict[str, Any] = {"json": {"query": query, "variables": variables}}

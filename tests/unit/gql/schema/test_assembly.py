@@ -24,7 +24,7 @@ def test_every_entity_has_all_root_fields(schema: strawberry.Schema) -> None:
     built = from_sdl(print_sdl(schema))
     assert built.query_type is not None
     assert set(built.query_type.fields) == {
-        "node", "resumeToken", "streams", "allDrafts", "allComments",
+        "node", "resumeToken", "savedCursors", "streams", "allDrafts", "allComments",
         "product", "products", "productVersion", "productsAsOf", "productVersions",
         "supplier", "suppliers", "supplierVersion", "suppliersAsOf", "supplierVersions",
         "productDrafts", "supplierDrafts", "cityDrafts", "readingDrafts",

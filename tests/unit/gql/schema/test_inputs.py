@@ -152,6 +152,7 @@ def test_an_entity_of_which_nothing_can_be_written_is_created_and_deleted() -> N
         "rejectMark",
         "commentOnMark",
         "saveCursor",
+        "removeCursor",
     }
     assert arguments(types, "createMark") == {"id": "ID", "comment": "String"}
 
