@@ -19,6 +19,7 @@ from model.entities import Entity
 from resolvers.batches import pages_by_key
 from resolvers.filters import Condition
 from resolvers.keyset import Keyset
+from resolvers.number_filters import asks_for_number, numbered_layout
 from resolvers.orders import Order, order_keys
 from resolvers.own_writes import OwnWrites, Seen
 from resolvers.pages import Page, PageRequest, Window, both
@@ -137,6 +138,7 @@ class Current:
     ) -> Reading:
         """What `read` reads for such a page, each time; arguments and errors as of `page`."""
         window, projection = self._window(entity, order, page, fields)
+        numbered = asks_for_number(entity, where, order)
         query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
         return Reading(
             entity=entity,
@@ -146,11 +148,12 @@ class Current:
             projection=projection,
             total=total,
             token=token,
+            numbered=numbered,
         )
 
     async def read(self, reading: Reading, *, shown: bool = False) -> Page[Document]:
         """See `page`."""
-        layout = self._layout(reading.entity)
+        layout = self._layout(reading.entity, numbered=reading.numbered)
         if reading.token:
             return await self._at_one_time(partial(reading.read, layout, shown))
         return await reading.read(layout, shown, None)
@@ -178,7 +181,7 @@ class Current:
         # The parent is no part of the kind: all of them were asked with the same cursor.
         keyset = Keyset(f"current {entity.name} by {stored_field}", order_keys(entity, order))
         window = Window(keyset, page)
-        layout = self._layout(entity)
+        layout = self._layout(entity, numbered=asks_for_number(entity, where, order))
         joined = layout.joined(stored_field)
 
         async def read(at: Timestamp | None = None) -> list[Page[Document]]:
@@ -324,9 +327,11 @@ class Current:
         by_name = dict(zip(identities([each["_id"] for each in found]), found, strict=True))
         return by_name, names
 
-    def _layout(self, entity: Entity) -> Layout:
+    def _layout(self, entity: Entity, *, numbered: bool = False) -> Layout:
         archive = self._archives.get(entity.collection)
-        return layout_of(self._mongo, entity) if archive is None else archive.layout
+        if archive is None:
+            return layout_of(self._mongo, entity)
+        return numbered_layout(self._mongo, archive, entity) if numbered else archive.layout
 
     async def _at_one_time(self, read: Callable[[Timestamp], Awaitable[T]]) -> T:
         for _ in range(_ATTEMPTS - 1):

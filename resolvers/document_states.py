@@ -2,7 +2,7 @@
 
 A document whose first version is not its insertion was there before it; a moment in a window of
 lost history is known only of documents that were written in it after the loss.
-Source: docs/decisions/0039-coverage.md.
+Source: docs/decisions/0041-coverage.md.
 """
 
 from __future__ import annotations

@@ -11,8 +11,10 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from model.entities import Entity
 from resolvers.conditions import All, Compare, Comparison, Condition, In
 from resolvers.matching import compile_predicate, kind_of, reached
+from resolvers.number_filters import asks_for_number
 from resolvers.rows import Rows
 from resolvers.starts import ChangeRequest
 from streams.routing import EVERYTHING, Interest
@@ -36,13 +38,14 @@ class _Values:
         return found
 
 
-def interest_of(request: ChangeRequest, rows: Rows) -> Interest:
+def interest_of(entity: Entity, request: ChangeRequest, rows: Rows) -> Interest:
     """Of a subscription by a caller with these rows."""
     if request.id is not None:
         return Interest(key=request.id)
     condition = rows.narrowed(request.where)
     # Where a moment is asked for, also what does not match tells that the stream has come to it.
-    if condition is None or request.since is not None:
+    if condition is None or request.since is not None or asks_for_number(entity, condition):
+        # No event says which number it makes.
         return EVERYTHING
     return replace(interest_in(condition), filter=compile_predicate(condition))
 

@@ -16,6 +16,7 @@ from model.entities import Entity
 from resolvers.completion import Change, Completion
 from resolvers.farewell import Farewell
 from resolvers.interests import interest_of
+from resolvers.number_filters import asks_for_number, numbered_layout
 from resolvers.queries import to_query
 from resolvers.scopes import OPEN, Scope
 from resolvers.starts import ChangeRequest, Starts
@@ -225,7 +226,7 @@ class Changes:
         rows = self._scope.read_rows(entity)
         completion = self._completion(entity)
         watch = Watch(entity, request, rows, completion, quiet_s=self._quiet_s)
-        interest = interest_of(request, rows)
+        interest = interest_of(entity, request, rows)
         told = alone = False
         if company is not None:
             # Those who were told there skip the token that they have come to.
@@ -300,7 +301,12 @@ class Changes:
             query = {"$and": [{"_id": request.id}, query]}
         token = tokens.unfinished(at)
         wall = at.as_datetime()
-        layout = self._archives[entity.collection].layout
+        archive = self._archives[entity.collection]
+        layout = archive.layout
+        if asks_for_number(entity, rows.narrowed(request.where)):
+            layout = numbered_layout(self._mongo, archive, entity)
+            # The numbers that it looks up are those of then.
+            await self._progress.wait_whole(entity.collection, tokens.moment(at))
         pages = layout.pages(query, size=page, at=at)
         async with aclosing(pages) as opened:
             async for documents in opened:

@@ -24,7 +24,7 @@ class Reading:
     """For one caller.
 
     Attributes:
-        query: of all pages. windowed: of this one.
+        query: of all pages. windowed: of this one. numbered: it asks for the version number.
     """
 
     entity: Entity
@@ -34,6 +34,7 @@ class Reading:
     projection: Mapping[str, Any]
     total: bool
     token: bool
+    numbered: bool = False
 
     async def read(self, layout: Layout, shown: bool, at: Timestamp | None) -> Page[Document]:
         """Args:

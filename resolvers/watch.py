@@ -17,6 +17,7 @@ from typing import Any
 from model.entities import Entity
 from resolvers.completion import Change, Completion, Needs
 from resolvers.matching import compile_predicate
+from resolvers.number_filters import asks_for_number, with_number
 from resolvers.rows import Rows
 from resolvers.starts import ChangeRequest
 from streams.documents import Document
@@ -51,8 +52,9 @@ class Watch:
         self._matches: Predicate | None = (
             None if request.where is None else compile_predicate(request.where)
         )
+        self._numbered = asks_for_number(entity, rows.narrowed(request.where))
         self._needs = Needs(
-            version=request.needs_version,
+            version=request.needs_version or self._numbered,
             before=request.needs_before or request.where is not None or rows.limits,
             author=request.needs_author,
         )
@@ -106,6 +108,8 @@ class Watch:
         if not self._concerns(change):
             return None
         operations = self._request.operations
+        if self._numbered:
+            change = self._with_numbers(change)
         shown = self._shown(change) if self._rows.limits else change
         if shown is None:
             return None
@@ -118,6 +122,12 @@ class Watch:
             return None
         # Of what a document was before it left, nothing is told either.
         return (shown if told else replace(shown, before=None)).moved(transition)
+
+    def _with_numbers(self, change: Change) -> Change:
+        """Return the change with states that have the numbers that are shown."""
+        after = with_number(self._entity, change.document, change.version)
+        before = with_number(self._entity, change.before, change.previous_version)
+        return replace(change, document=after, before=before)
 
     def _concerns(self, change: Change) -> bool:
         """Return whether it is about the document that is followed: what befalls the collection as

@@ -8,7 +8,7 @@ toWall, why}]}`.
 `from` is the first cluster time of which nothing is known, `to` the first at which all is known
 again; null while the present is being read. `begun` is null where the oplog reached back to the
 creation of the replica set: then nothing was before it.
-Source: docs/decisions/0039-coverage.md.
+Source: docs/decisions/0041-coverage.md.
 """
 
 from __future__ import annotations

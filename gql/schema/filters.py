@@ -88,7 +88,7 @@ def _define_where(types: Types, shape: Shape, fields: list[Field]) -> None:
     name = f"{shape.name}Where"
     of_fields = [_field_filter(each) for each in fields]
     counter = [
-        InputField(each, "IntFilter", "The version number that documents carry.")
+        InputField(each, "IntFilter", "The version number that is shown.")
         for each in _version(shape)
     ]
     types.add_input(

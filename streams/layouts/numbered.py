@@ -1,0 +1,140 @@
+"""Reads of current documents whose version field has the number that the API shows: that of the
+last version in the archive, where the document's own count is lower or no number.
+
+Each document that is looked at takes a lookup in the archive: for reads that filter or sort by the
+number, and no others. What does not ask for the number is matched before.
+Source: docs/decisions/0010-version-of-a-current-document.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from bson import Timestamp
+
+from streams.documents import Document
+from streams.layouts.archived import Archived
+from streams.layouts.placing import places
+from streams.mongo import Mongo
+
+__all__ = ["Numbered"]
+
+# The highest that a document may carry: `streams.versions.carried_number`.
+_HIGHEST = 2**31 - 1
+
+
+class Numbered(Archived):
+    """Of a collection that is kept as ARCHIVE.
+
+    Args:
+        archive: the collection of its versions. field: where documents carry their number.
+    """
+
+    def __init__(self, mongo: Mongo, collection: str, archive: str, field: str) -> None:
+        super().__init__(mongo, collection)
+        self._archive = archive
+        self._field = field
+
+    async def find(
+        self,
+        query: Mapping[str, Any],
+        *,
+        projection: Mapping[str, Any] | None = None,
+        sort: Sequence[tuple[str, int]] = (),
+        limit: int = 0,
+        at: Timestamp | None = None,
+        raw: bool = False,
+        naive: bool = False,
+    ) -> list[Any]:
+        stages = self._matched(query)
+        if sort:
+            stages.append({"$sort": dict(sort)})
+        if limit:
+            stages.append({"$limit": limit})
+        if projection:
+            # Behind stages that make others of documents the server tells no sort key.
+            placed = {
+                name: places(sort) if isinstance(shown, Mapping) and "$meta" in shown else shown
+                for name, shown in projection.items()
+            }
+            stages.append({"$project": placed})
+        return await self.mongo.aggregate(self.collection, stages, at=at, raw=raw, naive=naive)
+
+    async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
+        stages = [*self._matched(query), {"$count": "n"}]
+        found = await self.mongo.aggregate(self.collection, stages, at=at)
+        return int(found[0]["n"]) if found else 0
+
+    async def pages(
+        self, query: Mapping[str, Any], *, size: int, at: Timestamp
+    ) -> AsyncGenerator[list[Document]]:
+        stages = [*self._matched(query), {"$sort": {"_id": 1}}]
+        pages = self.mongo.aggregate_pages(self.collection, stages, size=size, at=at)
+        async with aclosing(pages) as opened:
+            async for page in opened:
+                yield page
+
+    def joined(self, field: str) -> tuple[Document, list[Document]]:
+        lookup, beginning = super().joined(field)
+        return lookup, [*beginning, *self._numbers()]
+
+    def _matched(self, query: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        parts = query["$and"] if set(query) == {"$and"} else [query]
+        early = [each for each in parts if not _mentions(each, self._field)]
+        late = [each for each in parts if _mentions(each, self._field)]
+        return [
+            *([{"$match": {"$and": early}}] if early else []),
+            *self._numbers(),
+            *([{"$match": {"$and": late}}] if late else []),
+        ]
+
+    def _numbers(self) -> list[Document]:
+        """Stages that put the number into the version field."""
+        last: list[Document] = [
+            {"$sort": {"v": -1}},
+            {"$limit": 1},
+            {"$project": {"v": 1, "offset": 1}},
+        ]
+        place = f"${self._field}"
+        whole = {"$and": [{"$gt": [place, 0]}, {"$lte": [place, _HIGHEST]}]}
+        integral = {"$eq": [place, {"$trunc": place}]}
+        is_number = {"$in": [{"$type": place}, ["int", "long", "double"]]}
+        carried = {
+            "$cond": [
+                is_number,
+                {"$cond": [{"$and": [whole, integral]}, {"$toLong": place}, 0]},
+                0,
+            ]
+        }
+        archived = {"$ifNull": [{"$first": f"${_LAST}.v"}, 0]}
+        # By how much a counter is ahead that was copied.
+        ahead = {"$ifNull": [{"$first": f"${_LAST}.offset"}, 0]}
+        counted = {"$subtract": [carried, ahead]}
+        return [
+            {
+                "$lookup": {
+                    "from": self._archive,
+                    "localField": "_id",
+                    "foreignField": "doc",
+                    "pipeline": last,
+                    "as": _LAST,
+                }
+            },
+            {"$set": {self._field: {"$max": [counted, archived]}}},
+            {"$unset": _LAST},
+        ]
+
+
+# No field of a document: MongoDB's own names begin so, and revstream's.
+_LAST = "_revstream_last"
+
+
+def _mentions(part: Any, field: str) -> bool:
+    """Whether a query asks for a field."""
+    if isinstance(part, str):
+        return part == f"${field}"
+    if isinstance(part, Mapping):
+        return any(name == field or _mentions(value, field) for name, value in part.items())
+    return isinstance(part, list | tuple) and any(_mentions(each, field) for each in part)

@@ -1,0 +1,138 @@
+"""Filters and orders by the version number ask for the number that is shown, also where programs do
+not count."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pymongo import MongoClient
+
+from model.reading import read_model
+from tests.support.editing import Shop, open_shop
+
+Client = MongoClient[dict[str, Any]]
+
+MODEL = read_model("""
+type Item @collection(name: "items") { id: ID! name: String makerId: ID }
+type Maker @collection(name: "makers") {
+  id: ID! name: String
+  items: [Item!]! @referencedBy(field: "makerId")
+}
+""")
+LIST = """
+query($where: ItemWhere, $orderBy: [ItemOrder!], $first: Int, $after: String) {
+  items(where: $where, orderBy: $orderBy, first: $first, after: $after) {
+    totalCount nodes { id version } pageInfo { endCursor }
+  }
+}
+"""
+# Of each document the number that is shown, in its order: what a program wrote so often without
+# counting, what counts, what counts further than the archive, and what a counter was copied to.
+SHOWN = {"a": 1, "e": 1, "b": 3, "c": 4, "d": 7}
+
+
+@pytest.fixture
+async def shop(mongo_uri: str, client: Client) -> AsyncIterator[Shop]:
+    """Over documents of which some carry no number, or one that is too low."""
+    name = f"numbers_{uuid4().hex[:8]}"
+    async with open_shop(client, mongo_uri, name, model=MODEL) as opened:
+        items = opened.database.items
+        items.insert_one({"_id": "a", "makerId": "m", "version": 1})
+        items.insert_one({"_id": "b", "makerId": "m"})
+        items.insert_one({"_id": "c", "makerId": "m", "version": "no number"})
+        items.insert_one({"_id": "d", "makerId": "m", "version": 1})
+        items.update_one({"_id": "d"}, {"$set": {"version": 7.0}})
+        items.insert_one({"_id": "e", "makerId": "m", "version": 54})
+        opened.database.makers.insert_one({"_id": "m"})
+        for key, count in (("b", 2), ("c", 3)):
+            for n in range(count):
+                items.update_one({"_id": key}, {"$set": {"name": f"n{n}"}})
+        await opened.recorded()
+        yield opened
+    client.drop_database(name)
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({"version": {"eq": 4}}, "c"),
+        ({"version": {"gt": 3}}, "cd"),
+        ({"version": {"in": [1, 7]}}, "ade"),
+        ({"not": {"version": {"lte": 3}}}, "cd"),
+        ({"or": [{"version": {"eq": 3}}, {"id": {"eq": "a"}}]}, "ab"),
+        ({"name": {"eq": "n1"}, "version": {"eq": 3}}, "b"),
+        ({"version": {"eq": 2}}, ""),
+        ({"version": {"eq": 54}}, ""),
+    ],
+)
+async def test_a_filter_by_the_number_finds_what_is_shown(
+    shop: Shop, where: dict[str, Any], expected: str
+) -> None:
+    """With the total, and at one moment with the token."""
+    found = (await shop.ask(LIST, where=where))["items"]
+    assert found["nodes"] == [{"id": key, "version": SHOWN[key]} for key in expected]
+    assert found["totalCount"] == len(expected)
+    text = LIST.replace("totalCount", "resumeToken totalCount")
+    assert (await shop.ask(text, where=where))["items"]["nodes"] == found["nodes"]
+
+
+@pytest.mark.parametrize("direction", ["ASC", "DESC"])
+async def test_an_order_by_the_number_is_that_of_what_is_shown(shop: Shop, direction: str) -> None:
+    """Page after page."""
+    found, after = [], None
+    for _ in SHOWN:
+        page = await shop.ask(LIST, orderBy=[{"version": direction}], first=1, after=after)
+        found += page["items"]["nodes"]
+        after = page["items"]["pageInfo"]["endCursor"]
+    expected = [{"id": key, "version": number} for key, number in SHOWN.items()]
+    assert found == (expected if direction == "ASC" else expected[::-1])
+
+
+async def test_those_who_refer_to_a_document_are_filtered_and_sorted_so(shop: Shop) -> None:
+    """Below another document."""
+    text = """
+    { maker(id: "m") { items(where: {version: {gt: 1}}, orderBy: [{version: DESC}]) {
+      totalCount nodes { id version }
+    } } }
+    """
+    found = (await shop.ask(text))["maker"]["items"]
+    assert found == {
+        "totalCount": 3,
+        "nodes": [{"id": key, "version": SHOWN[key]} for key in "dcb"],
+    }
+
+
+async def test_a_subscription_filters_by_the_number_that_is_shown(shop: Shop) -> None:
+    """Live and replayed, and in its snapshot; without the number being selected."""
+    text = """
+    subscription($after: ResumeToken, $snapshot: Boolean) {
+      itemChanges(after: $after, snapshot: $snapshot, where: {version: {gte: 4}}) {
+        kind documentId transition
+      }
+    }
+    """
+    token = (await shop.ask("{ resumeToken }"))["resumeToken"]
+    found = []
+    async with shop.changes(text, snapshot=True) as events:
+        async for each in events:
+            if each["kind"] == "CHECKPOINT":
+                break
+            found.append(each["documentId"])
+    assert found == ["c", "d"]
+    for n in range(3):
+        shop.database.items.update_one({"_id": "b"}, {"$set": {"name": f"later{n}"}})
+    await shop.recorded()
+    async with asyncio.timeout(30), shop.changes(text, after=token) as events:
+        changes = []
+        while len(changes) < 3:
+            event = await anext(events)
+            if event["kind"] == "CHANGE":
+                changes.append((event["documentId"], event["transition"]))
+                if len(changes) == 2:
+                    shop.database.items.update_one({"_id": "b"}, {"$set": {"name": "live"}})
+    # Its versions 4, 5 and 6; the fourth number brings it in.
+    assert changes == [("b", "ENTER"), ("b", "STAY"), ("b", "STAY")]
