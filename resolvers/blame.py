@@ -98,14 +98,18 @@ class _Search:
             self._take(present.number, present.operation, present.changed)
 
     def look_through(self, versions: Sequence[Document], *, end: bool) -> None:
-        """Newest first, all older than those before.
+        """Newest first, all older than those before; behind one that is hidden from the caller
+        there are no others.
 
         Args:
             end: there are no others; what is still missing came with the oldest, or with one that
                 was dropped.
         """
         for each in versions:
-            if self.missing:
+            if "hidden" in each:
+                # As if the one behind it were the first: which fields differ is not told.
+                self._take(self.number, "INSERT", ())
+            elif self.missing:
                 self._take(each["v"], each["op"], each["changed"])
                 self._whole = each.get("prev") is None and each.get("cut") is None
         if end and self._whole:

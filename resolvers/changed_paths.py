@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from resolvers.projections import record_projection
+from resolvers.rows import Rows
 from streams.archive import Archive
 from streams.documents import Document
 from streams.mongo import Mongo
@@ -13,15 +15,27 @@ __all__ = ["changes_before"]
 
 
 async def changes_before(
-    mongo: Mongo, archive: Archive, wanted: Sequence[tuple[Any, int]], *, limit: int
+    mongo: Mongo,
+    archive: Archive,
+    rows: Rows,
+    wanted: Sequence[tuple[Any, int]],
+    *,
+    limit: int,
 ) -> list[list[Document]]:
     """n (id, number) -> for each the versions numbered lower, newest first, at most `limit`; see
-    `History.changes_before`."""
-    names = ("v", "op", "changed", "prev", "cut")
-    rows = [{"n": n, "key": key, "v": number} for n, (key, number) in enumerate(wanted)]
+    `History.changes_before`.
+
+    Args:
+        rows: those that are there for the caller; of a version that is not, only `hidden` is said,
+            and nothing of those before it.
+    """
+    shown: Mapping[str, Any] = {"_id": 0, **dict.fromkeys(("v", "op", "changed", "prev", "cut"), 1)}
+    if rows.limits:
+        shown = record_projection(rows.fields)
+    places = [{"n": n, "key": key, "v": number} for n, (key, number) in enumerate(wanted)]
     found: list[list[Document]] = [[] for _ in wanted]
     pipeline: list[Document] = [
-        {"$documents": {"$literal": rows}},
+        {"$documents": {"$literal": places}},
         {
             "$lookup": {
                 "from": archive.name,
@@ -32,7 +46,7 @@ async def changes_before(
                     {"$match": {"$expr": {"$lt": ["$v", "$$v"]}}},
                     {"$sort": {"v": -1}},
                     {"$limit": limit},
-                    {"$project": {"_id": 0, **dict.fromkeys(names, 1)}},
+                    {"$project": shown},
                 ],
                 "as": "found",
             }
@@ -40,6 +54,14 @@ async def changes_before(
         {"$unwind": "$found"},
         {"$unset": ["key", "v"]},
     ]
-    for row in await mongo.aggregate(None, pipeline) if rows else ():
-        found[row["n"]].append(row["found"])
+    read = await mongo.aggregate(None, pipeline) if places else []
+    if not rows.limits:
+        for row in read:
+            found[row["n"]].append(row["found"])
+        return found
+    filled = await archive.contents.filled([row["found"] for row in read])
+    for row, record in zip(read, filled, strict=True):
+        versions = found[row["n"]]
+        if not (versions and "hidden" in versions[-1]):
+            versions.append(record if rows.allow_version(record) else {"hidden": True})
     return found

@@ -10,7 +10,7 @@ been dropped is `HistoryLost`: in a list in its place, so that it is no error of
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ from resolvers.changed_paths import changes_before
 from resolvers.document_states import DocumentState, DocumentStates
 from resolvers.ends import with_ends
 from resolvers.filters import Condition
+from resolvers.hidden_predecessors import conceal_changes
 from resolvers.moments import Moment
 from resolvers.orders import Order
 from resolvers.own_writes import OwnWrites
@@ -97,6 +98,7 @@ class History:
             if rows.allow_version(record)
         }
         if rows.limits:
+            await self._conceal(entity, versions.values())
             # Of what is dropped nobody can say whether it was there for the caller.
             return [versions.get((identity(key), number)) for key, number in wanted]
         missing = [each for each in wanted if (identity(each[0]), each[1]) not in versions]
@@ -130,7 +132,16 @@ class History:
         None where the document did not exist yet, or was deleted; an error where that is not known.
         """
         rows = self._scope.read_rows(entity)
-        return await self._states.at(self._archive(entity), rows, wanted, fields)
+        states = await self._states.at(self._archive(entity), rows, wanted, fields)
+        await self._conceal(entity, states)
+        return states
+
+    async def _conceal(self, entity: Entity, found: Iterable[Any]) -> None:
+        """See `conceal_changes`; what is no version is passed over."""
+        rows = self._scope.read_rows(entity)
+        if rows.limits:
+            versions = [each for each in found if isinstance(each, Version | dict)]
+            await conceal_changes(self._archive(entity), entity, rows, versions)
 
     async def _settled(self, entity: Entity) -> None:
         """Return once the archive has come so far that what it lacks was not; called where
@@ -150,7 +161,9 @@ class History:
         found = await self._archive(entity).by_token(tokens, projection=projection)
         if rows.limits:
             seen = {token: each for token, each in found.items() if rows.allow_version(each)}
-            return [Version.from_record(seen[each]) if each in seen else None for each in tokens]
+            versions = [Version.from_record(seen[e]) if e in seen else None for e in tokens]
+            await self._conceal(entity, versions)
+            return [*versions]
         return [
             Version.from_record(found[token])
             if token in found
@@ -179,7 +192,9 @@ class History:
         if len(found) < len(ids):
             await self._settled(entity)
             found = await read()
-        return [*_by_index(found, rows, len(ids))]
+        versions = _by_index(found, rows, len(ids))
+        await self._conceal(entity, versions)
+        return versions
 
     async def ends(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]]
@@ -198,8 +213,8 @@ class History:
         Only `v`, `op` and `changed` of them, and `prev` and `cut`, which tell whether there were
         others.
         """
-        self._scope.read_rows(entity)
-        return await changes_before(self._mongo, self._archive(entity), wanted, limit=limit)
+        rows = self._scope.read_rows(entity)
+        return await changes_before(self._mongo, self._archive(entity), rows, wanted, limit=limit)
 
     async def pages_of(
         self,
@@ -225,7 +240,7 @@ class History:
             ArchiveBehind: one is empty, and the archive has not come so far that it is known to be.
         """
         rows, archive = self._scope.read_rows(entity), self._archive(entity)
-        reading = PageReading(where, page, fields, facts)
+        reading = PageReading(where, page, fields, rows.facts(facts))
         await self._own_writes.recorded(entity.collection, ids)
 
         async def read() -> list[Page[Any]]:
@@ -262,7 +277,7 @@ class History:
                 and the archive has not come so far that it is known to be.
         """
         rows, archive = self._scope.read_rows(entity), self._archive(entity)
-        reading = PageReading(where, page, fields, facts)
+        reading = PageReading(where, page, fields, rows.facts(facts))
         await self._own_writes.recorded(entity.collection)
         if not self._own_writes.begun(entity.collection):
             # Not all that was there before the archive is known to be in it.
@@ -311,7 +326,7 @@ class History:
             moment.at,
             where=rows.narrowed(where),
             order=order,
-            facts=facts,
+            facts=rows.facts(facts),
             shown=shown,
         )
         read = await reading.page(page, fields, total=total)
@@ -320,6 +335,8 @@ class History:
     async def _ended(
         self, entity: Entity, pages: Sequence[Page[Any]], facts: Fields
     ) -> list[Page[Any]]:
+        if "changed" in facts:
+            await self._conceal(entity, [item for page in pages for item in page.items])
         if ENDED not in facts:
             return list(pages)
         return await with_ends(self._archive(entity), pages)

@@ -34,9 +34,14 @@ _LAST_SECOND = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class VersionFilter:
-    """A query over records."""
+    """A query over records.
+
+    `changed`: the stored path of a field that the versions changed, where that is to be judged for
+    a caller who does not see all versions; the query finds these versions, and others.
+    """
 
     query: Mapping[str, Any]
+    changed: str | None = None
 
 
 def parse_version_where(
@@ -62,6 +67,12 @@ def parse_version_where(
     if path is not None:
         stored = stored_path(entity, model, path, "VersionWhere.changedField")
         scope.check_named(entity, path.split("."))
+        if scope.read_rows(entity).limits:
+            # A version behind one that is hidden changed all that it has.
+            top = f"full.{stored.partition('.')[0]}"
+            there = [{top: {"$exists": True}}, {"packed": True}]
+            queries.append({"$or": [*_changed(stored)["$or"], *there]})
+            return VersionFilter({"$and": queries}, changed=stored)
         queries.append(_changed(stored))
     return VersionFilter(queries[0] if len(queries) == 1 else {"$and": queries})
 

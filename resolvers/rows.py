@@ -111,6 +111,10 @@ class Rows:
                 self._widened[fields] = found
         return found
 
+    def facts(self, facts: frozenset[str]) -> frozenset[str]:
+        """Facts of versions to be read: what one changed is judged by the one before."""
+        return facts | {"prev"} if self.limits and "changed" in facts else facts
+
 
 ALL_ROWS = Rows(EVERYTHING)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from model.entities import Entity
 from resolvers.as_of import on_records
+from resolvers.hidden_predecessors import conceal_changes, touches
 from resolvers.pages import Page, Window
 from resolvers.projections import Fields, record_projection
 from resolvers.queries import to_query
@@ -33,6 +34,7 @@ class Sifting:
 
     def __init__(self, archive: Archive, entity: Entity, rows: Rows) -> None:
         self._archive = archive
+        self._entity = entity
         self._rows = rows
         self._query: Mapping[str, Any] = {}
         if rows.limits:
@@ -40,6 +42,12 @@ class Sifting:
             # A content that is not in the record is none that could be judged here.
             whole = {"op": {"$ne": "DELETE"}, "packed": {"$ne": True}}
             self._query = {"$and": [whole, here]}
+
+    async def is_needed(self, where: VersionFilter | None) -> bool:
+        """Return whether MongoDB cannot tell which versions match."""
+        if not self._rows.limits:
+            return False
+        return (where is not None and where.changed is not None) or await self._archive.has_packed()
 
     def query(self, query: Mapping[str, Any]) -> Mapping[str, Any]:
         """What a query over records that have their contents finds of them."""
@@ -67,37 +75,48 @@ class Sifting:
         projection = window.projected(record_projection(self._rows.widened(fields)))
         rows: list[Document] = []
         size = max(window.limit, _FEWEST)
-        async with aclosing(self._seen(query, window, projection, size)) as portions:
+        changed = None if where is None else where.changed
+        async with aclosing(self._seen(query, window, projection, size, changed)) as portions:
             async for portion in portions:
                 rows += portion
                 if len(rows) >= window.limit:
                     break
-        count = await self._count(query, window.unbounded()) if total else None
+        count = await self._count(query, window.unbounded(), changed) if total else None
         return window.page(rows[: window.limit], make, total=count)
 
-    async def _count(self, query: Mapping[str, Any], window: Window) -> int:
+    async def _count(self, query: Mapping[str, Any], window: Window, changed: str | None) -> int:
         """Without keeping what was looked at."""
         projection = window.projected(record_projection(self._rows.fields))
         count = 0
-        async with aclosing(self._seen(query, window, projection, _PORTION)) as portions:
+        seen = self._seen(query, window, projection, _PORTION, changed)
+        async with aclosing(seen) as portions:
             async for portion in portions:
                 count += len(portion)
         return count
 
     async def _seen(
-        self, query: Mapping[str, Any], window: Window, projection: Mapping[str, Any], size: int
+        self,
+        query: Mapping[str, Any],
+        window: Window,
+        projection: Mapping[str, Any],
+        size: int,
+        changed: str | None,
     ) -> AsyncGenerator[list[Document]]:
         """Those within a window that the caller sees, of one read after the other.
 
         Args:
-            size: of the first read.
+            size: of the first read. changed: see `VersionFilter`.
         """
         place = window.query
         while True:
             found = await self._archive.find(
                 {"$and": [query, place]}, projection=projection, sort=window.keys, limit=size
             )
-            yield [each for each in found if self._rows.allow_version(each)]
+            seen = [each for each in found if self._rows.allow_version(each)]
+            if changed is not None:
+                await conceal_changes(self._archive, self._entity, self._rows, seen)
+                seen = [each for each in seen if touches(each["changed"], changed)]
+            yield seen
             if len(found) < size:
                 return
             place = window.behind(found[-1])

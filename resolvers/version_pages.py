@@ -61,7 +61,7 @@ class VersionPages:
         make, where, page, fields = _made(shown), reading.where, reading.page, reading.fields
         keyset = Keyset(f"versions of one {entity.name}", (("v", -1),), uniform=True)
         sifting = Sifting(archive, entity, rows)
-        if rows.limits and await archive.has_packed():
+        if await sifting.is_needed(where):
             reads = (
                 sifting.page(
                     {"doc": {"$eq": key}},
@@ -115,7 +115,7 @@ class VersionPages:
         keyset = Keyset(f"versions of all {entity.name}", (("_id", -1),), uniform=True)
         window = Window(keyset, reading.page)
         sifting = Sifting(archive, entity, rows)
-        if rows.limits and await archive.has_packed():
+        if await sifting.is_needed(where):
             return await sifting.page({}, where, window, fields, total=total, make=make)
         query = sifting.query({} if where is None else where.query)
         finding = archive.find(

@@ -30,8 +30,10 @@ MEANINGS = {
     "PERSISTED_QUERY_NOT_FOUND": "a document's hash that is not known here: send both",
     "DOCUMENT_MISFIT": "a stored document does not fit the model; names document and field",
     "RESUME_TOKEN_INVALID": "malformed, or of another deployment",
-    "HISTORY_LOST": "before what the archive holds; has the oldest token that works",
-    "ARCHIVE_BEHIND": "the archive has not come so far within the bound; has the lag",
+    "HISTORY_LOST": "before what the archive holds, or in a window that was lost; has the oldest "
+    "token and time that work",
+    "ARCHIVE_BEHIND": "the archive has not come so far within the bound, or nobody records; "
+    "has the lag",
     "SLOW_CONSUMER": "the client did not keep up; has its last token, to subscribe again after",
     "TIMEOUT": "the read, or the whole operation, took longer than its limit",
     "UNAVAILABLE": "MongoDB cannot be reached or cannot serve, or the gateway has too much to do "

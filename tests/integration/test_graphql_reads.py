@@ -24,6 +24,7 @@ from resolvers.scopes import OPEN
 from resolvers.status import Status
 from streams import tokens
 from streams.checkpoints import Baseline, Checkpoints
+from streams.coverage import Coverages
 from streams.hub import Hub
 from streams.lease import LeaseOptions, Leases
 from streams.mongo import Mongo
@@ -81,7 +82,13 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
         moments=Moments(mongo, archives, progress, TAG),
         live=Changes(mongo, archives, hub, progress),
         status=Status(
-            [], [], Leases(mongo, "me", LeaseOptions()), checkpoints, progress, SetAside(mongo)
+            [],
+            [],
+            Leases(mongo, "me", LeaseOptions()),
+            checkpoints,
+            progress,
+            SetAside(mongo),
+            Coverages(mongo),
         ),
         editing=await prepare_editing(
             mongo, MODEL, archives, progress, own_writes, repeat_window_s=60
