@@ -40,6 +40,12 @@ class Draft:
         content = len(full.raw) if isinstance(full, RawBSONDocument) else 0
         self.size_bytes += _RECORD_BYTES + content
 
+    def note_spanning(self, last: Last | None, doubt: str) -> None:
+        """Note a version that was there before a loss (`Baseline.doubt`) and is unchanged after
+        it."""
+        if doubt and last is not None and last.full is not None and last.token < doubt:
+            self.spanning.append(last.token)
+
     def join(self, later: Draft) -> None:
         """Go on with what was drafted right behind it."""
         self.records += later.records

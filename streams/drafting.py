@@ -187,10 +187,10 @@ class Drafting:
                 await asyncio.sleep(0)
             last = self._lasts.get(document["_id"])
             full = None if last is None else last.full
-            if last is not None and (read_after(last, chunk) or _taken(last, chunk)):
+            if last is not None and read_after(last, chunk):
                 continue
             if full is not None and same(full, without_reserved(document)):
-                _note_spanning(draft, last, doubt)
+                draft.note_spanning(last, doubt)
                 continue
             token = self._partition_token(place, number + len(draft.records))
             try:
@@ -258,7 +258,7 @@ class Drafting:
                 if found is not None:
                     self._add(draft, last, born=chunk.arrival is not None, **found)
                 else:
-                    _note_spanning(draft, last, doubt)
+                    draft.note_spanning(last, doubt)
             except Exception as exc:
                 content, kept = version.content, version.number
                 await self._unread(exc, draft, chunk, token, version.key, content, kept)
@@ -407,14 +407,3 @@ class Drafting:
         self.gaps += gap and not unrecorded
         draft.add(record, last)
         self._lasts.put(record["doc"], made)
-
-
-def _note_spanning(draft: Draft, last: Last | None, doubt: str) -> None:
-    """Note a version that was there before the loss and is unchanged after it."""
-    if doubt and last is not None and last.full is not None and last.token < doubt:
-        draft.spanning.append(last.token)
-
-
-def _taken(last: Last, chunk: Chunk) -> bool:
-    """Return whether an arrived document was recorded before a crash, or has changed since."""
-    return chunk.arrival is not None and last.full is not None and last.token > chunk.place

@@ -167,5 +167,8 @@ class MassDeletions:
 
 
 def read_after(last: Last, chunk: Chunk) -> bool:
-    """The version was read again, later than the chunk: what differs has come since."""
+    """The version was read again, later than the chunk: what differs has come since. Or, of a
+    collection that came as a whole, it was recorded since it came, as before a crash."""
+    if chunk.arrival is not None and last.full is not None and last.token > chunk.place:
+        return True
     return last.read_at is not None and last.read_at > chunk.at
