@@ -20,7 +20,7 @@ _MOST = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedHistory:
-    """The versions of one type that have copies.
+    """Versions of one type that have copies.
 
     Attributes:
         field: where the copies lie.
@@ -87,5 +87,5 @@ async def _of_copy(
 
 
 def _is_within(of: str, changed: str) -> bool:
-    """Whether a copied field holds, or lies in, another one."""
+    """Return whether a copied field holds, or lies in, another one."""
     return of == changed or of.startswith(f"{changed}.") or changed.startswith(f"{of}.")

@@ -1,5 +1,4 @@
-"""What a running process still holds of documents that were purged, by whatever process: let go of
-as soon as it learns of the purge.
+"""Look for purges by any process, and let go of what this one holds of the documents.
 
 Source: docs/decisions/0016-retention.md.
 """
@@ -25,8 +24,10 @@ _MOST = 1000
 
 
 class PurgeWatch:
-    """Args:
-    forget: given a collection, lets go of all that is held of its documents.
+    """A look for purges every few seconds.
+
+    Args:
+        forget: by collection, what lets go of all that is held of its documents.
     """
 
     def __init__(

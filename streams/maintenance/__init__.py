@@ -1,1 +1,1 @@
-"""Work on a database that no request waits for."""
+"""Maintenance of a database: work that no request waits for."""

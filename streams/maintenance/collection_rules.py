@@ -24,15 +24,18 @@ _VALIDATION = ("validator", "validationLevel", "validationAction")
 # What `listIndexes` says of an index that is no option of it.
 _NOT_OPTIONS = ("key", "v", "ns", "background")
 _LOGICAL = ("$and", "$or", "$nor")
-# Of these operators and options the fields lie elsewhere than in names of a document.
+# Options that name fields.
 _WITH_FIELDS_INSIDE = ("weights", "wildcardProjection")
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionRules:
-    """Attributes:
-    validation: of `collMod`: the validator, its level and its action; empty where there is none.
-    indexes: as `listIndexes` has them, but for that of `_id`.
+    """The rules of one collection.
+
+    Attributes:
+        validation: the validator, its level and its action, as `collMod` takes them; empty where
+            there is none.
+        indexes: as `listIndexes` has them, but for that of `_id`.
     """
 
     validation: Document = field(default_factory=dict)
@@ -41,14 +44,14 @@ class CollectionRules:
 
 @dataclass
 class Rules:
-    """What was carried over, and what was not, each with the reason; in words."""
+    """A report: the rules that were carried over, and the others, each with the reason."""
 
     carried: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
 
 async def rules_of(mongo: Mongo, collection: str) -> CollectionRules:
-    """The rules that a collection has."""
+    """Read the rules of a collection."""
     listed = await mongo.command(
         {"listCollections": 1, "filter": {"name": collection}, "cursor": {}}
     )
@@ -134,18 +137,18 @@ async def _carry_validator(
 
 
 def _usual_name(keys: Mapping[str, Any]) -> str:
-    """The name that MongoDB gives to an index."""
+    """Return the name that MongoDB gives to an index."""
     return "_".join(f"{path}_{kind}" for path, kind in keys.items())
 
 
 def _own_fields(layout: Keeping) -> set[str]:
-    """Names at the top of stored documents that current documents do not have."""
+    """Return the names at the top of stored documents that current documents do not have."""
     names = layout.names
     return {names.current, names.previous, names.unset, names.whole, names.deleted}
 
 
 def _shown(path: str, layout: Keeping) -> str:
-    """Where in a current document that lies which a stored one has there."""
+    """Translate a path in stored documents into one in current documents."""
     first, dot, rest = path.partition(".")
     if first == layout.names.document:
         return f"_id{dot}{rest}"
@@ -153,19 +156,19 @@ def _shown(path: str, layout: Keeping) -> str:
 
 
 def _lie_within(layout: Keeping) -> bool:
-    """Whether current documents lie within a field of stored ones."""
+    """Return whether current documents lie within a field of stored ones."""
     return layout.shown(f"{layout.names.current}.x") == "x"
 
 
 def _is_the_layouts(index: Document, layout: Keeping) -> bool:
-    """Whether it is over ids and numbers alone."""
+    """Return whether an index is over ids and numbers alone."""
     names = layout.names
     shown = {_shown(path, layout) for path in index["key"]}
     return shown <= {"_id", names.number, *_own_fields(layout)}
 
 
 def _renamed(query: Mapping[str, Any], layout: Keeping) -> Document:
-    """A query over stored documents as one over current ones, without what is the layout's own."""
+    """Translate a query over stored documents, without what is the layout's own."""
     own = _own_fields(layout)
     made: Document = {}
     for name, value in query.items():
@@ -185,7 +188,7 @@ def _renamed(query: Mapping[str, Any], layout: Keeping) -> Document:
 
 
 def _schema(schema: Mapping[str, Any], layout: Keeping) -> Document:
-    """A JSON schema of stored documents as one of current ones."""
+    """Translate a JSON schema of stored documents."""
     own = _own_fields(layout)
     properties: Document = dict(schema.get("properties") or {})
     inner = properties.get(layout.names.current)

@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 RESERVED_NAMES = "revstream:"
-"""What the names begin with that no caller and no program has."""
+"""Beginning of names that no caller and no program has."""
 
 COPIER = f"{RESERVED_NAMES}copier"
-"""The author of the versions that copies make."""
+"""Author of the versions that copies make."""
 
 # Ids that can be looked up as they are: a regular expression, say, would find others.
 _ID_TYPES = (str, int, float, ObjectId, UUID, Binary)
@@ -48,7 +48,7 @@ _NAME = CHANGE_FIELD.encode() + b"\0"
 
 
 class Claim(NamedTuple):
-    """The `_change` that a write says it has set.
+    """A `_change` that a write says it has set.
 
     Attributes:
         change: all of it.
@@ -73,7 +73,7 @@ def is_reserved_name(name: object) -> bool:
 
 
 def copier_mark(secret: str, change_id: str) -> str:
-    """What the Copier signs the `_change` of its writes with; others lack the secret."""
+    """Sign the id of a `_change` of the Copier's; others lack the secret."""
     return hmac.new(secret.encode(), change_id.encode(), hashlib.sha256).hexdigest()[:32]
 
 
@@ -83,8 +83,8 @@ def claimed_change(
     earlier: Any,
     deletion: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Any] | None:
-    """The `_change` that the event says was set by this write; None where it set none, or only
-    carried along what the document had.
+    """Return the `_change` that the event says was set by this write; None where it set none, or
+    only carried along what the document had.
 
     Args:
         after: the document after the write.
@@ -103,8 +103,8 @@ def claimed_change(
 
 
 def claim_of(event: ChangeEvent, collection: str) -> Claim | None:
-    """What a write other than a deletion claims, whatever the document carried before; None where
-    it claims nothing."""
+    """Return the claim of a write other than a deletion, whatever the document carried before; None
+    where it claims nothing."""
     if event.operation == "delete":
         return None
     if event.update is not None and not _updates_change(event.update):
@@ -124,7 +124,7 @@ def claim_of(event: ChangeEvent, collection: str) -> Claim | None:
 
 
 def attribution(claimed: Mapping[str, Any], *, by_copier: bool = False) -> dict[str, Any]:
-    """What a `_change` says: by, why, restoredFrom, draft.
+    """Read a `_change`: by, why, restoredFrom, draft.
 
     Args:
         by_copier: it has the Copier's mark; else reserved names are left out.
@@ -139,7 +139,7 @@ def attribution(claimed: Mapping[str, Any], *, by_copier: bool = False) -> dict[
 
 
 def said_operation(event: ChangeEvent, claimed: Mapping[str, Any] | None) -> str | None:
-    """UPDATE or REPLACE, where the writer says which of them was meant.
+    """Return UPDATE or REPLACE, where the writer says which of them was meant.
 
     The server logs an update that leaves little of a document as its replacement, and the other way
     round, where that saves bytes.

@@ -1,4 +1,4 @@
-"""Ids of `_change`s that an archive knows, and those that are on their way into it.
+"""Register of the ids of `_change`s: those in an archive, and those on their way into it.
 
 Guarantees: of all writes that claim one id, the first in the stream is attributed to it, and no
 other; of a `_change` that names its document, the first of that document's.
@@ -29,9 +29,11 @@ _REMEMBERED = 50_000
 
 @dataclass(slots=True)
 class Verdicts:
-    """Attributes:
-    disowned: tokens of writes that carry a `_change` which is not theirs.
-    copied: tokens of the Copier's writes.
+    """Verdicts on events, by token.
+
+    Attributes:
+        disowned: writes that carry a `_change` which is not theirs.
+        copied: the Copier's writes.
     """
 
     disowned: set[str] = field(default_factory=set)
@@ -39,6 +41,8 @@ class Verdicts:
 
 
 class ChangeRegister:
+    """The ids that the writes of one recorder have claimed."""
+
     def __init__(self, mongo: Mongo, archive: Archive) -> None:
         self._mongo = mongo
         self._archive = archive
@@ -50,8 +54,8 @@ class ChangeRegister:
         self._claimed.clear()
 
     async def judge(self, events: Sequence[ChangeEvent]) -> Verdicts:
-        """Which writes the `_change`s in these events belong to. One read, or none where no event
-        claims one."""
+        """Tell which `_change`s in these events are not of the writes that carry them. One read, or
+        none where no event claims one."""
         verdicts = Verdicts()
         claims: list[tuple[ChangeEvent, Claim]] = []
         for event in events:
@@ -86,7 +90,7 @@ class ChangeRegister:
         return verdicts
 
     async def _known(self, claims: Sequence[tuple[ChangeEvent, Claim]]) -> set[Hashable]:
-        """Those of them that the archive has."""
+        """Look up which of them the archive has."""
         found = await self._archive.change_ids([claim.id for _, claim in claims])
         anywhere = {identity(id_) for id_, _ in found}
         of_documents = {(identity(id_), identity(key)) for id_, key in found}
