@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import traceback
@@ -144,13 +145,16 @@ _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for
 
 @cli.command("verify")
 @options(*_CHECKING, defaults={"log_level": "warning"})
+@click.option(
+    "--mend", is_flag=True, help="Mend what crashes of programs have left in layouts, first."
+)
 @_AS_JSON
-def verify_command(as_json: bool, **given: Any) -> None:
+def verify_command(mend: bool, as_json: bool, **given: Any) -> None:
     """Check the archives: their versions against one another, and the last against the present.
 
     Exits 1 where something is wrong.
     """
-    found = _checked(given, verify)
+    found = _checked(given, functools.partial(verify, mend=mend))
     _tell(verify_report(found) if as_json else verify_lines(found))
     if any(each.findings for each in found.values()):
         raise click.exceptions.Exit(1)

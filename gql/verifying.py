@@ -20,9 +20,18 @@ __all__ = ["lines_of", "report_of", "verify"]
 
 
 async def verify(
-    settings: Settings, model: Model, uri: str, database: str, report: Report
+    settings: Settings,
+    model: Model,
+    uri: str,
+    database: str,
+    report: Report,
+    *,
+    mend: bool = False,
 ) -> dict[str, Verified]:
     """By collection, what was found.
+
+    Args:
+        mend: what crashes have left between two writes of an update is mended first.
 
     Raises:
         Unavailable, Unsuitable: MongoDB cannot be reached, or cannot serve.
@@ -32,6 +41,7 @@ async def verify(
         await inspect_server(mongo)
         for entity in model.entities:
             name = entity.collection
+            layout = layout_of(mongo, entity)
             total = await mongo.estimated_count(name)
             stored = await Checkpoints(mongo).of(name)
 
@@ -40,12 +50,14 @@ async def verify(
 
             verification = Verification(
                 mongo,
-                Archive(mongo, name, layout_of(mongo, entity)),
+                Archive(mongo, name, layout),
                 furthest(stored),
                 version_field=entity.version,
                 partitioned=any(each.count > 1 for each in stored),
             )
+            mended = await layout.recover() if mend else 0
             found[name] = await verification.run(looked_at)
+            found[name].mended = mended
     return found
 
 
@@ -57,6 +69,13 @@ def lines_of(found: Mapping[str, Verified]) -> list[str]:
             what = "" if each.document is None else f"/{json_value(each.document)}"
             version = "" if each.version is None else f" version {each.version}"
             lines.append(f"{each.collection}{what}{version}: {each.problem} [{each.kind}]")
+        if verified.unsealed:
+            lines.append(
+                f"{name}: {verified.unsealed:,} versions have no checksum: they were recorded "
+                "before there were any, and are only compared with those around them"
+            )
+        if verified.mended:
+            lines.append(f"{name}: {verified.mended:,} updates that were left half done are mended")
         problems = len(verified.findings)
         lines.append(
             f"{name}: {verified.documents:,} documents, {verified.versions:,} versions, "
@@ -77,6 +96,8 @@ def report_of(found: Mapping[str, Verified]) -> dict[str, Any]:
             "documents": verified.documents,
             "versions": verified.versions,
             "gaps": verified.gaps,
+            "mended": verified.mended,
+            "withoutChecksum": verified.unsealed,
             "findings": [
                 {
                     "kind": each.kind,

@@ -11,16 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.archive import Archive
-from streams.bootstrap import Chunk, behind
+from streams.bootstrap import Chunk
 from streams.checkpoints import Baseline
 from streams.deletions import Deletions
 from streams.differences import same
+from streams.documents import Document
 from streams.draft import Draft
 from streams.errors import is_fault_of_document
 from streams.events import ChangeEvent, identity
@@ -30,10 +32,12 @@ from streams.memory import LastVersions
 from streams.mongo import Mongo
 from streams.partitions import Partition
 from streams.reconstruction import Reconstruction
+from streams.recording.doubt import doubtful_keys
 from streams.recording.mass_deletions import MassDeletions, read_after
 from streams.recording.set_aside import SetAside
 from streams.storage import as_kept, as_patch
 from streams.versioning.change_register import ChangeRegister, Verdicts
+from streams.versioning.checksum import seal
 from streams.versions import (
     Last,
     archived_operation,
@@ -107,7 +111,7 @@ class Drafting:
         """
         draft = Draft()
         await self._load(each.key for each in events)
-        doubtful = await self._doubtful(events, baseline)
+        doubtful = await doubtful_keys(self._mongo, self._archive, self._lasts, events, baseline)
         deletions = await self._deletions.of(self._archive.collection, events)
         verdicts = await self._changes.judge(events)
         for count, event in enumerate(events, 1):
@@ -152,21 +156,7 @@ class Drafting:
             log.exception("no version of an event that was set aside")
             return
         self.gaps += 1
-        draft.add(record, last)
-        self._lasts.put(event.key, made)
-
-    async def _doubtful(self, events: Sequence[ChangeEvent], baseline: Baseline) -> set[Any]:
-        """The documents, by identity, that may have changed unseen since their last version."""
-        if baseline.done or not baseline.doubt:
-            return set()
-        keys = [each.key for each in events if self._in_doubt(each.key, baseline.doubt)]
-        if keys and baseline.started:
-            keys = await behind(self._mongo, self._archive.collection, baseline.after, keys)
-        return {identity(each) for each in keys}
-
-    def _in_doubt(self, key: Any, doubt: str) -> bool:
-        last = self._lasts.get(key)
-        return last is not None and last.full is not None and last.token < doubt
+        self._put(draft, record, last, made)
 
     async def chunk(self, chunk: Chunk, number: int, *, doubt: str = "") -> Draft:
         """Documents that the archive does not know become BASELINE; those it knows otherwise, a
@@ -405,5 +395,10 @@ class Drafting:
             record["unrecorded"] = True
         self.unrecorded += unrecorded
         self.gaps += gap and not unrecorded
+        self._put(draft, record, last, made)
+
+    def _put(self, draft: Draft, record: Document, last: Last | None, made: Last) -> None:
+        before = None if last is None else last.chain
+        chain = seal(record, made.full, before, kept=self._archive.layout.keeps)
         draft.add(record, last)
-        self._lasts.put(record["doc"], made)
+        self._lasts.put(record["doc"], replace(made, chain=chain))

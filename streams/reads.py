@@ -223,7 +223,8 @@ class Reads:
         size: int,
         at: Timestamp | None = None,
         hint: str | None = None,
-    ) -> AsyncGenerator[list[Document]]:
+        raw: bool = False,
+    ) -> AsyncGenerator[list[Any]]:
         """All matching documents in lists of at most `size`; ends with the last one. No time limit
         on the whole."""
         command: Document = {
@@ -238,7 +239,8 @@ class Reads:
         if hint is not None:
             command["hint"] = hint
         read_class = self.limiter.class_of_find(collection, query, sort, size)
-        return self._batches(collection, command, size, read_class)
+        codec: CodecOptions[Any] = RAW if raw else DECODED
+        return self._batches(collection, command, size, read_class, codec)
 
     def aggregate_pages(
         self,
@@ -282,9 +284,14 @@ class Reads:
                 yield session
 
     async def _batches(
-        self, collection: str, command: Document, size: int, read_class: ReadClass
-    ) -> AsyncGenerator[list[Document]]:
-        opened = self._rounds(collection, command, DECODED, read_class, size=size)
+        self,
+        collection: str,
+        command: Document,
+        size: int,
+        read_class: ReadClass,
+        codec: CodecOptions[Any] = DECODED,
+    ) -> AsyncGenerator[list[Any]]:
+        opened = self._rounds(collection, command, codec, read_class, size=size)
         async with aclosing(opened) as rounds:
             async for each in rounds:
                 if each["batch"]:

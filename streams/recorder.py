@@ -23,7 +23,7 @@ from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.committing import Committing
 from streams.draft import Draft
 from streams.drafting import Drafting
-from streams.errors import GatewayError, HistoryLost
+from streams.errors import HistoryLost
 from streams.events import Batch, ChangeEvent
 from streams.joint_source import JointSource
 from streams.layouts.keeping import Keeping
@@ -34,6 +34,7 @@ from streams.progress import Progress
 from streams.recording.arrival import Arrival, read_on
 from streams.recording.coverage_writer import UNREADABLE, CoverageWriter
 from streams.recording.health import Health, Stuck
+from streams.recording.layout_repair import repair_layout
 from streams.recording.places import forget_former, stored_place
 from streams.source import Source
 from streams.tasks import ended
@@ -160,7 +161,8 @@ class Recorder:
         self._progress.note_reading(self.partition, checkpoint.baseline)
         await self._coverage.forget(await forget_former(self._checkpoints, self.partition))
         self._caught_up_at = tokens.moment(await self._mongo.operation_time())
-        recovering = asyncio.ensure_future(self._recover()) if self._layout.keeps else None
+        repairs = self._layout.keeps and self.partition.index == 0
+        recovering = asyncio.ensure_future(repair_layout(self._layout)) if repairs else None
         try:
             while True:
                 try:
@@ -307,23 +309,6 @@ class Recorder:
             if self.partition.index == 0:
                 await self._drafting.set_aside(event, fault)
         return [each for each in meant if self.partition.concerns(each)]
-
-    async def _recover(self) -> None:
-        """Mend what a crash has left, in a collection that keeps versions itself."""
-        try:
-            mended = await self._layout.recover()
-        except GatewayError as exc:
-            facts = {"collection": self.collection, "reason": exc.message}
-            log.warning("layout not recovered: tried again at the next start", extra=facts)
-            return
-        except Exception:
-            log.exception("layout not recovered", extra={"collection": self.collection})
-            return
-        if mended:
-            log.warning(
-                "layout recovered",
-                extra={"collection": self.collection, "documents": mended},
-            )
 
     async def _take_fate(self, event: ChangeEvent) -> None:
         """What happens to the collection as a whole."""

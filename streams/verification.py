@@ -5,7 +5,8 @@ Reads the present as of the place that the recorder has reached, document by doc
 order, and beside it the versions of the same documents. While others write, and without a recorder
 too: then what it has not come to is told, and the rest is checked.
 
-Does not see: a version whose content was changed together with what the two around it say of it.
+Does not see: a change of a version that has no checksum, together with what the two around it say
+of it; nor one that all checksums behind it were made anew for.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
+import bson
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
@@ -23,10 +25,11 @@ from streams.archive import Archive
 from streams.chains import Flaw, flaws_of_chain, flaws_of_links, is_first
 from streams.checkpoints import Checkpoint
 from streams.differences import differences, same
-from streams.documents import Document
+from streams.documents import DECODED, Document
 from streams.errors import DamagedArchive, DatabaseError, HistoryLost
 from streams.events import identity
 from streams.mongo import Mongo
+from streams.versioning.checksum import checksum_flaws
 from streams.versions import without_reserved
 
 __all__ = ["Finding", "Verification", "Verified"]
@@ -43,7 +46,8 @@ class Finding:
     """Something is wrong.
 
     `kind`: MISSING (a version), INTERVAL (times that do not follow each other), NUMBER, CONTENT,
-    PRESENT (it differs from the last version), BEHIND (not checked).
+    CHECKSUM (it, or its place, is not what was recorded), PRESENT (it differs from the last
+    version), BEHIND (not checked).
     """
 
     collection: str
@@ -55,11 +59,14 @@ class Finding:
 
 @dataclass(slots=True)
 class Verified:
-    """What was looked at."""
+    """What was looked at; `unsealed`: versions without a checksum; `mended`: documents in which
+    updates that were left half done are mended."""
 
     documents: int = 0
     versions: int = 0
     gaps: int = 0
+    unsealed: int = 0
+    mended: int = 0
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -151,7 +158,7 @@ class Verification:
         async for packed in self._versions(after, last, at):
             self._verified.documents += 1
             try:
-                versions = await self._archive.contents.filled(packed, whole=True)
+                versions = await self._archive.contents.filled(packed, whole=True, raw=True)
             except DamagedArchive as exc:
                 self._about(packed[0], "CONTENT", exc.message)
                 self._note(flaws_of_links(packed))
@@ -164,6 +171,8 @@ class Verification:
                 there.pop(identity(packed[0]["doc"]), None)
                 continue
             self._note(flaws_of_chain(versions, version_field=self._version_field))
+            for record, reason in checksum_flaws(versions, kept=self._archive.layout.keeps):
+                self._about(record, "CHECKSUM", reason)
             newest = versions[0]
             if not is_first(versions[-1]):
                 beheaded.append(versions[-1])
@@ -236,12 +245,13 @@ class Verification:
         query = {"at": {"$lte": at}, "$expr": {"$and": bounds}}
         found: list[Document] = []
         pages = self._mongo.pages(
-            self._archive.name, query, sort=[("doc", 1), ("v", -1)], size=_CHUNK
+            self._archive.name, query, sort=[("doc", 1), ("v", -1)], size=_CHUNK, raw=True
         )
         async with aclosing(pages) as opened:
             async for page in opened:
                 for record in page:
                     self._verified.versions += 1
+                    self._verified.unsealed += "sum" not in record
                     self._verified.gaps += record.get("gap", False) and "unrecorded" not in record
                     if found and identity(found[0]["doc"]) != identity(record["doc"]):
                         yield found
@@ -270,7 +280,9 @@ class Verification:
             self._about(each.record, each.kind, each.problem)
 
     def _about(self, record: Mapping[str, Any], kind: str, problem: str) -> None:
-        self._tell(kind, problem, record["doc"], record["v"])
+        key = record["doc"]
+        plain = bson.decode(key.raw, DECODED) if isinstance(key, RawBSONDocument) else key
+        self._tell(kind, problem, plain, record["v"])
 
     def _tell(
         self, kind: str, problem: str, document: Any = None, version: int | None = None

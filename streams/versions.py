@@ -142,6 +142,7 @@ class Last:
     depth: int = 0
     kept: int | None = None
     damaged: bool = False
+    chain: bytes | None = None
 
     @classmethod
     def from_record(
@@ -162,6 +163,7 @@ class Last:
             depth=record.get("depth", 0),
             kept=record.get("kept"),
             damaged=damaged is not None,
+            chain=record.get("chain"),
         )
 
     @property

@@ -17,6 +17,7 @@ from streams.documents import Document
 from streams.layouts.document_per_version import DocumentPerVersion
 from streams.layouts.keeping import Stages
 from streams.layouts.kept import Kept, Overtaken
+from streams.layouts.layout import SETTLE_S
 from streams.layouts.renaming import renamed_query, under
 from streams.writing import Writing, write
 
@@ -117,9 +118,23 @@ class CurrentFlag(DocumentPerVersion):
         older = {names.document: {"$eq": key}, names.current: True, names.number: {"$lt": number}}
         await writing.change_all(self.collection, older, {"$unset": {names.current: ""}})
 
-    async def recover(self, *, settle_s: float = 60.0) -> int:
+    async def left_over(self) -> int:
+        return len(await self._flagged_twice())
+
+    async def recover(self, *, settle_s: float = SETTLE_S) -> int:
+        found = await self._flagged_twice()
+        for each in found:
+
+            async def lower(writing: Writing, each: Document = each) -> None:
+                await self._lower(writing, each["_id"], each["last"])
+
+            await write(self.mongo, lower)
+        return len(found)
+
+    async def _flagged_twice(self) -> list[Document]:
+        """Documents of which several versions are flagged, and the number of the last one."""
         names = self.names
-        found = await self.mongo.aggregate(
+        return await self.mongo.aggregate(
             self.collection,
             [
                 {"$match": {names.current: True}},
@@ -133,10 +148,3 @@ class CurrentFlag(DocumentPerVersion):
                 {"$match": {"flags": {"$gt": 1}}},
             ],
         )
-        for each in found:
-
-            async def lower(writing: Writing, each: Document = each) -> None:
-                await self._lower(writing, each["_id"], each["last"])
-
-            await write(self.mongo, lower)
-        return len(found)

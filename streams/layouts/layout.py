@@ -20,7 +20,10 @@ from streams.mongo import Mongo
 from streams.versions import Last
 from streams.writing import Pipeline, Writing
 
-__all__ = ["Layout"]
+__all__ = ["SETTLE_S", "Layout"]
+
+SETTLE_S = 10.0
+"""A state between two writes of an update that lasts for so long is a crash's: about a lease."""
 
 
 class Layout(ABC):
@@ -178,7 +181,11 @@ class Layout(ABC):
             NoRoom.
         """
 
-    async def recover(self, *, settle_s: float = 60.0) -> int:
+    async def left_over(self) -> int:
+        """How many documents have what a crash, or an update under way, has left."""
+        return 0
+
+    async def recover(self, *, settle_s: float = SETTLE_S) -> int:
         """Mend what crashes between the writes of one update have left.
 
         Args:

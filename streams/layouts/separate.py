@@ -38,14 +38,13 @@ from streams.layouts.kept import (
     value_of,
     whole_number,
 )
+from streams.layouts.layout import SETTLE_S
 from streams.layouts.rows import Rows, behind
 from streams.mongo import Mongo
 from streams.versions import without_reserved
 from streams.writing import Writing, write
 
 __all__ = ["Separate"]
-
-_SETTLE_S = 60.0
 
 
 class Separate(AsStored, Keeping):
@@ -202,7 +201,7 @@ class Separate(AsStored, Keeping):
         if not writing.in_transaction:
             # The cluster's time is the primary's clock, or a little ahead of it.
             began = datetime.fromtimestamp(writing.at.time, UTC)
-            compared.append({"$lt": ["$$NOW", began + timedelta(seconds=_SETTLE_S / 2)]})
+            compared.append({"$lt": ["$$NOW", began + timedelta(seconds=SETTLE_S / 2)]})
         query = {"_id": made.key, self.names.number: last.number, "$expr": {"$and": compared}}
         if made.content is None:
             changed = await writing.remove(self.collection, query)
@@ -251,7 +250,10 @@ class Separate(AsStored, Keeping):
             await self._drop([{"_id": found[0]["_id"]}])
         return False
 
-    async def recover(self, *, settle_s: float = _SETTLE_S) -> int:
+    async def left_over(self) -> int:
+        return len(await self._left_over())
+
+    async def recover(self, *, settle_s: float = SETTLE_S) -> int:
         first = await self._left_over()
         if not first:
             return 0

@@ -205,7 +205,7 @@ async def test_a_process_that_was_stopped_between_its_writes_changes_nothing(
     mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SEPARATE: what it has put among the previous versions may have been taken for a crash's."""
-    monkeypatch.setattr("streams.layouts.separate._SETTLE_S", -60.0)
+    monkeypatch.setattr("streams.layouts.separate.SETTLE_S", -60.0)
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         layout, previous = await begun(mongo, client)
         with pytest.raises(Overtaken):

@@ -6,17 +6,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import bson
 import pytest
 from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
 from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints
+from streams.documents import RAW
 from streams.errors import DatabaseError
+from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
 from streams.verification import Verification, Verified
+from streams.versioning.checksum import seal
+from tests.support.layouts import CLASSIC, layout_model, program
 from tests.support.streams import Recording
 
 Client = MongoClient[dict[str, Any]]
@@ -77,6 +83,22 @@ async def test_documents_are_checked_in_more_than_one_part(
     assert len(seen) > 3
 
 
+def forged(records: Records, *, chain: bool) -> None:
+    """Another body of a version, sealed as the recorder does."""
+    older, record = (records.find_one({"doc": "a", "v": v}) for v in (2, 3))
+    assert older is not None
+    assert record is not None
+    record["full"]["in"]["a"] = 999
+    content = RawBSONDocument(bson.encode(record["full"]), RAW)
+    made = seal(dict(record), content, older["chain"], kept=False)
+    sealed = {**record}
+    seal(sealed, content, older["chain"], kept=False)
+    change = {"full": record["full"], "sum": sealed["sum"]}
+    records.update_one(
+        {"_id": record["_id"]}, {"$set": change | ({"chain": made} if chain else {})}
+    )
+
+
 Damage = Callable[[Records], object]
 
 DAMAGES: dict[str, tuple[Damage, set[tuple[str, Any, int | None]]]] = {
@@ -94,23 +116,47 @@ DAMAGES: dict[str, tuple[Damage, set[tuple[str, Any, int | None]]]] = {
     ),
     "the body of a version": (
         lambda records: records.update_one({"doc": "a", "v": 3}, {"$set": {"full.n": 77}}),
-        {("CONTENT", "a", 3), ("CONTENT", "a", 4)},
+        {("CONTENT", "a", 3), ("CONTENT", "a", 4), ("CHECKSUM", "a", 3)},
+    ),
+    "a value that the version has changed, as the next one does": (
+        lambda records: records.update_one({"doc": "a", "v": 3}, {"$set": {"full.in.a": 999}}),
+        {("CHECKSUM", "a", 3)},
+    ),
+    "the body of a deletion's predecessor": (
+        lambda records: records.update_one({"doc": "$a", "v": 5}, {"$set": {"full.f3": 999}}),
+        {("CHECKSUM", "$a", 5)},
+    ),
+    "an author": (
+        lambda records: records.update_one({"doc": "a", "v": 3}, {"$set": {"by": "eve"}}),
+        {("CHECKSUM", "a", 3)},
+    ),
+    "a first version's reason": (
+        lambda records: records.update_one({"doc": "a", "v": 1}, {"$set": {"why": "so"}}),
+        {("CHECKSUM", "a", 1)},
+    ),
+    "a body and its checksum": (
+        lambda records: forged(records, chain=False),
+        {("CHECKSUM", "a", 3)},
+    ),
+    "a body, its checksum and its chain": (
+        lambda records: forged(records, chain=True),
+        {("CHECKSUM", "a", 4)},
     ),
     "the type of a value": (
         lambda records: records.update_one({"doc": "a", "v": 3}, {"$set": {"full.n": 3.0}}),
-        {("CONTENT", "a", 3), ("CONTENT", "a", 4)},
+        {("CONTENT", "a", 3), ("CONTENT", "a", 4), ("CHECKSUM", "a", 3)},
     ),
     "the body of the last version": (
         lambda records: records.update_one({"doc": "a", "v": 40}, {"$set": {"full.in.a": 77}}),
-        {("CONTENT", "a", 40), ("PRESENT", "a", 40)},
+        {("CONTENT", "a", 40), ("PRESENT", "a", 40), ("CHECKSUM", "a", 40)},
     ),
     "the time of a version": (
         lambda records: records.update_one({"doc": "a", "v": 3}, {"$set": {"at": Timestamp(1, 1)}}),
-        {("INTERVAL", "a", 2)},
+        {("INTERVAL", "a", 2), ("CHECKSUM", "a", 3)},
     ),
     "a count": (
         lambda records: records.update_one({"doc": "a", "v": 5}, {"$set": {"v": 6}}),
-        {("NUMBER", "a", 6)},
+        {("NUMBER", "a", 6), ("CHECKSUM", "a", 6)},
     ),
     "all versions of a document": (
         lambda records: records.delete_many({"doc": 2.5}),
@@ -193,3 +239,70 @@ async def test_an_archive_that_no_recorder_made_is_told(mongo: Mongo) -> None:
     found = await verified(mongo)
     assert [each.kind for each in found.findings] == ["BEHIND"]
     assert found.versions == 0
+
+
+async def test_versions_from_before_there_were_checksums_are_told(
+    mongo: Mongo, client: Client
+) -> None:
+    """They are compared with those around them; the chain begins with the first that has one."""
+    records = await recorded(mongo, client)
+    assert (await verified(mongo)).unsealed == 0
+    records.update_many({}, {"$unset": {"sum": "", "chain": ""}})
+    client[mongo.name].things.update_many({}, {"$set": {"n": 1000}})
+    await Recording(mongo).record(fencing_token=2)
+    found = await verified(mongo)
+    assert told(found) == []
+    assert found.unsealed == records.count_documents({"chain": {"$exists": False}}) > 0
+    records.update_one({"doc": "a", "full.n": 1000}, {"$set": {"full.n": 1001}})
+    assert ("CHECKSUM", "a", 41) in told(await verified(mongo))
+
+
+@pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+async def test_checksums_are_of_contents_that_are_kept_as_patches(
+    mongo: Mongo, client: Client
+) -> None:
+    """Of what the patches make; of a changed patch all behind it differ, up to the next whole."""
+    recording = Recording(mongo, deltas=True)
+    await recording.begin()
+    things = client[mongo.name].things
+    things.insert_one({"_id": 1, "text": "x" * 500, "n": 0})
+    for n in range(3):
+        things.update_one({"_id": 1}, {"$set": {"n": n + 1}})
+    await recording.record()
+    found = await verified(mongo)
+    assert (told(found), found.unsealed) == ([], 0)
+    records = client[mongo.name][recording.archive.name]
+    assert records.count_documents({"patch": {"$exists": True}}) == 3
+    records.update_one({"v": 1}, {"$set": {"full.text": "y" * 500}})
+    assert set(told(await verified(mongo))) >= {("CHECKSUM", 1, v) for v in (1, 2, 3, 4)}
+
+
+@pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+@pytest.mark.parametrize("history", CLASSIC)
+async def test_checksums_are_of_contents_that_a_collection_keeps(
+    mongo: Mongo, client: Client, history: str
+) -> None:
+    """Wherever programs move them; a version that is changed there is found."""
+    layout = layout_of(mongo, layout_model(history).entity("Product"))
+    await layout.prepare()
+    archive = Archive(mongo, "products", layout)
+    recording = Recording(mongo, "products", version_field="v", archive=archive)
+    await recording.begin()
+    writes = program(history, client[mongo.name])
+    for n in range(3):
+        for key in ("a", "b"):
+            writes.write(key, {"name": f"n{n}", "stock": n, "tags": ["x"]})
+    await recording.record()
+
+    async def found() -> Verified:
+        stored = await Checkpoints(mongo).load("recorder:products")
+        return await Verification(mongo, archive, stored, version_field="v").run()
+
+    assert (told(await found()), (await found()).unsealed) == ([], 0)
+    name = "products.previous" if history == "SEPARATE" else "products"
+    if history == "EMBEDDED":
+        client[mongo.name].products.update_one({"_id": "a"}, {"$set": {"prev.1.stock": 999}})
+    else:
+        change = {"$set": {"stock": 999}}
+        client[mongo.name][name].update_one({"docId": "a", "v": 2}, change)
+    assert ("CHECKSUM", "a", 2) in told(await found())

@@ -69,13 +69,16 @@ def test_damage_is_told_to_people_and_to_programs(
     ended = run_command(*arguments(mongo_uri, database.name, model))
     assert ended.returncode == 1, ended.stdout
     assert f"suppliers/{damaged['doc']} version 2: " in ended.stdout
-    assert "suppliers: 3 documents, 6 versions, 0 of them behind a gap, 1 problem\n" in ended.stdout
+    assert (
+        "suppliers: 3 documents, 6 versions, 0 of them behind a gap, 2 problems\n" in ended.stdout
+    )
     ended = run_command(*arguments(mongo_uri, database.name, model), "--json")
     assert ended.returncode == 1, ended.stdout
     told = json.loads(ended.stdout)["suppliers"]
     assert told["versions"] == 6
     assert [(each["kind"], each["documentId"], each["version"]) for each in told["findings"]] == [
-        ("PRESENT", str(damaged["doc"]), 2)
+        ("CHECKSUM", str(damaged["doc"]), 2),
+        ("PRESENT", str(damaged["doc"]), 2),
     ]
 
 

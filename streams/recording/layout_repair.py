@@ -1,0 +1,62 @@
+"""Mending what crashes of programs leave in a collection that keeps versions itself, while it is
+recorded.
+
+A look costs a read of all documents there, so looks take no more than a twentieth of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from streams.errors import GatewayError, reason_of
+from streams.layouts.layout import SETTLE_S, Layout
+
+__all__ = ["left_over", "repair_layout"]
+
+log = logging.getLogger(__name__)
+
+# Of the time between two looks, what a look takes at most.
+_SHARE = 20
+# What is seen twice so far apart is no update under way, in all likelihood.
+_UPDATE_S = 1.0
+
+
+async def repair_layout(layout: Layout, *, every_s: float = SETTLE_S) -> None:
+    """Look for what crashes have left, again and again, and mend it. Never ends."""
+    reason = ""
+    while True:
+        began = time.monotonic()
+        mended = 0
+        try:
+            mended = await layout.recover()
+        except Exception as exc:
+            # It is told once, and recording goes on.
+            if reason_of(exc) != reason:
+                log.warning(
+                    "layout not recovered: tried again",
+                    extra={"collection": layout.collection, "reason": reason_of(exc)},
+                    exc_info=None if isinstance(exc, GatewayError) else exc,
+                )
+            reason = reason_of(exc)
+        else:
+            reason = ""
+        if mended:
+            log.warning(
+                "layout recovered",
+                extra={"collection": layout.collection, "documents": mended},
+            )
+        took_s = time.monotonic() - began
+        # Most of a longer one it has waited, to tell a crash from an update under way.
+        look_s = took_s if took_s < SETTLE_S else took_s - SETTLE_S
+        await asyncio.sleep(max(every_s, _SHARE * look_s))
+
+
+async def left_over(layout: Layout) -> int:
+    """How many documents have what crashes have left between two writes of an update."""
+    count = await layout.left_over()
+    if count:
+        await asyncio.sleep(_UPDATE_S)
+        count = min(count, await layout.left_over())
+    return count

@@ -1,0 +1,83 @@
+"""The checksum of each version's content, and the chain through the versions of a document.
+
+`sum` is the checksum of the content alone. `chain` is one of the chain of the version before, of
+`sum`, and of what the record says of the write: who changes a version, its number, its author or
+its place has to change the chain of all versions behind it. So the last chains of all documents,
+kept elsewhere, prove what the archive was.
+
+The content is that of the raw bytes. Where the collection keeps its versions itself, programs copy
+them from one place to another, and the order of fields may not be the same: there it is that of the
+fields in the order of their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Any
+
+import bson
+from bson.raw_bson import RawBSONDocument
+
+from streams.documents import DECODED, Document
+from streams.elements import elements_of
+
+__all__ = ["ChecksumFlaw", "checksum_flaws", "seal"]
+
+_BYTES = 16
+_SAID = ("_id", "v", "op", "at", "wall", "by", "why", "restoredFrom", "draft", "gap")
+
+ChecksumFlaw = tuple[Mapping[str, Any], str]
+"""A record, and what is wrong with it."""
+
+
+def seal(
+    record: Document, content: RawBSONDocument | None, chain: bytes | None, *, kept: bool
+) -> bytes:
+    """Add the checksums to a record; returns its chain.
+
+    Args:
+        content: of the version; None of a deletion.
+        chain: of the version before; None where there is none, or it has none.
+        kept: the collection keeps its versions itself.
+    """
+    record["sum"] = _sum_of(content, kept=kept)
+    record["chain"] = made = _chain_of(record, chain)
+    return made
+
+
+def checksum_flaws(versions: Sequence[Mapping[str, Any]], *, kept: bool) -> Iterator[ChecksumFlaw]:
+    """What the checksums of a document's versions do not agree with.
+
+    Args:
+        versions: the newest first, with their contents, raw.
+    """
+    for each in versions:
+        if "sum" in each and each["sum"] != _sum_of(each["full"], kept=kept):
+            yield each, "has another content than the one that was recorded: its checksum differs"
+    for newer, older in pairwise(versions):
+        if newer["prev"] == older["_id"] and not _follows(newer, older.get("chain")):
+            yield newer, "is not what was recorded behind the version before: its chain differs"
+    oldest = versions[-1]
+    # Behind a cut, the chain of what was before is gone with it.
+    if oldest.get("first") and "cut" not in oldest and not _follows(oldest, None):
+        yield oldest, "is not what was recorded as the first version: its chain differs"
+
+
+def _follows(record: Mapping[str, Any], chain: bytes | None) -> bool:
+    return "chain" not in record or record["chain"] == _chain_of(record, chain)
+
+
+def _sum_of(content: RawBSONDocument | None, *, kept: bool) -> bytes:
+    if content is None:
+        return b"\0" * _BYTES
+    if not kept:
+        return blake2b(content.raw, digest_size=_BYTES).digest()
+    fields = sorted(element for _, element in elements_of(bytes(content.raw)))
+    return blake2b(b"".join(fields), digest_size=_BYTES).digest()
+
+
+def _chain_of(record: Mapping[str, Any], chain: bytes | None) -> bytes:
+    said = bson.encode({name: record.get(name) for name in _SAID}, codec_options=DECODED)
+    return blake2b((chain or b"") + record["sum"] + said, digest_size=_BYTES).digest()

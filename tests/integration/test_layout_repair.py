@@ -1,0 +1,99 @@
+"""What a crash of a program leaves between two writes of an update: mended while others record, by
+a command, and said by `doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from gql.settings import Settings
+from gql.verifying import lines_of, verify
+from streams.archive import Archive
+from streams.diagnosis import Diagnosis, Finding
+from streams.layouts.choice import layout_of
+from streams.layouts.layout import Layout
+from streams.mongo import Mongo
+from tests.support.layouts import Program, layout_model, program
+from tests.support.streams import Recording, unless_ended
+
+Client = MongoClient[dict[str, Any]]
+pytestmark = [
+    pytest.mark.parametrize("mongo", ["motor"], indirect=True),
+    pytest.mark.parametrize("history", ["CURRENT_FLAG", "SEPARATE"]),
+]
+LAMP, TORCH, CANDLE = ({"name": name, "stock": 1} for name in ("Lamp", "Torch", "Candle"))
+
+
+def crashed(writes: Program) -> None:
+    """A program that died after the first write of an update; it does not know."""
+    writes.write("a", LAMP)
+    writes.write("b", LAMP)
+    first, *_ = writes.steps("a", TORCH)
+    first()
+
+
+async def prepared(mongo: Mongo, history: str) -> Layout:
+    layout = layout_of(mongo, layout_model(history).entity("Product"))
+    await layout.prepare()
+    return layout
+
+
+async def said(mongo: Mongo, history: str) -> list[Finding]:
+    """What `doctor` says of layouts."""
+    found = await Diagnosis(mongo, layout_model(history), {}, {}).run()
+    return [each for each in found if each.subject == "layouts"]
+
+
+async def test_it_is_mended_while_a_gateway_records(
+    mongo: Mongo, client: Client, history: str
+) -> None:
+    """Without a new start; the program's next update is made, and all of it is recorded."""
+    layout = await prepared(mongo, history)
+    writes = program(history, client[mongo.name])
+    archive = Archive(mongo, "products", layout)
+    recording = Recording(mongo, "products", version_field="v", archive=archive)
+    await recording.begin()
+    async with recording.running() as task:
+        await recording.at_rest(task)
+        crashed(writes)
+        assert await layout.left_over() == 1
+
+        async def mended() -> None:
+            while await layout.left_over():
+                pass
+
+        # A lease or two; the machine may be slow.
+        async with asyncio.timeout(120):
+            await unless_ended(task, mended())
+        if history == "SEPARATE":
+            # What it had begun is undone: it tries again, and nothing is in its way.
+            writes.numbers["a"], writes.bodies["a"] = 1, dict(LAMP)
+        writes.write("a", CANDLE)
+        await recording.at_rest(task)
+    [newest] = await archive.newest([{"key": "a"}], limit=1)
+    assert newest["full"]["name"] == "Candle"
+    [present] = await layout.find({"_id": "a"})
+    assert present["name"] == "Candle"
+
+
+async def test_doctor_says_it_and_a_command_mends_it(
+    mongo: Mongo, mongo_uri: str, client: Client, history: str
+) -> None:
+    """While no process records."""
+    layout = await prepared(mongo, history)
+    assert [each.level for each in await said(mongo, history)] == ["ok"]
+    crashed(program(history, client[mongo.name]))
+    [finding] = await said(mongo, history)
+    assert (finding.level, finding.says) == (
+        "warning", "products: 1 updates were left half done by a crash",
+    )  # fmt: skip
+    assert finding.mend is not None
+    assert "revstream verify --mend" in finding.mend
+    model = layout_model(history)
+    found = await verify(Settings(), model, mongo_uri, mongo.name, lambda *_: None, mend=True)
+    assert "products: 1 updates that were left half done are mended" in lines_of(found)
+    assert await layout.left_over() == 0
+    assert [each.level for each in await said(mongo, history)] == ["ok"]
