@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -17,15 +19,17 @@ from model.reading import read_model
 from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints, furthest
+from streams.events import WRITES, Batch
 from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
+from streams.source import Source
 from streams.verification import Verification
 from tests.integration.conftest import KeptShop
 from tests.integration.test_layouts import OPERATIONS, STORY, shown
 from tests.support.editing import lamp, open_shop, tell
 from tests.support.eventually import eventually
 from tests.support.layouts import CLASSIC, LAYOUTS, layout_model, layout_text, program
-from tests.support.streams import Recording
+from tests.support.streams import BRISK, Recording
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -349,4 +353,44 @@ async def test_a_dropped_collection_gets_its_index_again(mongo_uri: str, client:
         assert any(each.get("unique") for each in indexes.values())
         made = await shop.mutate("createProduct", id="a", document=lamp("a"))
         assert made["__typename"] == "ProductWritten"
+    client.drop_database(name)
+
+
+class BareSource(Source):
+    """Its events are too large to be read with their content."""
+
+    async def batches(self, after: str) -> AsyncGenerator[Batch]:
+        nothing: dict[str, Any] = {"after": None, "before": None, "update": None, "bare": True}
+        async with aclosing(super().batches(after)) as batches:
+            async for batch in batches:
+                events = [
+                    replace(each, **nothing) if each.operation in WRITES - {"delete"} else each
+                    for each in batch.events
+                ]
+                yield replace(batch, events=tuple(events))
+
+
+@pytest.mark.parametrize("history", CLASSIC)
+async def test_versions_whose_events_are_too_large_are_found_by_reading_what_is_there(
+    history: str, mongo_uri: str, client: Client
+) -> None:
+    """None is left out, also of those that nothing but an event tells of otherwise."""
+    name = f"bare_{uuid4().hex[:8]}"
+    others = program(history, client[name])
+    others.write("a", STORY[0])
+    entity = layout_model(history).entity("Product")
+    async with Mongo.connect(mongo_uri, name) as mongo:
+        layout = layout_of(mongo, entity)
+        await layout.prepare()
+        archive = Archive(mongo, "products", layout)
+        source = BareSource(mongo, ["products"], before_images=False, options=BRISK)
+        recording = Recording(mongo, "products", version_field="v", archive=archive, source=source)
+        await recording.begin()
+        async with recording.running() as task:
+            await recording.at_rest(task)
+            for body in STORY[1:3]:
+                others.write("a", body)
+                await recording.at_rest(task)
+            records = await recording.versions()
+    assert [each["v"] for each in records] == [1, 2, 3]
     client.drop_database(name)
