@@ -22,6 +22,7 @@ from typing import Any
 
 from bson import Timestamp
 
+from streams import tokens
 from streams.archive_indexes import DOCUMENTS, FORMER, INDEXES, last_of_each
 from streams.contents import Contents, empty
 from streams.documents import Document
@@ -332,8 +333,18 @@ class Archive:
         match: Mapping[str, Any] | None = None,
     ) -> list[Document]:
         """Records in token order, after one token and up to another."""
-        query: Document = {"_id": {"$gt": after, "$lte": upto}, **(match or {})}
-        return await self.find(query, sort=[("_id", 1)], limit=limit)
+        # Earlier versions stored tokens as MongoDB 7 makes them, which sort behind the canonical
+        # ones of their cluster time.
+        first, last = tokens.canonical(after), after
+        records: list[Document] = []
+        while len(records) < limit:
+            query: Document = {"_id": {"$gt": last, "$lte": tokens.ceiling(upto)}, **(match or {})}
+            found = await self.find(query, sort=[("_id", 1)], limit=limit)
+            records += [each for each in found if first < tokens.canonical(each["_id"]) <= upto]
+            if len(found) < limit:
+                break
+            last = found[-1]["_id"]
+        return records[:limit]
 
     async def by_token(
         self, wanted: Sequence[str], *, projection: Mapping[str, Any] | None = None

@@ -134,7 +134,8 @@ class Replay:
             records = await self._scan(position, upto, match)
             if records:
                 yield Replayed(records)
-            position = records[-1]["_id"] if len(records) == self._page else upto
+            full = len(records) == self._page
+            position = tokens.canonical(records[-1]["_id"]) if full else upto
         try:
             caught = [each for each in caught if interest.meets(each)]
             for first in range(0, len(caught), PORTION):
@@ -153,7 +154,7 @@ class Replay:
         end = tokens.behind(drop)
         while records := await self._scan(position, end, match):
             yield records
-            position = records[-1]["_id"]
+            position = tokens.canonical(records[-1]["_id"])
 
     async def _wait(self, token: str) -> None:
         limit_s = self._progress.takeover_s

@@ -29,6 +29,7 @@ __all__ = [
     "BEGINNING",
     "behind",
     "canonical",
+    "ceiling",
     "cluster_time",
     "decode",
     "divided",
@@ -74,6 +75,12 @@ def canonical(token: str) -> str:
         return token
     event, dash, number = token.partition("-")
     return server_token.canonical(event) + dash + number
+
+
+def ceiling(token: str) -> str:
+    """Sorts behind all forms of a token and its records: of an event, behind all events of its
+    cluster time, but before the moment."""
+    return f"{token[:16]}2B05" if token.startswith("2B02", 16) else token
 
 
 def moment(time: Timestamp) -> str:

@@ -14,6 +14,7 @@ from bson import Binary, Decimal128, Int64, MaxKey, MinKey, ObjectId, Timestamp
 from pymongo import MongoClient
 
 from streams import tokens
+from streams.archive import Archive
 from streams.checkpoints import Checkpoints
 from streams.events import ChangeEvent
 from streams.mongo import Mongo
@@ -182,3 +183,35 @@ async def test_a_place_that_was_stored_on_the_newer_server_is_gone_on_from(
     assert stored is not None
     assert (stored.token, begun.token > stored.token) == (decode(f"82{theirs[1]}"), True)
     assert [each["doc"] for each in await recording.record()] == [2, 3]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+async def test_records_that_the_newer_server_named_are_read_between_canonical_tokens(
+    mongo: Mongo, limit: int
+) -> None:
+    """As an earlier version stored them: each once, from and up to every place of a transaction."""
+
+    def token(version: int, time: int, index: int) -> str:
+        told = "463C6F7065726174696F6E54797065003C696E7365727400"
+        told += "46646F63756D656E744B657900461E5F6964002B02000004"
+        key = "461E5F6964002B020004" if version == 1 else told
+        at = tokens.time_prefix(Timestamp(time, 1))
+        uuid = "5A1004" + "AB" * 16
+        return f"{at}2B0{2 * version}2C01002B{index:02X}6E{uuid}{key}"
+
+    archive = Archive(mongo, "things")
+    stored = [token(2, time, index) for time in (5, 6, 7) for index in (2, 4, 6)]
+    await archive.insert([{"_id": each, "doc": each, "v": 1} for each in stored])
+    canonical = [token(1, time, index) for time in (5, 6, 7) for index in (2, 4, 6)]
+    assert [tokens.canonical(each) for each in stored] == canonical
+    places = [tokens.BEGINNING, *canonical, tokens.moment(Timestamp(6, 1))]
+    for after in places:
+        for upto in (each for each in places if each >= after):
+            found: list[str] = []
+            position = after
+            while page := await archive.scan(position, upto, limit=limit):
+                found += [each["_id"] for each in page]
+                position = tokens.canonical(found[-1])
+            assert [tokens.canonical(each) for each in found] == [
+                each for each in canonical if after < each <= upto
+            ]
