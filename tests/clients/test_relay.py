@@ -17,6 +17,7 @@ from pymongo import MongoClient
 from gql.endpoint.client_files import client_files
 from tests.clients.node import FOLDER
 from tests.clients.products import product
+from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, run_command, running_gateway
 
 OWN_IDS = {"documentId", "stateId"}
@@ -94,6 +95,8 @@ def test_every_id_is_what_its_name_says(
     model = ROOT / "schema.graphql"
     with running_gateway(mongo_uri, database_name, model, "--relay") as gateway:
         client[database_name]["products"].insert_one(product("Lamp", "1"))
+        recorded = "{ productVersions(first: 1) { nodes { id } } }"
+        wait_until(lambda: gateway.query(recorded)["productVersions"]["nodes"])
         found = gateway.query(IDS, node=global_id("Product:1"))
         refused = gateway.post("query($node: ID!) { node(id: $node) { id } }", node="1")
     version = {"id": global_id("ProductVersion:1@1"), "stateId": "1@1", "documentId": "1"}
