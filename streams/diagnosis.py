@@ -21,11 +21,10 @@ from streams.checkpoints import Checkpoint
 from streams.coverage import Coverages
 from streams.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
 from streams.indexes import wanted_indexes
-from streams.layouts.choice import layout_of
 from streams.lease import Holder
 from streams.mongo import Mongo
 from streams.partitions import Partition, partitions_in
-from streams.recording.layout_repair import left_over
+from streams.recording.layout_repair import half_done
 from streams.recording.set_aside import COLLECTION, SetAside
 from streams.server import (
     SHARDED,
@@ -368,19 +367,13 @@ class Diagnosis:
                 yield _ok("recorders", said)
 
     async def _layouts(self) -> AsyncIterator[Finding]:
-        for entity in self._model.entities:
-            layout = layout_of(self._mongo, entity)
-            if not layout.keeps:
-                continue
-            if count := await left_over(layout):
-                yield Finding(
-                    level="warning",
-                    subject="layouts",
-                    says=f"{entity.collection}: {count} updates were left half done by a crash",
-                    mend="revstream verify --mend; a process that records mends it by itself",
-                )
-            else:
-                yield _ok("layouts", f"{entity.collection}: no update was left half done")
+        for name, count in (await half_done(self._mongo, self._model)).items():
+            says = f"{name}: {count} updates were left half done by a crash"
+            mend = "revstream verify --mend; a process that records mends it by itself"
+            yield Finding(
+                level="warning" if count else "ok", subject="layouts", says=says,
+                mend=mend if count else None,
+            )  # fmt: skip
 
     async def _remedy(self, role: str, database: str) -> str | None:
         try:

@@ -36,12 +36,12 @@ from streams.recording.doubt import doubtful_keys
 from streams.recording.mass_deletions import MassDeletions, read_after
 from streams.recording.set_aside import SetAside
 from streams.storage import as_kept, as_patch
+from streams.versioning.bare_version import event_of_reading, make_bare_version
 from streams.versioning.change_register import ChangeRegister, Verdicts
 from streams.versioning.checksum import seal
 from streams.versions import (
     Last,
     archived_operation,
-    make_bare_version,
     make_version,
     without_reserved,
 )
@@ -214,18 +214,7 @@ class Drafting:
         """Set aside what the first reading has found, as if it had been written then."""
         if not is_fault_of_document(fault):
             raise fault
-        event = ChangeEvent(
-            token=token,
-            at=chunk.placed_at,
-            wall=chunk.placed_wall,
-            operation="delete" if content is None else "insert",
-            collection=self._archive.collection,
-            key=key,
-            after=content,
-            before=None,
-            update=None,
-            kept=kept,
-        )
+        event = event_of_reading(chunk, token, key, content, kept)
         await self.set_aside(event, fault)
         await self._write_bare(event, draft)
 

@@ -203,8 +203,7 @@ class Reads:
             reply = await awaited(self._raw.command(command, codec_options=RAW))
             cursor = reply["cursor"]
             if cursor["id"]:
-                collection = cursor["ns"].partition(".")[2]
-                kill = {"killCursors": collection, "cursors": [cursor["id"]]}
+                kill = {"killCursors": command["find"], "cursors": [cursor["id"]]}
                 await awaited(self._database.command(kill))
         return list(cursor["firstBatch"]), not cursor["id"], cursor["atClusterTime"]
 
@@ -238,9 +237,8 @@ class Reads:
             command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
         if hint is not None:
             command["hint"] = hint
-        read_class = self.limiter.class_of_find(collection, query, sort, size)
-        codec: CodecOptions[Any] = RAW if raw else DECODED
-        return self._batches(collection, command, size, read_class, codec)
+        kind = self.limiter.class_of_find(collection, query, sort, size)
+        return self._batches(collection, command, size, kind, RAW if raw else DECODED)
 
     def aggregate_pages(
         self,

@@ -40,7 +40,6 @@ __all__ = [
     "Version",
     "archived_operation",
     "carried_number",
-    "make_bare_version",
     "make_version",
     "next_number",
     "without_reserved",
@@ -308,46 +307,6 @@ def make_version(
         copies=copies,
         read_at=read_at,
         offset=offset,
-    )
-    return record, made
-
-
-def make_bare_version(
-    event: ChangeEvent,
-    after: RawBSONDocument | None,
-    last: Last | None,
-    *,
-    read_at: Timestamp | None,
-) -> tuple[Document, Last]:
-    """The record of a write of which no version could be made: a gap, with what is stored and
-    without anything that is concluded from it; and what the next one needs of it."""
-    number = (0 if last is None else last.number) + 1
-    full = None if after is None else without_reserved(after)
-    record: Document = {
-        "_id": event.token,
-        "doc": event.key,
-        "v": number,
-        "op": archived_operation(event),
-        "at": event.at,
-        "wall": event.wall,
-        "prev": None if last is None else last.token,
-        "by": None,
-        "why": None,
-        "changed": [],
-        "gap": True,
-        "setAside": True,
-        "full": full,
-    }
-    if last is None:
-        record["first"] = True
-    if read_at is not None:
-        record["readAt"] = read_at
-    kept = event.kept if event.kept is not None or last is None else last.kept
-    offset = 0 if last is None else last.offset
-    if offset:
-        record["offset"] = offset
-    made = Last(
-        token=event.token, number=number, full=full, kept=kept, read_at=read_at, offset=offset
     )
     return record, made
 

@@ -10,10 +10,13 @@ import asyncio
 import logging
 import time
 
+from model.entities import Model
 from streams.errors import GatewayError, reason_of
+from streams.layouts.choice import layout_of
 from streams.layouts.layout import SETTLE_S, Layout
+from streams.mongo import Mongo
 
-__all__ = ["left_over", "repair_layout"]
+__all__ = ["half_done", "repair_layout"]
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +56,14 @@ async def repair_layout(layout: Layout, *, every_s: float = SETTLE_S) -> None:
         await asyncio.sleep(max(every_s, _SHARE * look_s))
 
 
-async def left_over(layout: Layout) -> int:
-    """How many documents have what crashes have left between two writes of an update."""
+async def half_done(mongo: Mongo, model: Model) -> dict[str, int]:
+    """By collection that keeps versions itself, how many documents have what crashes have left
+    between two writes of an update."""
+    layouts = [layout_of(mongo, each) for each in model.entities]
+    return {each.collection: await _left_over(each) for each in layouts if each.keeps}
+
+
+async def _left_over(layout: Layout) -> int:
     count = await layout.left_over()
     if count:
         await asyncio.sleep(_UPDATE_S)
