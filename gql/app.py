@@ -110,6 +110,7 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
         settings.persisted(),
         naming_of(relay=settings.relay),
     )
+    gateway.availability.changed = schema.limiter.interrupt
     sdl = print_sdl(schema)
 
     callers = Callers(

@@ -22,6 +22,7 @@ from strawberry.types.graphql import OperationType
 
 from gql.arguments import Given
 from gql.direct import Coerce, coercion_of
+from gql.engine.limits.schema_only import asks_schema_only
 from gql.executor import unstorable_text
 from gql.limits import COUNTED, Limits, check_text, check_variables, check_weight
 from gql.overlaps import RULES
@@ -46,6 +47,7 @@ class KnownOperation:
         name: its own. kind_name: its kind as GraphQL writes it.
         coerce: see `gql.direct`.
         fits: it was found to be within the limits, whatever the variables.
+        schema_only: it asks for nothing but the schema.
     """
 
     document: KnownDocument
@@ -55,11 +57,13 @@ class KnownOperation:
     fits: bool = False
     name: str | None = field(init=False)
     kind_name: str = field(init=False)
+    schema_only: bool = field(init=False)
 
     def __post_init__(self) -> None:
         # Python takes its time to look them up, for each request.
         self.name = None if self.node.name is None else self.node.name.value
         self.kind_name = self.kind.value
+        self.schema_only = asks_schema_only(self.document.document, self.node)
 
     def given(self, schema: GraphQLSchema, variables: Mapping[str, Any]) -> Given | None:
         """The variables, coerced, where `coerce` does not know; None where they cannot be."""

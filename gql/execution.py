@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -208,7 +208,8 @@ class Schema(strawberry.Schema):
                 # Else as before, and so few plain variables are not too many.
                 self._check(known, variables)
             begun = finish_without_client if known.kind is OperationType.MUTATION else None
-            async with self.limiter.slot(context.owner, begun=begun):
+            slot = self.limiter.slot(context.owner, begun=begun)
+            async with nullcontext() if known.schema_only else slot:
                 if known.kind is OperationType.QUERY:
                     if given is None:
                         given = known.given(self._schema, variables or {})

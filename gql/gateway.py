@@ -40,6 +40,7 @@ from resolvers.purge_watch import PurgeWatch
 from resolvers.status import Status
 from streams import tokens
 from streams.archive import Archive
+from streams.availability import Availability
 from streams.checkpoints import Checkpoints
 from streams.consumer import Consumer
 from streams.coordination.deployment import deployment_tag
@@ -103,6 +104,7 @@ class Gateway:
     mongo: Mongo
     source: Source
     hub: Hub
+    availability: Availability
     progress: Progress
     current: Current
     history: History
@@ -333,6 +335,7 @@ async def _assemble(
         mongo=mongo,
         source=live,
         hub=hub,
+        availability=Availability(mongo, live, hub),
         progress=progress,
         current=Current(mongo, archives, own_writes),
         history=History(mongo, archives, own_writes),
@@ -387,7 +390,7 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
     tasks: list[tuple[str, Callable[[], Awaitable[None]]]]
     tasks = [(each.name, each.run) for each in listeners]
     if gateway.follows:
-        tasks.insert(0, (_STREAM, follow_stream))
+        tasks[:0] = [(_STREAM, follow_stream), ("availability", gateway.availability.watch)]
     forget = {
         each.collection: partial(_forget, gateway, each.collection)
         for each in gateway.model.entities

@@ -10,12 +10,15 @@ connection is told that it was lost, and it is not used again.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pymongo.errors
+
+from streams.tasks import seen
 
 __all__ = ["Sessions"]
 
@@ -31,6 +34,7 @@ class Sessions:
     def __init__(self, client: Any) -> None:
         self._client = client
         self._idle: list[Any] = []
+        self._ending: set[asyncio.Future[Any]] = set()
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Any]:
@@ -63,7 +67,11 @@ class Sessions:
             if kept:
                 self._idle.append(session)
             else:
-                await session.end_session()
+                # An operation that was ended because the server is away must not wait for it again.
+                ending = asyncio.ensure_future(session.end_session())
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
+                ending.add_done_callback(seen)
 
     async def close(self) -> None:
         while self._idle:

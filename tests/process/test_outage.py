@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -116,6 +118,65 @@ def test_what_is_asked_while_mongodb_is_away_is_refused_as_unavailable(
     assert "MongoDB" in error["message"]
     assert "Topology" not in error["message"]
     wait_until(lambda: "errors" not in gateway.post("{ things { nodes { n } } }"), within_s=40)
+
+
+@pytest.mark.parametrize(
+    ("leave", "come_back"),
+    [(BareMongod.kill, BareMongod.start), (BareMongod.hush, BareMongod.speak)],
+    ids=["killed", "silent"],
+)
+def test_nothing_waits_for_a_mongodb_that_is_known_to_be_away(
+    server: BareMongod,
+    database: Database[dict[str, Any]],
+    tmp_path: Path,
+    leave: Act,
+    come_back: Act,
+) -> None:
+    """What needs none is answered, however many ask for what does; that is refused at once, and
+    what was under way within seconds, though the driver would look for a primary for a minute."""
+    model = tmp_path / "schema.graphql"
+    model.write_text(MODEL)
+    write = "mutation { createThing(document: { n: 1 }) { __typename } }"
+    with running_gateway(server.uri, database.name, model, "--connect-s", "60") as gateway:
+        wait_until(lambda: ready(gateway)[0] == 200, within_s=GENEROUS_S)
+        assert "errors" not in gateway.post("{ things { nodes { n } } }")
+        leave(server)
+        try:
+            began = time.monotonic()
+            # A client for all: to make one takes longer than an answer does.
+            with (
+                httpx.Client(
+                    timeout=GENEROUS_S, limits=httpx.Limits(max_connections=200)
+                ) as client,
+                ThreadPoolExecutor(150) as pool,
+            ):
+
+                def post(text: str) -> Any:
+                    return client.post(f"{gateway.address}/graphql", json={"query": text}).json()
+
+                texts = ["{ things { nodes { n } } }", "{ resumeToken streams { name } }", write]
+                asked = [pool.submit(post, text) for text in 50 * texts]
+                for text in ("{ __typename }", "{ ...F } fragment F on Query { __typename }"):
+                    assert gateway.post(text) == {"data": {"__typename": "Query"}}
+                assert httpx.get(f"{gateway.address}/livez").status_code == 200
+                waited_s = time.monotonic() - began
+                answers = [each.result() for each in asked]
+            took_s = time.monotonic() - began
+            codes = {each["extensions"]["code"] for a in answers for each in a.get("errors", ())}
+            assert codes == {"UNAVAILABLE"}
+            assert waited_s < 10
+            assert took_s < 20
+            began = time.monotonic()
+            for text in (texts[0], write):
+                [error] = gateway.post(text)["errors"]
+                assert error["extensions"]["code"] == "UNAVAILABLE"
+            assert gateway.post("{ __schema { queryType { name } } }")["data"]
+            assert time.monotonic() - began < 5
+        finally:
+            come_back(server)
+        wait_until(lambda: "errors" not in gateway.post(texts[0]), within_s=GENEROUS_S)
+        assert gateway.stop() == 0
+    assert not any("Traceback" in line for line in gateway.lines), "".join(gateway.lines)
 
 
 @pytest.mark.parametrize(

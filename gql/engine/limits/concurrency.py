@@ -20,6 +20,7 @@ from strawberry.extensions import SchemaExtension
 from strawberry.types.graphql import OperationType
 
 from gql.engine.limits.client_presence import finish_without_client
+from gql.engine.limits.schema_only import operation_asks_schema_only
 from resolvers.errors import LimitExceeded
 from streams.core.fair_semaphore import FairSemaphore
 from streams.core.operation import OPERATION
@@ -67,6 +68,10 @@ class ConcurrencyLimiter:
         self._most_per_principal = per_principal
         self._suspended_of: Counter[str] = Counter()
         self._operations_of: Counter[str] = Counter()
+        # The time limits of operations that have begun, and those that an outage has ended.
+        self._running: set[asyncio.Timeout] = set()
+        self._interrupted: set[asyncio.Timeout] = set()
+        self._outage: str | None = None
 
     @property
     def executing(self) -> int:
@@ -109,11 +114,15 @@ class ConcurrencyLimiter:
             begun: called once it is there.
 
         Raises:
-            Unavailable: too many operations wait.
+            Unavailable: too many operations wait, or the database is away.
             TimeLimit: it took too long; what was under way is cancelled.
         """
+        if self._outage is not None:
+            raise self._away()
+        limit = asyncio.timeout(self.limit_s)
         try:
-            async with asyncio.timeout(self.limit_s) as limit:
+            async with limit:
+                self._running.add(limit)
                 await self.acquire(caller)
                 slot = _Slot(self, caller)
                 OPERATION.set(slot)
@@ -126,7 +135,31 @@ class ConcurrencyLimiter:
         except TimeoutError as exc:
             if not limit.expired():
                 raise
-            raise self.late() from exc
+            raise (self._away() if limit in self._interrupted else self.late()) from exc
+        finally:
+            self._running.discard(limit)
+            self._interrupted.discard(limit)
+
+    def interrupt(self, outage: str | None) -> None:
+        """End what has begun, and refuse what comes, while the database is away.
+
+        Args:
+            outage: why it is; None: it is back.
+        """
+        self._outage = outage
+        if outage is None:
+            return
+        now = asyncio.get_running_loop().time()
+        for limit in self._running - self._interrupted:
+            if not limit.expired():
+                self._interrupted.add(limit)
+                limit.reschedule(now)
+
+    def _away(self) -> Unavailable:
+        return Unavailable(
+            f"MongoDB is away: {self._outage or 'it was a moment ago'}; try again; "
+            "what a mutation has written by then stays written"
+        )
 
     def late(self) -> TimeLimit:
         return TimeLimit(
@@ -320,6 +353,10 @@ class ConcurrencyExtension(SchemaExtension):
 
     async def on_execute(self) -> AsyncIterator[None]:
         if self.execution_context.operation_type is OperationType.SUBSCRIPTION:
+            yield
+            return
+        operation = self.execution_context
+        if operation_asks_schema_only(operation.graphql_document, operation.operation_name):
             yield
             return
         context = self.execution_context.context

@@ -8,10 +8,12 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from graphql import parse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gql.engine.limits.concurrency import ConcurrencyLimiter
+from gql.engine.limits.schema_only import operation_asks_schema_only
 from resolvers.errors import LimitExceeded
 from streams.core.operation import execution_suspended
 from streams.errors import TimeLimit, Unavailable
@@ -246,7 +248,10 @@ def test_one_who_is_known_has_so_many_operations_at_once() -> None:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["begin", "suspend", "go on", "end", "cancel"]), st.integers(0, 11)),
+    st.tuples(
+        st.sampled_from(["begin", "suspend", "go on", "end", "cancel", "away", "back"]),
+        st.integers(0, 11),
+    ),
     max_size=60,
 )
 
@@ -286,6 +291,8 @@ async def _drawn(steps: list[tuple[str, int]]) -> None:
             orders = asyncio.Queue()
             task = asyncio.create_task(operate("abc"[number % 3], orders))
             operations[number] = task, orders
+        elif step in ("away", "back"):
+            limiter.interrupt("it is off" if step == "away" else None)
         elif step == "cancel" and task is not None:
             task.cancel()
         elif task is not None:
@@ -300,3 +307,55 @@ async def _drawn(steps: list[tuple[str, int]]) -> None:
     if operations:
         await asyncio.wait([task for task, _ in operations.values()])
     assert (limiter.executing, limiter.waiting, limiter.suspended) == (0, 0, 0)
+
+
+async def test_what_has_begun_ends_with_the_database_and_what_comes_is_refused() -> None:
+    """Whether it executes, waits for a slot or for the archive; until the database is back."""
+    limiter = ConcurrencyLimiter(executing=2)
+
+    async def operate(*, suspends: bool = False) -> None:
+        async with limiter.slot("ann"):
+            if suspends:
+                async with execution_suspended():
+                    await asyncio.Event().wait()
+            await asyncio.Event().wait()
+
+    tasks = [asyncio.create_task(operate(suspends=n == 0)) for n in range(4)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (limiter.executing, limiter.waiting, limiter.suspended) == (1, 2, 1)
+    limiter.interrupt("nobody answers")
+    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+        assert isinstance(outcome, Unavailable)
+        assert "nobody answers" in outcome.message
+    with pytest.raises(Unavailable, match="nobody answers"):
+        await operate()
+    assert (limiter.executing, limiter.waiting, limiter.suspended) == (0, 0, 0)
+    limiter.interrupt(None)
+    async with limiter.slot("ann"):
+        assert limiter.executing == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "only"),
+    [
+        ("{ __typename }", True),
+        (
+            'query A { ...F ... { __type(name: "A") { name } } } fragment F on Query { __schema }',
+            True,
+        ),
+        ("query A { ...F } fragment F on Query { ...F }", True),
+        ("{ __typename product }", False),
+        ("query A { ...F } fragment F on Query { a: product }", False),
+        ("query A { ...G }", False),
+        ("mutation { __typename }", False),
+        ("subscription { __typename }", False),
+    ],
+)
+def test_what_asks_for_the_schema_only_is_told_apart(text: str, only: bool) -> None:
+    """Whatever the fragments are."""
+    document = parse(text)
+    assert operation_asks_schema_only(document, None) is only
+    assert operation_asks_schema_only(document, "A") is (only and "query A" in text)
+    assert not operation_asks_schema_only(parse("query A { __typename } query B { a }"), None)
+    assert operation_asks_schema_only(parse("query A { __typename } query B { a }"), "A")
