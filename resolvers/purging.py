@@ -76,7 +76,9 @@ class Purging:
                 f"itself (history: {self._entity.history.value}): remove them there"
             )
         wall, now = await self._mongo.clock()
-        await self._progress.wait(self._entity.collection, tokens.moment(now), limit_s=limit_s)
+        await self._progress.wait_whole(
+            self._entity.collection, tokens.moment(now), limit_s=limit_s
+        )
         if not await self._versions(key):
             raise BadUserInput(
                 f"{self._entity.name} {json_value(key)} has no version: there is nothing to purge"

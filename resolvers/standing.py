@@ -110,6 +110,10 @@ class Standing:
         found = await layout.find({"_id": key}, limit=1, at=now, raw=True)
         await self._progress.wait(entity.collection, tokens.moment(now))
         last = await self._last(entity, key)
+        if last is None and found:
+            # What was there before the archive may not be read yet.
+            await self._progress.wait_whole(entity.collection, tokens.moment(now))
+            last = await self._last(entity, key)
         if last is None or last.full is None or not found:
             return last
         content, change = _divided(found[0])

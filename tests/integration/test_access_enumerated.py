@@ -54,10 +54,13 @@ pytestmark = [
 NO_ROWS = {
     "Query.resumeToken": "where the stream stands",
     "Query.streams": "how the listeners do",
+    "Query.savedCursors": "places in the stream, under the caller's own name",
     "Mutation.saveCursor": "a place in the stream, under the caller's own name",
+    "Mutation.removeCursor": "a place in the stream, under the caller's own name",
 }
-_STATUS = ("StreamStatus", "StreamReading", "HistoryCut")
-"""Types of which no field holds anything of a row: of listeners, and of what retention dropped."""
+_STATUS = ("StreamStatus", "StreamReading", "HistoryCut", "HistoryGap", "SavedCursor")
+"""Types of which no field holds anything of a row: of listeners, of what retention dropped, of what
+was lost, and of places in the stream."""
 
 # How nested fields with required arguments are asked, and others in more than one way.
 DIFFS = ("from: 1", "from: 1, to: 2", "from: 2")

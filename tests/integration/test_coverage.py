@@ -19,13 +19,14 @@ from model.reading import read_model
 from resolvers.history import History
 from resolvers.last_numbers import LastNumbers
 from resolvers.own_writes import OwnWrites
-from streams import tokens
+from streams import recorder, tokens
 from streams.coverage import Coverage, Coverages, Mark
 from streams.errors import ArchiveBehind, HistoryLost
 from streams.mongo import Mongo
 from streams.recorder import RecorderOptions
 from streams.versions import Version
 from tests.support.editing import Failed, Shop, open_shop
+from tests.support.eventually import eventually
 from tests.support.streams import LosesHistory, Recording
 
 Client = MongoClient[dict[str, Any]]
@@ -305,13 +306,13 @@ async def test_what_is_read_at_first_is_waited_for(
     """Documents that are known already are shown without waiting; the others are refused within the
     bound, and answered once they are read."""
     go_on = asyncio.Event()
-    reading = __import__("streams.recorder", fromlist=["read_chunk"]).read_chunk
+    reading = recorder.read_chunk
 
     async def held_up(*args: Any, **options: Any) -> Any:
         await go_on.wait()
         return await reading(*args, **options)
 
-    monkeypatch.setattr("streams.recorder.read_chunk", held_up)
+    monkeypatch.setattr(recorder, "read_chunk", held_up)
     name = f"coverage_{uuid4().hex[:8]}"
     client[name]["items"].insert_one({"_id": "old", "name": "lamp"})
     opened = open_shop(client, mongo_uri, name, model=MODEL, empty=False, archive_wait_s=0.5)
@@ -330,4 +331,38 @@ async def test_what_is_read_at_first_is_waited_for(
         found = await shop.ask(text, id="old")
         assert found == {"item": {"version": 1, "history": {"totalCount": 1}}}
         assert await shop.ask(trail) == {"itemVersions": {"totalCount": 2}}
+    client.drop_database(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'mutation { made: updateItem(id: "old", patch: {name: "x"}, expectedVersion: 1) { %s } }',
+        'mutation { made: restoreItem(id: "old", version: 1) { %s } }',
+        'mutation { made: commentOnItem(id: "old", version: 1, text: "well") { __typename } }',
+    ],
+    ids=["update", "restore", "comment"],
+)
+async def test_a_write_that_names_a_version_waits_for_the_first_reading(
+    mongo_uri: str, client: Client, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """A document that is there is not taken for one that is not, or for one without that
+    version."""
+    read_before = recorder.read_chunk
+    go_on = asyncio.Event()
+
+    async def held_up(*args: Any, **options: Any) -> Any:
+        await go_on.wait()
+        return await read_before(*args, **options)
+
+    monkeypatch.setattr(recorder, "read_chunk", held_up)
+    name = f"coverage_{uuid4().hex[:8]}"
+    client[name]["items"].insert_one({"_id": "old", "name": "lamp"})
+    async with open_shop(client, mongo_uri, name, model=MODEL, empty=False) as shop:
+        asked = asyncio.ensure_future(shop.ask(text.replace("%s", "__typename")))
+        await eventually(lambda: shop.gateway.recorders[0].statistics()["batches"])
+        assert not asked.done()
+        go_on.set()
+        made = (await asked)["made"]
+        assert made in ({"__typename": "ItemWritten"}, {"__typename": "Comment"})
     client.drop_database(name)

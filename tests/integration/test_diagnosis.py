@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -14,6 +15,7 @@ from model.reading import read_model
 from streams import tokens
 from streams.archive import Archive
 from streams.checkpoints import Baseline, Checkpoint
+from streams.coverage import Coverages, Mark
 from streams.diagnosis import Diagnosis, Finding
 from streams.errors import DatabaseError, TimeLimit, Unsuitable
 from streams.indexes import create_indexes
@@ -209,3 +211,18 @@ async def test_gaps_are_counted_by_an_index_of_them_alone(mongo: Mongo, client: 
 
 async def _refused(*_: Any, **__: Any) -> Any:
     raise DatabaseError("MongoDB refused: no")
+
+
+async def test_windows_of_lost_history_are_named(mongo: Mongo) -> None:
+    """With how many, and why the last one was lost; nothing can be mended."""
+    checkpoint, coverages = await healthy(mongo), Coverages(mongo)
+    day = datetime(2024, 1, 1, tzinfo=UTC)
+    for n in (1, 2):
+        await coverages.open_gap("things", "p", Mark(Timestamp(100 * n, 1), day), f"reason {n}")
+        await coverages.close_gap("things", "p", Mark(Timestamp(100 * n + 9, 1), day))
+    partition = Partition("things")
+    run = Diagnosis(mongo, MODEL, {partition: checkpoint}, {partition: HELD}).run()
+    (said,) = [each for each in await run if "windows of history" in each.says]
+    assert said.level == "note"
+    assert said.says.startswith("things: 2 windows")
+    assert "reason 2" in said.says

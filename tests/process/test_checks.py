@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx2 as httpx
 import pytest
 from pymongo import MongoClient
 
@@ -118,3 +119,13 @@ def test_the_doctor_finds_nothing_where_revstream_serves(
     assert [each["subject"] for each in wrong] == ["recorders"]
     assert "revstream record" in wrong[0]["mend"]
     client.drop_database(name)
+
+
+def test_a_gateway_says_where_nobody_records(mongo_uri: str, database: Any, model: Path) -> None:
+    """Also while it serves; `doctor` says the same."""
+    with running_gateway(mongo_uri, database.name, model, "--no-record") as gateway:
+        said = httpx.get(f"{gateway.address}/readyz", timeout=60).json()
+    assert set(said["warnings"]) == {"recorder:suppliers"}
+    assert said["warnings"]["recorder:suppliers"].startswith("nobody records")
+    command = ("doctor", *arguments(mongo_uri, database.name, model)[1:])
+    assert "suppliers: nobody records" in run_command(*command).stdout
