@@ -16,6 +16,7 @@ from gql.records import CurrentDocument, SnapshotDocument, State
 from gql.selection import Nodes
 from gql.shapes import Link
 from model.entities import Field, Scalar
+from model.names import with_article
 from resolvers.errors import DocumentMisfit
 from resolvers.values import ID_CLASSES, TEXT_IDS, Convert, Place, converter
 from streams.documents import Document
@@ -40,7 +41,7 @@ def follow(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
     id_ = source.values.get(by.stored)
     if id_ is None:
         if _required(link, source):
-            raise source.place.misfit(by.name, None, f"the id of a {target.name}")
+            raise source.place.misfit(by.name, None, f"the id of {with_article(target.name)}")
         return None
     # For what it refuses: an id of another type leads nowhere, and that would look like a document
     # that is gone.
@@ -103,7 +104,9 @@ def _there(
     link: Link, source: State, id_: Any, found: CurrentDocument | None
 ) -> CurrentDocument | None:
     if found is None and _required(link, source):
-        raise source.place.misfit(link.by.name, id_, f"the id of a {link.target.name} that exists")
+        raise source.place.misfit(
+            link.by.name, id_, f"the id of {with_article(link.target.name)} that exists"
+        )
     return found
 
 

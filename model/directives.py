@@ -30,7 +30,7 @@ from graphql.language import (
 )
 
 from model.language import DIRECTIVES, ENUMS
-from model.names import did_you_mean, suggestion
+from model.names import did_you_mean, suggestion, with_article
 from model.report import Place, written
 
 __all__ = ["Applied", "Directives", "Spot", "Value", "read_directives"]
@@ -133,18 +133,20 @@ def _definition(node: DirectiveNode, spot: Spot, place: Place) -> DirectiveDefin
         mend = (
             f'did you mean "@{meant}"?'
             if meant
-            else f"on {_a(spot.word)} there may be {known}"
+            else f"on {with_article(spot.word)} there may be {known}"
             if here
-            else f"remove it; {_a(spot.word)} takes no directives"
+            else f"remove it; {with_article(spot.word)} takes no directives"
         )
         place.error(node, f"@{name} is no directive of the model language", mend)
         return DIRECTIVES[meant] if meant else None
     definition = DIRECTIVES[name]
     if not _may_stand(definition, spot):
-        wanted = " or ".join(_a(each.word) for each in Spot if _may_stand(definition, each))
+        wanted = " or ".join(
+            with_article(each.word) for each in Spot if _may_stand(definition, each)
+        )
         place.error(
             node,
-            f"@{name} belongs on {wanted}, not on {_a(spot.word)}",
+            f"@{name} belongs on {wanted}, not on {with_article(spot.word)}",
             f"move it to {wanted}, or remove it",
         )
         return None
@@ -153,10 +155,6 @@ def _definition(node: DirectiveNode, spot: Spot, place: Place) -> DirectiveDefin
 
 def _may_stand(definition: DirectiveDefinitionNode, spot: Spot) -> bool:
     return any(each.value == spot.location for each in definition.locations)
-
-
-def _a(word: str) -> str:
-    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
 def _read_arguments(

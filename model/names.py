@@ -16,6 +16,7 @@ __all__ = [
     "lower_first",
     "suggestion",
     "upper_first",
+    "with_article",
 ]
 
 _NAME = re.compile(r"[_A-Za-z][_0-9A-Za-z]*", re.ASCII)
@@ -24,6 +25,9 @@ _WORD = re.compile(r"[A-Za-z0-9]+", re.ASCII)
 # The capitals that begin a name and belong together: `URL` in `URLs`, in `URL` and in `URLEntry`
 # (whose E begins the next word), `P` in `Product`.
 _CAPITALS = re.compile(r"[A-Z]+(?=s(?![a-z]))|[A-Z]+(?![a-z])|[A-Z]")
+
+# Names that are spoken with a vowel first.
+_AN = re.compile(r"[ai]|o(?!ne)|e(?!u)|u(?!n[ei]|s[aeiu]|ti|uid|rl)|hour|hono", re.IGNORECASE)
 
 # Cut-off of difflib's ratio: `suplier` finds `supplier`, `contains` does not find `notIn` (0.62).
 _CLOSE = 0.65
@@ -43,6 +47,11 @@ def lower_first(name: str) -> str:
 def upper_first(name: str) -> str:
     """`readings` -> `Readings`."""
     return name[:1].upper() + name[1:]
+
+
+def with_article(name: str) -> str:
+    """Return a name with its indefinite article."""
+    return f"{'an' if _AN.match(name) else 'a'} {name}"
 
 
 def camel_case(collection: str) -> str | None:

@@ -13,7 +13,7 @@ from model.declarations import Declarations, FieldDeclaration, TypeDeclaration
 from model.directives import Applied
 from model.entities import Scalar
 from model.fields import ID_SCALARS
-from model.names import did_you_mean
+from model.names import did_you_mean, with_article
 
 __all__ = ["check_relations", "named_ids", "stored_id"]
 
@@ -172,7 +172,7 @@ def _check_named(naming: _Naming, named: FieldDeclaration, declarations: Declara
         place.error(
             node,
             f'{naming.text}: "{named.name}" leads to a document itself',
-            f"name the field that holds the id of a {target}",
+            f"name the field that holds the id of {with_article(target)}",
         )
         return False
     if kind is None or stored is None:

@@ -15,6 +15,7 @@ from typing import Any
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity, Model
+from model.names import with_article
 from resolvers.changes import changed_fields
 from resolvers.outcomes import AlreadyExists, Author, InvalidDocument, Written
 from resolvers.own_writes import OwnWrites
@@ -205,7 +206,7 @@ def problem_of_document(entity: Entity, exc: DatabaseError) -> str | None:
 
 
 def there_already(entity: Entity) -> AlreadyExists:
-    return AlreadyExists(f"a {entity.name} with this id is there already", path="id")
+    return AlreadyExists(f"{with_article(entity.name)} with this id is there already", path="id")
 
 
 def restless(entity: Entity, key: Any, attempts: int = ATTEMPTS) -> Unavailable:

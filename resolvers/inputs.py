@@ -24,6 +24,7 @@ from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from model.entities import EnumType, Field, Scalar
+from model.names import with_article
 from resolvers.dates import date_from_text, from_milliseconds, milliseconds
 from resolvers.errors import BadUserInput
 from resolvers.values import (
@@ -112,9 +113,9 @@ def from_api(scalar: Scalar, value: object, name: str) -> Any:
 
 
 def _refuse(scalar: Scalar, value: object, name: str) -> NoReturn:
-    article = "an" if scalar.value[0] in "IO" else "a"
     raise BadUserInput(
-        f"{name} is {article} {scalar.value}: {EXPECTED[scalar]} expected, got {shortened(value)}"
+        f"{name} is {with_article(scalar.value)}: {EXPECTED[scalar]} expected, "
+        f"got {shortened(value)}"
     )
 
 

@@ -37,7 +37,7 @@ from bson.regex import Regex
 from bson.timestamp import Timestamp
 
 from resolvers.errors import BadUserInput
-from streams.documents import DECODED
+from streams.documents import DECODED, decode
 
 __all__ = ["Keyset", "reversed_keys"]
 
@@ -154,7 +154,7 @@ class Keyset:
             raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
             if raw[:_DIGEST_BYTES] != self._digest():
                 raise ValueError("another order's")
-            values = list(bson.decode(raw[_DIGEST_BYTES:], DECODED).values())
+            values = list(decode(raw[_DIGEST_BYTES:]).values())
             if len(values) != len(self.keys) or not all(map(self._holds, values)):
                 raise ValueError("not made by `cursor`")
         except (ValueError, binascii.Error, BSONError, RecursionError) as exc:

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from bson.binary import Binary
 from bson.datetime_ms import DatetimeMS
-from bson.dbref import DBRef
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.objectid import ObjectId
@@ -154,8 +153,7 @@ def reached(document: Mapping[str, Any], parts: Sequence[str]) -> Iterator[Any]:
 def _document(value: Any) -> Mapping[str, Any] | None:
     if value.__class__ is dict or isinstance(value, Mapping):
         return value
-    # The driver makes one of any embedded document with `$ref` and `$id`.
-    return value.as_doc() if value.__class__ is DBRef else None
+    return None
 
 
 def _some(predicate: Predicate) -> Callable[[list[Any]], bool]:

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bson.dbref import DBRef
-
 from streams.documents import Document
 
 __all__ = ["REMOVED", "Merge", "applied", "field_of", "merge_of_paths", "object_of"]
@@ -76,9 +74,6 @@ def _without(target: Expression, names: Sequence[str]) -> Expression:
 
 def applied(merge: Merge, target: Any) -> Document:
     """The merged object, by the same rules; `target` is left as it is."""
-    if isinstance(target, DBRef):
-        # What the driver takes an object with $ref and $id for.
-        target = target.as_doc()
     merged = dict(target) if isinstance(target, Mapping) else {}
     for name, value in merge.entries.items():
         if value is REMOVED:

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import bson
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity
@@ -26,7 +25,7 @@ from resolvers.values import json_value
 from streams import tokens
 from streams.archive import Archive
 from streams.differences import same
-from streams.documents import DECODED, Document
+from streams.documents import Document, decode
 from streams.events import identity
 from streams.mongo import Mongo
 from streams.progress import Progress
@@ -179,7 +178,7 @@ class Standing:
 
 def decoded(document: RawBSONDocument) -> Document:
     """As predicates see it."""
-    found: Document = bson.decode(document.raw, DECODED)
+    found: Document = decode(document.raw)
     return found
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from model.names import with_article
 from streams.documents import Document
 from streams.storage import KEYFRAME_EVERY
 from streams.versions import changed_paths, next_number
@@ -93,7 +94,7 @@ def _of_content(
     full = newer["full"]
     if (full is None) != (newer["op"] == "DELETE"):
         has = "no content" if full is None else "content"
-        yield Flaw(newer, "CONTENT", f"is a {newer['op']} and has {has}")
+        yield Flaw(newer, "CONTENT", f"is {with_article(newer['op'])} and has {has}")
         return
     if "cut" in newer or "setAside" in newer:
         # What it has changed is said against a version that was dropped, or was not concluded.

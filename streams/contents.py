@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import bson
 from bson.raw_bson import RawBSONDocument
 
-from streams.documents import DECODED, RAW, Document
+from streams.documents import DECODED, RAW, Document, decode
 from streams.errors import DamagedArchive, HistoryLost
 from streams.events import identity
 from streams.mongo import Mongo
@@ -200,4 +200,4 @@ def _raw(document: Any) -> RawBSONDocument | None:
 
 
 def _shown(content: RawBSONDocument | None, *, raw: bool) -> Any:
-    return content if raw or content is None else bson.decode(content.raw, DECODED)
+    return content if raw or content is None else decode(content.raw)

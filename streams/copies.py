@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bson.dbref import DBRef
-
 from model.entities import Model, ObjectType
 from streams.differences import same
 from streams.documents import Document
@@ -148,8 +146,6 @@ def _found(
 
 
 def _holders(value: Any, steps: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, DBRef):
-        value = value.as_doc()
     if isinstance(value, list):
         for item in value:
             if not isinstance(item, list):

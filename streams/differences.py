@@ -15,7 +15,7 @@ from enum import Enum
 from math import isnan
 from typing import Any
 
-from bson import ObjectId
+from bson import Code, ObjectId
 from bson.raw_bson import RawBSONDocument
 
 from streams.documents import RAW
@@ -127,6 +127,9 @@ def same(one: Any, other: Any) -> bool:
             # Nearly always, in half the time.
             return True
         return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Code) and isinstance(other, Code):
+        # The scope is a document, decoded or raw as what it lies in.
+        return str(one) == str(other) and same(one.scope, other.scope)
     return _same_plain(one, other)
 
 

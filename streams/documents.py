@@ -1,16 +1,21 @@
-"""How documents come out of MongoDB: decoded, or raw, to be decoded where somebody looks."""
+"""Documents as they come out of MongoDB: decoded, or raw, to be decoded where they are looked at.
+
+Guarantees: decoding makes no objects of shapes. The driver makes a DBRef of any embedded document
+with `$ref` and `$id`, of which the raw document is an ordinary one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from bson import CodecOptions
+import bson
+from bson import Code, CodecOptions
 from bson.binary import UuidRepresentation
 from bson.codec_options import DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 
-__all__ = ["DECODED", "RAW", "REPLY", "Document"]
+__all__ = ["DECODED", "RAW", "REPLY", "SHOWN", "Document", "decode", "plain"]
 
 Document = dict[str, Any]
 
@@ -33,6 +38,29 @@ RAW: CodecOptions[RawBSONDocument] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     unicode_decode_error_handler="replace",
 )
+
+# An element of type string, with that name.
+_REFERENCE = b"\x02$ref\0"
+
+
+def decode(raw: bytes | memoryview, options: CodecOptions[Document] = DECODED) -> Document:
+    """Decode a document, embedded ones as dicts in their own order, whatever fields they have."""
+    data = bytes(raw)
+    if _REFERENCE not in data:
+        return bson.decode(data, options)
+    found: Document = plain(bson.decode(data, RAW.with_options(tz_aware=options.tz_aware)))
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Return a value with raw documents as dicts."""
+    if isinstance(value, RawBSONDocument):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if isinstance(value, Code) and value.scope is not None:
+        return Code(str(value), plain(value.scope))
+    return value
 
 
 class _Reply(RawBSONDocument):

@@ -17,11 +17,11 @@ from math import isnan
 from typing import Any
 
 import bson
-from bson import Binary, DBRef, Decimal128, ObjectId, Timestamp
+from bson import Binary, Decimal128, ObjectId, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
-from streams.documents import DECODED, RAW, Document
+from streams.documents import DECODED, RAW, Document, decode
 from streams.elements import document_of, elements_of, objects_of
 from streams.images import settled
 
@@ -97,12 +97,12 @@ class ChangeEvent:
     @cached_property
     def document(self) -> Document | None:
         """`after`, decoded once for all who look."""
-        return None if self.after is None else bson.decode(self.after.raw, DECODED)
+        return None if self.after is None else decode(self.after.raw)
 
     @cached_property
     def document_before(self) -> Document | None:
         """`before`, decoded once for all who look."""
-        return None if self.before is None else bson.decode(self.before.raw, DECODED)
+        return None if self.before is None else decode(self.before.raw)
 
     @cached_property
     def key_hash(self) -> int:
@@ -145,7 +145,7 @@ def _decoded(raw: RawBSONDocument) -> ChangeEvent:
     # What stays raw is cut out, and all else decoded at once: as a raw document each object that
     # is looked into is several Python calls.
     objects, rest = objects_of(bytes(raw.raw), _KEPT_RAW)
-    fields = _plain(rest)
+    fields = decode(rest)
     at = fields["clusterTime"]
     # Older servers send no wallTime; the cluster time's seconds come from the same clock.
     wall = fields.get("wallTime") or datetime.fromtimestamp(at.time, UTC)
@@ -172,7 +172,7 @@ def _with_fault(raw: bytes, fault: Exception) -> ChangeEvent:
     for _, element in elements_of(raw):
         # The rest of it is not needed to go on behind it.
         with contextlib.suppress(Exception):
-            fields |= _plain(document_of([element]))
+            fields |= decode(document_of([element]))
     at = fields["clusterTime"]
     return ChangeEvent(
         token=tokens.from_stream(fields["_id"]["_data"]),
@@ -192,15 +192,11 @@ def _with_fault(raw: bytes, fault: Exception) -> ChangeEvent:
 def key_of(raw: RawBSONDocument) -> Any:
     """The `_id` of the document that the server's change event is of; None where it is of none."""
     document_key = raw.get("documentKey")
-    return None if document_key is None else _plain(document_key.raw)["_id"]
+    return None if document_key is None else decode(document_key.raw)["_id"]
 
 
 def _raw(document: bytes | None) -> RawBSONDocument | None:
     return None if document is None else RawBSONDocument(document, RAW)
-
-
-def _plain(raw: bytes | memoryview) -> Document:
-    return bson.decode(raw, DECODED)
 
 
 PLAIN = frozenset({str, int, ObjectId})
@@ -242,8 +238,6 @@ def key_hash(key: Any) -> int:
 
 
 def _canonical(key: Any) -> bytes:
-    if isinstance(key, DBRef):
-        key = key.as_doc()
     if isinstance(key, Mapping):
         fields = (name.encode() + b"\0" + _canonical(value) for name, value in key.items())
         return b"{" + b",".join(fields)

@@ -17,7 +17,7 @@ import bson
 import pymongo.errors
 
 from streams.core.operation import OPERATION
-from streams.documents import DECODED, RAW, SHOWN, Document
+from streams.documents import DECODED, RAW, SHOWN, Document, decode
 from streams.refusals import refused
 from streams.wire_pool import WirePool
 
@@ -68,7 +68,7 @@ class Finder:
         if raw:
             found = bson.decode(bytes(reply), RAW)
         else:
-            found = bson.decode(reply, SHOWN if naive else DECODED)
+            found = decode(reply, SHOWN if naive else DECODED)
         if found.get("ok") != 1:
             failure = refused(found)
             if isinstance(failure, pymongo.errors.ExecutionTimeout):

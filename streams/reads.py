@@ -12,14 +12,13 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
-import bson
 import pymongo.errors
 from bson import CodecOptions, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams.client import MongoOptions
 from streams.core.operation import OPERATION
-from streams.documents import DECODED, RAW, Document
+from streams.documents import DECODED, RAW, Document, decode
 from streams.finder import Finder
 from streams.read_limiter import ReadClass, ReadLimiter
 from streams.refusals import translated
@@ -50,7 +49,7 @@ class Reads:
         self.wires = wires
         self._finder = None if wires is None else Finder(wires, self._database)
         # Made anew by each look at a driver's database, with all its options.
-        self._collections: dict[tuple[str, bool], Any] = {}
+        self._collections: dict[str, Any] = {}
         self.limiter = ReadLimiter()
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -97,7 +96,7 @@ class Reads:
                     if found is not None:
                         return found
                 async with self._driver_read(read_class) as session:
-                    cursor = self._collection(collection, raw or session is not None).find(
+                    cursor = self._collection(collection).find(
                         query,
                         projection,
                         sort=list(sort) or None,
@@ -154,11 +153,7 @@ class Reads:
                     if found is not None:
                         return found
                 async with self._driver_read(read_class) as session:
-                    stored = raw or session is not None
-                    if collection is None:
-                        target = self._raw if stored else self._database
-                    else:
-                        target = self._collection(collection, stored)
+                    target = self._raw if collection is None else self._collection(collection)
                     # Motor hands out the cursor at once, PyMongo after a round trip.
                     cursor = await awaited(
                         target.aggregate(
@@ -184,7 +179,7 @@ class Reads:
         exceed so many bytes, but two documents in any case. And whether that is all."""
         found: list[RawBSONDocument] = []
         with translated():
-            cursor = await self._open_at(command, at, raw=True)
+            cursor = await self._open_at(command, at)
             try:
                 async for document in cursor:
                     found.append(document)
@@ -238,7 +233,7 @@ class Reads:
         if hint is not None:
             command["hint"] = hint
         kind = self.limiter.class_of_find(collection, query, sort, size)
-        return self._batches(collection, command, size, kind, RAW if raw else DECODED)
+        return self._batches(collection, command, size, kind, raw=raw)
 
     def aggregate_pages(
         self,
@@ -287,13 +282,15 @@ class Reads:
         command: Document,
         size: int,
         read_class: ReadClass,
-        codec: CodecOptions[Any] = DECODED,
+        *,
+        raw: bool = False,
     ) -> AsyncGenerator[list[Any]]:
-        opened = self._rounds(collection, command, codec, read_class, size=size)
+        opened = self._rounds(collection, command, RAW, read_class, size=size)
         async with aclosing(opened) as rounds:
             async for each in rounds:
                 if each["batch"]:
-                    yield list(each["batch"])
+                    batch = list(each["batch"])
+                    yield batch if raw else [decode(document.raw) for document in batch]
 
     async def _rounds(
         self,
@@ -323,10 +320,10 @@ class Reads:
                 async for each in opened:
                     yield each
 
-    def _collection(self, name: str, raw: bool) -> Any:
-        found = self._collections.get((name, raw))
+    def _collection(self, name: str) -> Any:
+        found = self._collections.get(name)
         if found is None:
-            found = self._collections[name, raw] = (self._raw if raw else self._database)[name]
+            found = self._collections[name] = self._raw[name]
         return found
 
     @property
@@ -337,19 +334,18 @@ class Reads:
         self, command: Document, at: Timestamp | None, read_class: ReadClass, *, raw: bool
     ) -> list[Any]:
         async with self._driver_read(read_class) as session:
-            stored = raw or session is not None
-            cursor = await self._open_at(command, at, raw=stored, session=session)
+            cursor = await self._open_at(command, at, session=session)
             return await _all_of(cursor, raw=raw)
 
     async def _open_at(
-        self, command: Document, at: Timestamp | None, *, raw: bool, session: Any = None
+        self, command: Document, at: Timestamp | None, *, session: Any = None
     ) -> Any:
+        """A cursor of raw documents."""
         moment = {} if at is None else {"atClusterTime": at}
         command["readConcern"] = {"level": "snapshot", **moment}
         command.setdefault("maxTimeMS", self._limit_ms)
         # The argument is for the first batch, the database's own for those that follow.
-        codec, database = (RAW, self._raw) if raw else (DECODED, self._database)
-        return await awaited(database.cursor_command(command, codec_options=codec, session=session))
+        return await awaited(self._raw.cursor_command(command, codec_options=RAW, session=session))
 
     @asynccontextmanager
     async def _driver_read(self, read_class: ReadClass) -> AsyncIterator[Any]:
@@ -384,15 +380,16 @@ class Reads:
 
 
 async def _all_of(cursor: Any, *, raw: bool) -> list[Any]:
-    """What is left of a cursor; for a client's operation, of one that gives documents raw, whose
-    bytes are counted as they come."""
+    """What is left of a cursor that gives documents raw; for a client's operation their bytes are
+    counted as they come."""
     operation = OPERATION.get()
     if operation is None:
-        return list(await cursor.to_list(None))
+        documents = list(await cursor.to_list(None))
+        return documents if raw else [decode(each.raw) for each in documents]
     found: list[Any] = []
     async for document in cursor:
         operation.count_read(len(document.raw))
-        found.append(document if raw else bson.decode(document.raw, DECODED))
+        found.append(document if raw else decode(document.raw))
     return found
 
 

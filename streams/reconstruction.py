@@ -18,7 +18,7 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams.deltas import Ambiguous, apply_delta, apply_oplog_diff
-from streams.documents import DECODED, RAW, Document
+from streams.documents import DECODED, RAW, Document, plain
 from streams.errors import DatabaseError, GatewayError
 from streams.events import ChangeEvent, identity
 from streams.mongo import Mongo
@@ -56,12 +56,12 @@ class Reconstruction:
         """
         reason = "the state before is not known"
         if last is not None and last.full is not None and event.update is not None:
-            state, update = _plain(last.full), _plain(event.update)
+            state, update = plain(last.full), plain(event.update)
             if not (_holds(state, last.full) and _holds(update, event.update)):
                 return await self._read(event, "there are values that Python has no types for")
             for name, beside in ((CHANGE_FIELD, last.change), (COPIES_FIELD, last.copies)):
                 if beside is not None:
-                    state[name] = _plain(beside)
+                    state[name] = plain(beside)
             try:
                 return Rebuilt(_raw(apply_delta(state, update)))
             except Ambiguous as exc:
@@ -97,7 +97,7 @@ class Reconstruction:
         if len(writes) != 1 or writes[0]["op"] != "u" or writes[0]["o"].get("$v") != 2:
             return None
         diff = writes[0]["o"].get("diff")
-        return None if diff is None else _plain(diff)
+        return None if diff is None else plain(diff)
 
     async def _read(self, event: ChangeEvent, reason: str) -> Rebuilt | None:
         try:
@@ -127,16 +127,6 @@ class Reconstruction:
 def _id_of(operation: Mapping[str, Any]) -> Any:
     """The `_id` of the document that an oplog entry writes; inserts carry it in `o`."""
     return (operation.get("o2") or operation["o"]).get("_id")
-
-
-def _plain(value: Any) -> Any:
-    """Raw documents as dicts. Not decoded as a whole: the driver makes a DBRef of what has a
-    `$ref`."""
-    if isinstance(value, RawBSONDocument):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return value
 
 
 def _holds(values: Document, document: RawBSONDocument) -> bool:

@@ -262,7 +262,7 @@ async def remedy(mongo: Mongo, role: str, *, database: str | None = None) -> str
     status = await mongo.command({"connectionStatus": 1}, database="admin")
     users = status["authInfo"]["authenticatedUsers"]
     if not users:
-        return "nobody is logged in: put user and password into the URI"
+        return "the connection is not authenticated: put a user and a password into the URI"
     user, home = (json.dumps(users[0][name]) for name in ("user", "db"))
     roles = f'[{{role: "{role}", db: "{database or mongo.name}"}}]'
     return f"run in mongosh: db.getSiblingDB({home}).grantRolesToUser({user}, {roles})"

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from gql.shapes import Shape
 from model.entities import EnumType, Field
 
-__all__ = ["enum_description", "field_description", "with_article"]
-
-# Names that are spoken with a vowel first.
-_AN = re.compile(r"[ai]|o(?!ne)|e(?!u)|u(?!n[ei]|s[aeiu]|ti)|hour|hono", re.IGNORECASE)
-
-
-def with_article(name: str) -> str:
-    """Return a type's name with its indefinite article."""
-    return f"{'an' if _AN.match(name) else 'a'} {name}"
+__all__ = ["enum_description", "field_description"]
 
 
 def field_description(shape: Shape, field: Field) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 
 from gql.fields import InputField
 from gql.schema.building import Types
-from gql.schema.descriptions import field_description, with_article
+from gql.schema.descriptions import field_description
 from gql.shapes import Shape
 from model.entities import Field
+from model.names import with_article
 from resolvers.contents import changeable, countable
 
 __all__ = ["define_inputs", "has_counters", "has_input"]

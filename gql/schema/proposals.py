@@ -20,12 +20,12 @@ from gql.schema.connections import (
     define_connection,
     edge_name,
 )
-from gql.schema.descriptions import with_article
 from gql.schema.discussions import CommentRecord, comment_page, comments_field
 from gql.schema.guards import shown_to_readers
 from gql.schema.interfaces import never
 from gql.shapes import Shape
 from model.entities import Entity, Model
+from model.names import with_article
 from resolvers.changes import FieldChange, field_changes
 from resolvers.drafts.pages import draft_query
 from resolvers.drafts.store import Draft

@@ -16,11 +16,11 @@ from gql.context import ResolveInfo
 from gql.fields import Read, Resolve
 from gql.records import CurrentDocument
 from gql.schema.building import Types
-from gql.schema.descriptions import with_article
 from gql.schema.guards import shown_to_readers
 from gql.schema.nodes import current_document
 from gql.shapes import Shape
 from model.entities import Scalar
+from model.names import with_article
 from resolvers.fences import Applied
 from resolvers.outcomes import VersionConflict, WriteRefused
 from resolvers.values import TO_API

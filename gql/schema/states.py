@@ -14,13 +14,13 @@ from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, EmbeddedDocument, State
 from gql.references import follow, followed_already
 from gql.schema.building import Types
-from gql.schema.descriptions import field_description, with_article
+from gql.schema.descriptions import field_description
 from gql.schema.guards import guarded_member
 from gql.schema.interfaces import node_id_field
 from gql.schema.naming import Naming
 from gql.shapes import Link, Shape
 from model.entities import Field
-from model.names import upper_first
+from model.names import upper_first, with_article
 from resolvers.nodes import node_id
 from resolvers.values import converter
 

@@ -21,7 +21,6 @@ from gql.following import Followed
 from gql.likeness import selection_key, shared_key
 from gql.records import CurrentDocument, SnapshotDocument
 from gql.schema.building import Types
-from gql.schema.descriptions import with_article
 from gql.schema.interfaces import change_fields
 from gql.schema.nodes import stored_id
 from gql.selection import Nodes, Selections
@@ -30,6 +29,7 @@ from gql.sharing import Audience, Lead
 from gql.subscriptions.interruption import PASSING, passes
 from gql.told import SEAT, Seat, Told
 from model.entities import Entity, Model
+from model.names import with_article
 from resolvers.changes import FieldChange, changed_fields, field_changes
 from resolvers.completion import Change
 from resolvers.dates import date_text

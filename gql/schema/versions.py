@@ -16,7 +16,6 @@ from gql.fields import Argument, Read, Resolve
 from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
-from gql.schema.descriptions import with_article
 from gql.schema.discussions import comments_of_version
 from gql.schema.histories import history_field
 from gql.schema.interfaces import version_fields
@@ -24,6 +23,7 @@ from gql.schema.proposals import draft_of_version, drafts_field
 from gql.selection import Nodes
 from gql.shapes import Shape
 from model.entities import Model
+from model.names import with_article
 from resolvers.blame import Blame, blame
 from resolvers.changes import Comparison, FieldChange
 from resolvers.dates import in_utc

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import bson
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
@@ -19,7 +18,7 @@ from gql.schema.results import RefusedRecord, WrittenRecord
 from gql.shapes import Shape
 from resolvers.outcomes import Author, WriteRefused, Written
 from streams import tokens
-from streams.documents import DECODED
+from streams.documents import decode
 
 __all__ = ["COMMENT", "EXPECTED", "ID", "Write", "document_argument", "writing_field"]
 
@@ -59,7 +58,7 @@ async def _written(info: ResolveInfo, shape: Shape, written: Written) -> Written
         number = await info.context.editing.writes.made.number(shape.entity, written)
     document = None
     if written.document is not None:
-        values = bson.decode(written.document.raw, DECODED)
+        values = decode(written.document.raw)
         document = CurrentDocument(shape, values, number)
     return WrittenRecord(shape, document, number, tokens.moment(written.at))
 

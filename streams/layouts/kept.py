@@ -10,7 +10,7 @@ from typing import Any
 import bson
 from bson.raw_bson import RawBSONDocument
 
-from streams.documents import DECODED, RAW
+from streams.documents import DECODED, RAW, decode
 from streams.elements import document_of, elements_of, renamed
 
 __all__ = [
@@ -119,7 +119,7 @@ def element(name: str, value: Any) -> bytes:
 
 def value_of(field: bytes) -> Any:
     """The value of a field, decoded."""
-    (value,) = bson.decode(document_of([field]), DECODED).values()
+    (value,) = decode(document_of([field])).values()
     return value
 
 

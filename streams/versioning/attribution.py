@@ -9,17 +9,21 @@ its collection, may say for which document it was made; its id is then unique to
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 from collections.abc import Hashable, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from bson import Binary, ObjectId
+from bson import Binary, Decimal128, ObjectId, json_util
+from bson.binary import UUID_SUBTYPE
 from bson.raw_bson import RawBSONDocument
 
 from model.fields import CHANGE_FIELD
 from streams.differences import same
+from streams.documents import plain
 from streams.events import ChangeEvent, identity
 
 __all__ = [
@@ -129,8 +133,7 @@ def attribution(claimed: Mapping[str, Any], *, by_copier: bool = False) -> dict[
     Args:
         by_copier: it has the Copier's mark; else reserved names are left out.
     """
-    # Any program may write it: what is not text or a number is not let through to those who expect
-    # that.
+    # Any program may write it, as values of any type.
     texts = {name: _text(claimed.get(name)) for name in ("by", "why")}
     if is_reserved_name(texts["by"]) and not by_copier:
         texts["by"] = None
@@ -174,4 +177,19 @@ def _carried_along(earlier: Any, carried: Mapping[str, Any]) -> bool:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None or isinstance(value, Mapping | list) else str(value)
+    """Return the text of a value of any type, as the API shows such values."""
+    if value is None or isinstance(value, str):
+        return value
+    number = whole_number(value)
+    if number is not None:
+        return str(number)
+    if isinstance(value, Binary) and value.subtype == UUID_SUBTYPE and len(value) == 16:
+        return str(value.as_uuid())
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        date: str = json_util.default(value, json_util.RELAXED_JSON_OPTIONS)["$date"]
+        return date
+    if isinstance(value, ObjectId | Decimal128 | UUID):
+        return str(value)
+    return json_util.dumps(plain(value), json_options=json_util.RELAXED_JSON_OPTIONS)

@@ -7,7 +7,6 @@ from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import Any
 
 import pytest
-from bson.dbref import DBRef
 from bson.decimal128 import Decimal128
 from hypothesis import HealthCheck, Phase, given, settings
 from pymongo import MongoClient, WriteConcern
@@ -171,8 +170,8 @@ def test_every_way_to_hold_a_document_is_followed_alike(
             [value, inner],
             [value],
             value,
-            DBRef("things", 1, None, inner),
-            [DBRef("things", 1, None, inner)],
+            {"$ref": "things", "$id": 1, **inner},
+            [{"$ref": "things", "$id": 1, **inner}],
             {"0": inner},
         )
     ]

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from bson.binary import Binary
 from bson.code import Code
-from bson.dbref import DBRef
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.max_key import MaxKey
@@ -78,7 +77,7 @@ ODD: Sequence[Any] = [
     b"\x00",
     Binary(b"\x00" * 16, 3),
     Binary(b"\x00" * 3, 4),
-    DBRef("things", 1, w=1.0, label="a", x=1, sku="a", n=1),
+    {"$ref": "things", "$id": 1, "w": 1.0, "label": "a", "x": 1, "sku": "a", "n": 1},
     {},
     {"0": "a"},
     [],

@@ -14,7 +14,6 @@ import pytest
 from bson.binary import Binary
 from bson.code import Code
 from bson.datetime_ms import DatetimeMS
-from bson.dbref import DBRef
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
 from bson.objectid import ObjectId
@@ -170,7 +169,7 @@ def test_a_path_leads_through_documents_and_lists_of_them() -> None:
         {"b": 1},
         [{"b": 1}],
         [{"b": 2}, {"b": [1]}],
-        DBRef("things", 1, b=1),
+        {"$ref": "things", "$id": 1, "b": 1},
         [[{"b": 1}]],
         [],
         [5],

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from bson.dbref import DBRef
 
 from resolvers.merging import REMOVED, Merge, applied, field_of, merge_of_paths
 
@@ -44,12 +43,6 @@ def test_what_is_no_object_is_merged_as_an_empty_one(target: Any) -> None:
     merge = Merge({"b": 1, "c": REMOVED, "d": Merge({"e": REMOVED})})
     assert applied(merge, target) == {"b": 1, "d": {}}
     assert applied(Merge({"a": merge}), {"a": target}) == {"a": {"b": 1, "d": {}}}
-
-
-def test_an_object_that_the_driver_takes_for_a_reference_is_merged_all_the_same() -> None:
-    """`$ref` and `$id` are names like others in JSON; decoded, they are a DBRef."""
-    merge = Merge({"x": 1, "$id": REMOVED})
-    assert applied(merge, DBRef("things", 5, y=2)) == {"$ref": "things", "y": 2, "x": 1}
 
 
 @pytest.mark.parametrize("name", ODD)

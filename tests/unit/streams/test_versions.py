@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import bson
 import pytest
-from bson import Decimal128, Int64, ObjectId, Timestamp
+from bson import Binary, Decimal128, Int64, ObjectId, Timestamp
 from bson.dbref import DBRef
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +74,28 @@ def test_documents_without_a_version_field_are_counted_by_the_archive() -> None:
     """A field that is not the version field decides nothing."""
     assert next_number(3, {"version": 9}, None) == (4, 0)
     assert next_number(3, {"version": 9, "n": 20}, "n") == (20, 0)
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        (7, "7"),
+        (7.0, "7"),
+        (2.5, "2.5"),
+        (True, "true"),
+        (ObjectId("64a000000000000000000001"), "64a000000000000000000001"),
+        (Binary(bytes(15) + b"\7", 4), "00000000-0000-0000-0000-000000000007"),
+        (b"abc", "YWJj"),
+        (datetime(2024, 5, 1, tzinfo=UTC), "2024-05-01T00:00:00Z"),
+        ({"name": "bram", "id": 7}, '{"name": "bram", "id": 7}'),
+        (["bram", 7], '["bram", 7]'),
+        (None, None),
+    ],
+)
+def test_an_author_of_any_type_reads_well(by: object, said: str | None) -> None:
+    """Programs name their users by ids, or by documents."""
+    assert attribution({"by": by}).get("by") == said
+    assert attribution(raw({"by": by})).get("by") == said
 
 
 def test_an_inserted_document_is_counted_from_its_insert_on() -> None:
@@ -221,14 +244,15 @@ def test_an_operation_that_is_only_carried_along_is_not_believed() -> None:
 
 
 def test_what_other_programs_write_into_change_is_made_fit_to_show() -> None:
-    """Names are text, numbers whole; anything else is left out and breaks no reader."""
+    """Names and reasons are text, numbers whole; what is no number is left out."""
     user = ObjectId()
     change = {"by": user, "why": 5, "restoredFrom": 3.0, "draft": Int64(2)}
     found = attributed("insert", {"_change": change}, None)
     assert found == {"by": str(user), "why": "5", "restoredFrom": 3, "draft": 2}
     assert {type(each) for each in found.values()} == {str, int}
-    nonsense = {"by": {"name": "x"}, "why": ["x"], "restoredFrom": "x", "draft": True}
-    assert attributed("insert", {"_change": nonsense}, None) == {}
+    odd = {"by": {"name": "x"}, "why": ["x"], "restoredFrom": "x", "draft": True}
+    said = {"by": '{"name": "x"}', "why": '["x"]'}
+    assert attributed("insert", {"_change": odd}, None) == said
 
 
 def made(

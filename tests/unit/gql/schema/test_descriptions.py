@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gql.schema.descriptions import enum_description, field_description, with_article
+from gql.schema.descriptions import enum_description, field_description
 from gql.shapes import shapes_of
 from model.entities import EnumType, Model
+from model.names import with_article
 
 
 @pytest.mark.parametrize(
