@@ -23,7 +23,7 @@ from typing import Any
 from bson import Timestamp
 
 from streams import tokens
-from streams.archive_indexes import DOCUMENTS, FORMER, INDEXES, last_of_each
+from streams.archive_indexes import DOCUMENTS, FORMER, INDEXES, last_of_each, lookup_of_each
 from streams.contents import Contents, empty
 from streams.documents import Document
 from streams.errors import DamagedArchive, DuplicateKey, Unsuitable
@@ -238,18 +238,8 @@ class Archive:
         ]
         if projection is not None:
             inner.append({"$project": projection})
-        pipeline: list[Mapping[str, Any]] = [
-            # literal: an id such as "$name" is a value, not a field path
-            {"$documents": {"$literal": rows}},
-            {
-                "$lookup": {
-                    "from": self.name,
-                    "let": {"key": "$key", "at": "$at"},
-                    "pipeline": inner,
-                    "as": "found",
-                }
-            },
-            {"$unwind": "$found"},
+        pipeline = [
+            *lookup_of_each(rows, self.name, inner, by=("key", "at")),
             {"$replaceWith": {"$mergeObjects": ["$found", {"wanted": "$n"}]}},
         ]
         return await self._mongo.aggregate(None, pipeline, raw=raw)
@@ -305,19 +295,9 @@ class Archive:
             {"$limit": 1},
             {"$project": {"_id": 0, "wall": 1}},
         ]
-        pipeline: list[Mapping[str, Any]] = [
-            # literal: an id such as "$name" is a value, not a field path
-            {"$documents": {"$literal": rows}},
-            {
-                "$lookup": {
-                    "from": self.name,
-                    "let": {"key": "$key", "v": "$v"},
-                    "pipeline": following,
-                    "as": "next",
-                }
-            },
-            {"$unwind": "$next"},
-            {"$project": {"n": 1, "wall": "$next.wall"}},
+        pipeline = [
+            *lookup_of_each(rows, self.name, following, by=("key", "v")),
+            {"$project": {"n": 1, "wall": "$found.wall"}},
         ]
         ends: list[datetime | None] = [None] * len(versions)
         for each in await self._mongo.aggregate(None, pipeline, short=True):

@@ -6,7 +6,7 @@ Source: docs/decisions/0007-archive.md, 0008-as-of.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bson import Timestamp
@@ -14,7 +14,16 @@ from bson.min_key import MinKey
 
 from streams.documents import Document
 
-__all__ = ["ALL", "DOCUMENTS", "FORMER", "INDEXES", "MOMENTS", "NUMBERS", "last_of_each"]
+__all__ = [
+    "ALL",
+    "DOCUMENTS",
+    "FORMER",
+    "INDEXES",
+    "MOMENTS",
+    "NUMBERS",
+    "last_of_each",
+    "lookup_of_each",
+]
 
 # Names that readers hint with.
 DOCUMENTS = "documents"
@@ -58,4 +67,25 @@ def last_of_each(at: Timestamp | None = None) -> list[Mapping[str, Any]]:
         {"$sort": {"doc": 1, "at": -1, "v": -1}},
         {"$group": {"_id": "$doc", "last": {"$first": "$$ROOT"}}},
         {"$replaceWith": "$last"},
+    ]
+
+
+def lookup_of_each(
+    rows: Sequence[Document],
+    collection: str,
+    stages: Sequence[Mapping[str, Any]],
+    *,
+    by: Sequence[str],
+) -> list[Mapping[str, Any]]:
+    """Stages that look up, for each row, what a pipeline finds: as `found`, beside the row.
+
+    Args:
+        by: fields of a row that the pipeline has as variables of the same name.
+    """
+    lookup = {"from": collection, "pipeline": stages, "as": "found"}
+    return [
+        # literal: an id such as "$name" is a value, not a field path
+        {"$documents": {"$literal": rows}},
+        {"$lookup": {**lookup, "let": {name: f"${name}" for name in by}}},
+        {"$unwind": "$found"},
     ]
