@@ -47,7 +47,6 @@ from streams.coordination.deployment import deployment_tag
 from streams.coverage import Coverages
 from streams.errors import GatewayError, HistoryLost, Unsuitable, reason_of
 from streams.hub import Hub, HubOptions, follow
-from streams.indexes import indexed_paths
 from streams.layouts.choice import layout_of
 from streams.layouts.layout import Layout
 from streams.lease import LeaseOptions, Leases
@@ -56,6 +55,7 @@ from streams.members import Members
 from streams.mongo import Mongo
 from streams.partitions import partitions_in
 from streams.progress import Progress
+from streams.read_statistics import ReadStatistics
 from streams.recorder import Recorder
 from streams.recording.collection_setup import CollectionSetup
 from streams.recording.health import unfit_since_recorded
@@ -121,6 +121,7 @@ class Gateway:
     members: Members
     subscription_filters: SubscriptionFilters
     filter_turns: Turns
+    read_statistics: ReadStatistics
     follows: bool
     tasks: list[asyncio.Task[None]]
     opened_at: float = field(default_factory=time.monotonic)
@@ -262,9 +263,9 @@ async def _assemble(
             await archive.prepare()
             if archive.collection not in unfit:
                 await archive.layout.prepare()
-    for name in [*collections, *(each.name for each in archives.values())]:
-        if name not in unfit:
-            mongo.limiter.indexes[name] = await indexed_paths(mongo, name)
+    read = [*collections, *(each.name for each in archives.values())]
+    statistics = ReadStatistics(mongo, read)
+    await statistics.refresh()
     position = tokens.moment(await mongo.operation_time())
     hub_options = HubOptions(
         ring_events=settings.ring_events,
@@ -367,6 +368,7 @@ async def _assemble(
         members=members,
         subscription_filters=settings.subscription_filters(),
         filter_turns=Turns(1),
+        read_statistics=statistics,
         # Recorders and retentions know by themselves, or from checkpoints, how far archives are.
         follows=serves or bool(consumers),
         tasks=[],
@@ -391,6 +393,7 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
     tasks = [(each.name, each.run) for each in listeners]
     if gateway.follows:
         tasks[:0] = [(_STREAM, follow_stream), ("availability", gateway.availability.watch)]
+        tasks.append(("read statistics", gateway.read_statistics.run))
     forget = {
         each.collection: partial(_forget, gateway, each.collection)
         for each in gateway.model.entities

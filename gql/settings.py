@@ -206,7 +206,7 @@ class Settings:
     max_cost: int = _setting(
         10_000,
         "Of an operation: the documents and versions that it may have to read; sizes of pages "
-        "within pages multiply.",
+        "within pages multiply, and a scan counts one for each 1,000 documents of its collection.",
     )
     max_values: int = _setting(
         100_000, "Of an operation: the values that its response may have, by the same count."
@@ -306,6 +306,7 @@ class Settings:
             waiting=self.max_waiting,
             suspended=self.max_archive_waiting,
             read_bytes=self.max_read_bytes,
+            cost=self.max_cost,
             values=self.max_values,
             per_principal=self.max_principal_operations,
             limit_s=self.operation_limit_s,

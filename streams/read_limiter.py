@@ -50,10 +50,12 @@ _DRIVER_SLOTS = {ReadClass.LOOKUP: (6, 6), ReadClass.INDEXED: (4, 3), ReadClass.
 class ReadLimiter:
     """Attributes:
     indexes: by collection, the paths of each index in its order, beside that of `_id`.
+    sizes: by collection, about how many documents it has.
     """
 
     def __init__(self) -> None:
         self.indexes: dict[str, Sequence[Sequence[str]]] = {}
+        self.sizes: dict[str, int] = {}
         self._slots = _semaphores(_SLOTS)
         self._driver = _semaphores(_DRIVER_SLOTS)
 
@@ -72,14 +74,17 @@ class ReadLimiter:
         read_class: ReadClass,
         attempt: Callable[[int, ReadClass], Awaitable[T]],
         limit_ms: int,
+        collection: str | None = None,
     ) -> T:
         """Make a read of the running operation, in its turn.
 
         Args:
+            collection: all of which a scan looks through.
             attempt: reads within so many milliseconds, as of a class.
 
         Raises:
             TimeLimit: it took longer than `limit_ms`.
+            LimitExceeded: the operation has looked through more documents than it may.
         """
         operation = OPERATION.get()
         if operation is None:
@@ -91,6 +96,8 @@ class ReadLimiter:
                         return await attempt(_QUICK_MS, read_class)
                 except TimeLimit:
                     read_class = ReadClass.SCAN
+            if read_class is ReadClass.SCAN and collection is not None:
+                operation.count_scanned(self.sizes.get(collection, 0))
             async with self._slots[read_class].slot(operation.caller):
                 return await attempt(limit_ms, read_class)
 

@@ -113,7 +113,7 @@ class Reads:
         read_class = ReadClass.INDEXED
         if hint is None and OPERATION.get() is not None:
             read_class = self.limiter.class_of_find(collection, query, sort, limit)
-        return await self.limiter.run(read_class, attempt, self._limit_ms)
+        return await self.limiter.run(read_class, attempt, self._limit_ms, collection)
 
     async def aggregate(
         self,
@@ -170,7 +170,7 @@ class Reads:
         read_class = ReadClass.INDEXED
         if hint is None and OPERATION.get() is not None:
             read_class = self.limiter.class_of_pipeline(collection, pipeline)
-        return await self.limiter.run(read_class, attempt, self._limit_ms)
+        return await self.limiter.run(read_class, attempt, self._limit_ms, collection)
 
     async def read_at(
         self, command: Document, at: Timestamp, *, most_bytes: int

@@ -35,6 +35,13 @@ class Operation(Protocol):
             GatewayError: it has read more than it may.
         """
 
+    def count_scanned(self, documents: int) -> None:
+        """Count documents that MongoDB looks through for it without an index.
+
+        Raises:
+            GatewayError: there are more than it may have.
+        """
+
     def count_values(self, count: int) -> None:
         """Count values that were made for it, beside those that are stored.
 

@@ -28,6 +28,9 @@ from streams.errors import TimeLimit, Unavailable
 
 __all__ = ["ConcurrencyExtension", "ConcurrencyLimiter", "SubscriptionOperation"]
 
+SCANNED_PER_COST = 1000
+"""Documents that MongoDB looks through in the time that one more takes to be read and shown."""
+
 RETRY_AFTER_S = 1
 """The time after which an operation that was turned away may be sent again."""
 
@@ -38,6 +41,8 @@ class ConcurrencyLimiter:
         waiting: how many behind them.
         suspended: how many may wait for the archive, without a slot; 0: no limit.
         read_bytes: the most that an operation may read from the database; 0: no limit.
+        cost: the most that an operation may cost by scans, which count as `SCANNED_PER_COST`
+            documents for one that is read; 0: no limit.
         values: the most values that are computed for one, as by `diff`; 0: no limit.
         per_principal: operations of any kind at once of one who is known; 0: no limit.
         limit_s: the most that a query or mutation may take, its waiting included.
@@ -53,6 +58,7 @@ class ConcurrencyLimiter:
         waiting: int = 1000,
         suspended: int = 1000,
         read_bytes: int = 0,
+        cost: int = 0,
         values: int = 0,
         per_principal: int = 1000,
         limit_s: float = 60.0,
@@ -61,6 +67,7 @@ class ConcurrencyLimiter:
         self.shed = 0
         self.limit_s = limit_s
         self.read_bytes = read_bytes
+        self.cost = cost
         self.values = values
         self._slots = FairSemaphore(executing, per_caller=(executing + 1) // 2)
         self._most_waiting = waiting
@@ -220,6 +227,7 @@ class _Slot:
         "_held",
         "_limiter",
         "_reading",
+        "_scanned",
         "_values",
         "_waits",
         "caller",
@@ -235,6 +243,7 @@ class _Slot:
         self._waits = 0
         self._reading: set[asyncio.Task[Any]] = set()
         self.read_bytes = 0
+        self._scanned = 0
         self._values = 0
 
     def count_read(self, size: int) -> None:
@@ -247,6 +256,20 @@ class _Slot:
                 "ask for smaller pages (first, last), or for fewer fields",
                 limit="max_read_bytes",
                 asked=self.read_bytes,
+                bound=most,
+            )
+
+    def count_scanned(self, documents: int) -> None:
+        """See `streams.core.operation`."""
+        self._scanned += documents
+        cost, most = self._scanned // SCANNED_PER_COST, self._limiter.cost
+        if 0 < most < cost:
+            raise LimitExceeded(
+                f"the operation looks through {self._scanned:,} documents without an index, which "
+                f"costs {cost:,}, and {most:,} is the most; filter and order by fields that have "
+                "one (@index)",
+                limit="max_cost",
+                asked=cost,
                 bound=most,
             )
 
@@ -330,6 +353,10 @@ class SubscriptionOperation:
 
     def count_read(self, size: int) -> None:
         # What it reads at once is bounded where it is read, by events and bytes.
+        pass
+
+    def count_scanned(self, documents: int) -> None:
+        # One after the other, and each batch in its turn.
         pass
 
     def count_values(self, count: int) -> None:

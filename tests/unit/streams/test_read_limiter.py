@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gql.engine.limits.concurrency import ConcurrencyLimiter
+from resolvers.errors import LimitExceeded
 from streams.errors import TimeLimit
 from streams.read_limiter import READ_SLOTS, ReadClass, ReadLimiter
 from tests.support.eventually import eventually
@@ -95,6 +96,31 @@ async def test_an_indexed_read_that_takes_long_is_a_scan() -> None:
     async with operations.slot("ann"):
         assert await reads.run(INDEXED, attempt, 30_000) == "done"
     assert given == [(500, INDEXED), (30_000, SCAN)]
+
+
+async def test_scans_cost_what_they_look_through() -> None:
+    """By the size of the collection; an indexed read only once it has turned out to be one."""
+    reads, operations = limiter(), ConcurrencyLimiter(cost=100)
+    reads.sizes["things"] = 40_000
+
+    async def quick(_: int, read_class: ReadClass) -> str:
+        return "done"
+
+    async def slow(limit_ms: int, read_class: ReadClass) -> str:
+        if read_class is INDEXED:
+            raise TimeLimit("too long")
+        return "done"
+
+    async with operations.slot("ann"):
+        for _ in range(9):
+            assert await reads.run(INDEXED, quick, 30_000, "things") == "done"
+        assert await reads.run(SCAN, quick, 30_000, "things") == "done"
+        assert await reads.run(INDEXED, slow, 30_000, "things") == "done"
+        with pytest.raises(LimitExceeded, match="120,000 documents without an index") as refused:
+            await reads.run(SCAN, quick, 30_000, "things")
+    assert refused.value.facts == {"limit": "max_cost", "asked": 120, "bound": 100}
+    async with operations.slot("ann"):
+        assert await reads.run(SCAN, quick, 30_000, "things") == "done"
 
 
 async def test_reads_of_the_process_itself_are_not_limited() -> None:
