@@ -9,6 +9,7 @@ from typing import Any
 from gql.progress import Report
 from gql.settings import Settings
 from model.entities import Model
+from resolvers.data_sample import examine_data
 from streams.checkpoints import Checkpoints
 from streams.diagnosis import Diagnosis, Finding
 from streams.errors import Unsuitable
@@ -43,7 +44,9 @@ async def examine(
             {names[name]: each for name, each in holders.items()},
             sharded=settings.experimental_sharded,
         )
-        return await diagnosis.run(lambda subject: report(f"examine {subject}", 0, 0))
+        found = await diagnosis.run(lambda subject: report(f"examine {subject}", 0, 0))
+        report("examine data", 0, 0)
+        return [*found, *await examine_data(mongo, model)]
 
 
 def lines_of(found: Sequence[Finding]) -> list[str]:

@@ -31,6 +31,7 @@ from gql.sharing import forget_told
 from gql.turns import Turns
 from model.entities import Model
 from resolvers.current import Current
+from resolvers.data_sample import examine_data
 from resolvers.history import History
 from resolvers.last_numbers import LastNumbers
 from resolvers.live import Changes
@@ -252,6 +253,10 @@ async def _assemble(
     collections = [entity.collection for entity in model.entities]
     unfit = await unfit_since_recorded(mongo, collections)
     deployment = await deployment_tag(mongo)
+    for each in await examine_data(mongo, model):
+        if each.level in ("warning", "error"):
+            # Before the collections that are not there are made.
+            log.warning("data", extra={"says": each.says, "mend": each.mend})
     setup = CollectionSetup(mongo, model, images=settings.images)
     await setup.apply(report=report)
     archives = {

@@ -1,0 +1,104 @@
+"""What `doctor` and the start say of the data: a sample of each collection against the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bson import ObjectId
+from pymongo import MongoClient
+
+from model.reading import read_model
+from resolvers.data_sample import examine_data
+from streams.diagnosis import Finding
+from streams.mongo import Mongo
+from tests.support.gateway import running_gateway
+
+Client = MongoClient[dict[str, Any]]
+TEXT = """
+type Product @collection(name: "products") {
+  id: ID! name: String! @unique size: Size lines: [Size!]
+}
+type Size { width: Float! }
+"""
+MODEL = read_model(TEXT)
+
+
+def not_well(found: list[Finding]) -> dict[str, Finding]:
+    return {each.says.partition(":")[0]: each for each in found if each.level != "ok"}
+
+
+async def test_fields_that_do_not_fit_are_told_with_share_example_and_mend(
+    mongo: Mongo, client: Client
+) -> None:
+    """Inside of embedded documents, too, and each once, however many items of lists do not fit."""
+    products = client[mongo.name]["products"]
+    products.insert_many({"_id": f"p{n}", "name": f"n{n}"} for n in range(6))
+    products.insert_one({"_id": "a", "name": 5, "size": {"width": "x"}})
+    products.insert_one({"_id": "b", "lines": [{"width": 1.0}, {}, {"width": True}]})
+    found = not_well(await examine_data(mongo, MODEL))
+    assert set(found) == {"Product.name", "Product.size.width", "Product.lines.width"}
+    name = found["Product.name"]
+    assert (name.level, name.subject) == ("warning", "data")
+    assert "2 of 8 documents looked at (25%) do not fit" in name.says
+    assert found["Product.size.width"].says.endswith(
+        "products/a: size.width holds the string 'x', Float expected"
+    )
+    assert found["Product.size.width"].mend == (
+        "store Float there, or declare the field as String in the model"
+    )
+    assert "1 of 8 documents" in found["Product.lines.width"].says
+
+
+async def test_data_that_fits_is_well(mongo: Mongo, client: Client) -> None:
+    """Ids of any type are no trouble where they are declared as text."""
+    products = client[mongo.name]["products"]
+    products.create_index("name", unique=True)
+    products.insert_many([{"_id": 1, "name": "a"}, {"_id": ObjectId(), "name": "b"}])
+    assert [each.level for each in await examine_data(mongo, MODEL)] == ["ok"]
+
+
+async def test_a_collection_that_is_not_there_is_told(mongo: Mongo, client: Client) -> None:
+    """As a typo makes it: with the one that was meant; not in a database that is new."""
+    [new] = await examine_data(mongo, MODEL)
+    assert new.level == "note"
+    client[mongo.name]["product"].insert_one({})
+    [typo] = await examine_data(mongo, MODEL)
+    assert (typo.level, typo.says) == (
+        "warning",
+        "Product: there is no collection 'products', but one called 'product'",
+    )
+
+
+async def test_duplicates_of_what_is_unique_are_an_error(mongo: Mongo, client: Client) -> None:
+    """With two of the documents; no index can be made of them."""
+    products = client[mongo.name]["products"]
+    products.insert_many([{"_id": "a", "name": "n"}, {"_id": "b", "name": "n"}])
+    [found] = not_well(await examine_data(mongo, MODEL)).values()
+    assert found.level == "error"
+    assert "the string 'a' and the string 'b'" in found.says
+
+
+async def test_plain_documents_in_a_layout_are_told(mongo: Mongo, client: Client) -> None:
+    """They have no versions as it says, and are not served."""
+    model = read_model(
+        'type Product @collection(name: "products", history: EMBEDDED) { id: ID! name: String }'
+    )
+    client[mongo.name]["products"].insert_many(
+        [{"_id": "a", "name": "n"}, {"_id": "b", "current": {"version": 1, "name": "n"}}]
+    )
+    [found] = not_well(await examine_data(mongo, model)).values()
+    assert "1 of 2 documents looked at have no 'current.version' and are not served" in found.says
+
+
+def test_a_start_says_so_in_its_log(
+    mongo_uri: str, client: Client, mongo: Mongo, tmp_path: Path
+) -> None:
+    """Before anything is made."""
+    model = tmp_path / "schema.graphql"
+    model.write_text(TEXT)
+    client[mongo.name]["product"].insert_one({})
+    with running_gateway(mongo_uri, mongo.name, model) as gateway:
+        said = [line for line in gateway.lines if "there is no collection 'products'" in line]
+        assert len(said) == 1
+        assert "but one called 'product'" in said[0]
