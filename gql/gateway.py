@@ -124,6 +124,7 @@ class Gateway:
     filter_turns: Turns
     read_statistics: ReadStatistics
     follows: bool
+    setup: CollectionSetup
     tasks: list[asyncio.Task[None]]
     opened_at: float = field(default_factory=time.monotonic)
 
@@ -148,10 +149,11 @@ class Gateway:
         return found
 
     def troubles(self) -> dict[str, str]:
-        """Which collections this process does not record, or not whole, and why; the others it
-        does."""
+        """Which collections this process does not record, or not whole, and which indexes are not
+        there, and why; it does the rest."""
         found = {each.name: each.collection_trouble for each in self.recorders}
-        return {name: trouble for name, trouble in found.items() if trouble is not None}
+        recorded = {name: trouble for name, trouble in found.items() if trouble is not None}
+        return recorded | self.setup.refused
 
     async def warnings(self) -> dict[str, str]:
         """Return what does not work anywhere, though this process serves: recorders that no process
@@ -376,6 +378,7 @@ async def _assemble(
         read_statistics=statistics,
         # Recorders and retentions know by themselves, or from checkpoints, how far archives are.
         follows=serves or bool(consumers),
+        setup=setup,
         tasks=[],
     )
 

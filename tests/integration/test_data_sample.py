@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import httpx2 as httpx
 from bson import ObjectId
 from pymongo import MongoClient
 
@@ -77,6 +78,20 @@ async def test_duplicates_of_what_is_unique_are_an_error(mongo: Mongo, client: C
     [found] = not_well(await examine_data(mongo, MODEL)).values()
     assert found.level == "error"
     assert "the string 'a' and the string 'b'" in found.says
+
+
+def test_readyz_names_an_index_that_could_not_be_made(
+    mongo_uri: str, client: Client, mongo: Mongo, tmp_path: Path
+) -> None:
+    """The process serves all the same; no value of a document is told to everybody."""
+    model = tmp_path / "schema.graphql"
+    model.write_text(TEXT)
+    products = client[mongo.name]["products"]
+    products.insert_many([{"_id": "a", "name": "secret"}, {"_id": "b", "name": "secret"}])
+    with running_gateway(mongo_uri, mongo.name, model) as gateway:
+        answer = httpx.get(f"{gateway.address}/readyz")
+    assert "index products name" in answer.json()["trouble"]
+    assert "secret" not in answer.text
 
 
 async def test_plain_documents_in_a_layout_are_told(mongo: Mongo, client: Client) -> None:
