@@ -16,7 +16,7 @@ from model.entities import EnumType, Field, ObjectType, Scalar
 from resolvers.filters import DEEPEST, LONGEST_TEXT, operators, parse_where
 from resolvers.matching import compile_predicate
 from resolvers.queries import to_query
-from streams.documents import DECODED, RAW
+from streams.documents import DECODED, RAW, decode
 from tests.support.drawn import ANY, NOTABLE, batches, decimal_beside
 from tests.support.shapes import LISTS, SHAPES, SINGLE, THING
 
@@ -55,8 +55,8 @@ def check(
         ]
     )
     current = {"full": {"$exists": False}}
-    held = list(things.find(current))
     raw = list(things.with_options(codec_options=RAW).find(current))
+    held = [decode(each.raw) for each in raw]
     for where in filters:
         condition = parse_where(SHAPES, THING, where)
         query = to_query(condition)
