@@ -19,6 +19,7 @@ from resolvers.moments import Moment
 from resolvers.pages import PageRequest, page_request
 from resolvers.purging import Purged, Purging
 from streams import tokens
+from streams.checkpoints import Baseline
 from streams.documents import Document
 from streams.errors import ArchiveBehind, HistoryLost
 from streams.mongo import Mongo
@@ -76,6 +77,7 @@ async def at_rest(mongo: Mongo, recording: Recording) -> Progress:
     now = await mongo.operation_time()
     progress = Progress(recording.checkpoints, recording.hub)
     progress.advance(recording.partition, tokens.moment(Timestamp(now.time + 600, 0)))
+    progress.note_reading(recording.partition, Baseline(done=True))
     return progress
 
 
