@@ -14,6 +14,8 @@ from resolvers.drafts.comments import Comment, Subject
 from resolvers.drafts.store import Draft
 from resolvers.outcomes import Written
 from resolvers.pages import Page, PageRequest
+from streams import tokens
+from streams.cursors import SavedCursor
 from streams.events import identity
 from tests.support.streams import raw
 
@@ -39,7 +41,8 @@ class MemoryEditing:
         self.proposed: dict[Any, list[Draft]] = {}
         self.said: dict[Subject, list[Comment]] = {}
         self.writes = _Writes(self)
-        self.restoring = self.fences = self.publishing = self.cursors = _Noted(self)
+        self.restoring = self.fences = self.publishing = _Noted(self)
+        self.cursors = _Cursors(self)
         self.drafts = _Drafts(self)
         self.comments = _Comments(self)
 
@@ -58,6 +61,11 @@ class _Noted:
             return self._editing.answer
 
         return call
+
+
+class _Cursors(_Noted):
+    async def of(self, owner: str) -> list[SavedCursor]:
+        return [SavedCursor("mine", tokens.moment(Timestamp(1, 1)), _THEN)]
 
 
 class _Writes(_Noted):

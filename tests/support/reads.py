@@ -26,6 +26,7 @@ from resolvers.scopes import OPEN
 from resolvers.starts import ChangeRequest
 from resolvers.status import StreamStatus
 from streams import tokens
+from streams.coverage import Gap, Mark
 from streams.documents import Document
 from streams.events import identity
 from streams.versions import Version
@@ -405,6 +406,10 @@ class MemoryChanges:
 
 
 class MemoryStatus:
+    async def gaps(self, collection: str) -> list[Gap]:
+        start, end = (Mark(at(n), BEGINNING) for n in (0, 1))
+        return [Gap(start, end, f"the test lost {collection}")]
+
     async def statuses(self) -> list[StreamStatus]:
         return [
             StreamStatus(
