@@ -174,9 +174,12 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _fact(value: object) -> str:
-    """Quoted where it could be taken for another fact."""
+    """Return a fact as text, quoted where it could be taken for another one."""
     text = _cut(str(value), _MOST_FACT)
-    if "=" in text or '"' in text:
+    if '"' in text and not {"'", "\\"} & set(text):
+        # As it is, for readers who copy a command from the line.
+        text = f"'{text}'"
+    elif "=" in text or '"' in text:
         text = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return _UNSAFE.sub(_escaped, text)
 

@@ -29,7 +29,7 @@ READING = ("find", "listCollections", "listIndexes")
 WRITING = ("insert", "update", "remove", "createCollection", "createIndex", "collMod")
 GRANT = re.compile(
     r'run in mongosh: db\.getSiblingDB\("(.+)"\)'
-    r'\.grantRolesToUser\("(.+)", \[\{role: "(.+)", db: "(.+)"\}\]\)\n'
+    r'\.grantRolesToUser\("(.+)", \[\{role: "(.+)", db: "(.+)"\}\]\)\'?\n'
 )
 COUNTER = itertools.count(1)
 # A wait that a busy machine does not exceed.
@@ -107,6 +107,7 @@ def test_with_read_write_alone_it_records_and_says_what_it_does_without(
 ) -> None:
     """No images, no history from before: each a warning with the command that would mend it."""
     uri = make_user([{"role": "readWrite", "db": shop.name}])
+    shop.create_collection("others")
     shop.things.insert_one({"_id": "a", "n": 1})
     shop.things.update_one({"_id": "a"}, {"$set": {"n": 2}})
     with running_gateway(uri, shop.name, model) as gateway:
@@ -135,6 +136,7 @@ def test_once_granted_what_it_says_nothing_is_missing(
 ) -> None:
     """The commands in its warnings work: the next start has images, and the oplog's history."""
     uri = make_user([{"role": "readWrite", "db": shop.name}])
+    shop.create_collection("others")
     shop.things.insert_one({"_id": "a", "n": 1})
     with running_gateway(uri, shop.name, model, "--no-record") as gateway:
         for line in gateway.lines:
@@ -216,10 +218,10 @@ def test_who_cannot_log_in_is_told_what_may_be_wrong(
 def test_a_uri_without_a_user_is_told_to_name_one(
     root: MongoClient[dict[str, Any]], shop: Shop, model: Path
 ) -> None:
-    """There is nobody yet to grant anything to."""
+    """Without a user there is no role to grant."""
     host, port = root.address or ("", 0)
     said = refusal(f"mongodb://{host}:{port}/?replicaSet=rs0", shop, model)
-    assert "nobody is logged in: put user and password into the URI" in said
+    assert "the connection is not authenticated: put a user and a password into the URI" in said
     assert "grantRolesToUser" not in said
 
 
