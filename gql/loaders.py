@@ -20,7 +20,8 @@ from model.entities import Entity
 from resolvers.current import Current
 from resolvers.document_states import DocumentState
 from resolvers.drafts.comments import Subject
-from resolvers.drafts.store import Draft, Drafts
+from resolvers.drafts.draft import Draft
+from resolvers.drafts.store import Drafts
 from resolvers.history import History
 from resolvers.moments import Moment, Moments
 from resolvers.pools import Pool

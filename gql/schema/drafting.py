@@ -18,7 +18,7 @@ from gql.schema.writing import COMMENT, ID, document_argument, writing_field
 from gql.shapes import Shape
 from model.entities import Model
 from resolvers.contents import new_id, parse_change, parse_document
-from resolvers.drafts.store import Draft
+from resolvers.drafts.draft import Draft
 from resolvers.errors import BadUserInput
 from resolvers.outcomes import Author, WriteRefused, Written
 

@@ -27,8 +27,8 @@ from gql.shapes import Shape
 from model.entities import Entity, Model
 from model.names import with_article
 from resolvers.changes import FieldChange, field_changes
+from resolvers.drafts.draft import Draft
 from resolvers.drafts.pages import draft_query
-from resolvers.drafts.store import Draft
 from resolvers.pages import Page, page_request
 from resolvers.values import Place
 

@@ -16,7 +16,8 @@ from model.entities import Entity
 from resolvers.alterations import Alteration, attribution
 from resolvers.changes import hidden_fields
 from resolvers.commits import ATTEMPTS, restless
-from resolvers.drafts.store import PROPOSED, PUBLISHED, REJECTED, Draft, Drafts, decide, decided
+from resolvers.drafts.draft import PROPOSED, PUBLISHED, REJECTED, Draft
+from resolvers.drafts.store import Drafts, decide, decided
 from resolvers.merging import REMOVED, merge_of_paths
 from resolvers.outcomes import (
     AlreadyExists,

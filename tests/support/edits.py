@@ -11,7 +11,7 @@ from bson import Timestamp
 
 from model.entities import Entity
 from resolvers.drafts.comments import Comment, Subject
-from resolvers.drafts.store import Draft
+from resolvers.drafts.draft import Draft
 from resolvers.outcomes import Written
 from resolvers.pages import Page, PageRequest
 from streams import tokens
