@@ -195,8 +195,9 @@ class Drafts:
             moment = await self._mongo.operation_time()
             if not rows.allow(document):
                 raise out_of_rows(entity, key)
-            last = await self._standing.now(entity, key)
-            if last is not None and last.full is not None:
+            layout = self._archives[entity.collection].layout
+            # Also where the caller does not see it: ids are unique, as `create` says, too.
+            if await layout.find({"_id": key}, projection={"_id": 1}, limit=1):
                 raise AlreadyExists(
                     f"{entity.name} {json_value(key)} exists: propose a change of it", path="id"
                 )

@@ -167,7 +167,8 @@ async def test_a_cursor_is_kept_under_its_name_for_its_owner(mongo: Mongo) -> No
     cursors = Cursors(mongo)
     assert await cursors.load("alice", "board") is None
     for token in ("A", "B"):
-        await cursors.save("alice", "board", token)
-    await cursors.save("bob", "board", "C")
+        assert await cursors.save("alice", "board", token, most=1)
+    assert await cursors.save("bob", "board", "C", most=1)
+    assert not await cursors.save("bob", "other", "D", most=1)
     assert await cursors.load("alice", "board") == "B"
     assert await cursors.load("bob", "board") == "C"

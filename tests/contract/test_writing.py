@@ -17,7 +17,7 @@ from pymongo.errors import InvalidOperation
 
 from streams.errors import DatabaseError, DuplicateKey
 from streams.mongo import Mongo
-from streams.writing import EachChanged, Writing, write
+from streams.writing import Writing, write
 from tests.support.eventually import eventually
 
 Client = MongoClient[dict[str, Any]]
@@ -83,12 +83,13 @@ async def test_a_write_tells_the_time_of_its_change_event(
 async def test_a_write_of_many_tells_the_time_of_the_last_one(mongo: Mongo, client: Client) -> None:
     """Each has an event and a time of its own; whoever goes on behind the last has them all."""
     keys = [0, 1, *(f"new-{n}" for n in range(50))]
+    changes = [(key, COUNT) for key in keys]
     with watched(client, mongo) as stream:
         result, at = await write(
-            mongo, lambda writing: writing.change_each("things", [(key, COUNT) for key in keys])
+            mongo, lambda writing: writing.change_each("things", changes, upsert=True)
         )
         found = times(stream, len(keys))
-    assert result == EachChanged(len(keys), ())
+    assert (result.changed, list(result.again)) == (len(keys), [])
     assert set(found) == set(keys)
     assert at == max(found.values())
 
@@ -183,8 +184,10 @@ async def test_a_first_insert_that_met_another_is_to_be_tried_again(
     things = client[mongo.name].create_collection("things", collation=ci)
     things.insert_one({"_id": "A"})
     changes = [(key, COUNT) for key in ("x", "a", "y")]
-    result, _ = await write(mongo, lambda writing: writing.change_each("things", changes))
-    assert result == EachChanged(2, [1])
+    result, _ = await write(
+        mongo, lambda writing: writing.change_each("things", changes, upsert=True)
+    )
+    assert (result.changed, list(result.again)) == (2, [1])
     assert things.count_documents({}) == 3
 
 
@@ -195,7 +198,7 @@ async def test_first_inserts_at_once_lose_none(mongo: Mongo, client: Client) -> 
     async def each_once(writing: Writing) -> int:
         changed, waiting = 0, [(key, COUNT) for key in keys]
         while waiting:
-            result = await writing.change_each("things", waiting)
+            result = await writing.change_each("things", waiting, upsert=True)
             changed += result.changed
             waiting = [waiting[place] for place in result.again]
         return changed
@@ -216,11 +219,11 @@ async def test_a_write_of_many_that_is_refused_otherwise_is_an_error(
     client[mongo.name]["things"].create_index("sku", unique=True)
     same = [{"$replaceWith": {"$mergeObjects": ["$$ROOT", {"sku": "a"}]}}]
     with pytest.raises(DuplicateKey) as refused:
-        await write(mongo, lambda w: w.change_each("things", [(1, same), (2, same)]))
+        await write(mongo, lambda w: w.change_each("things", [(1, same), (2, same)], upsert=True))
     assert refused.value.fields == ("sku",)
     broken = [{"$replaceWith": {"$toInt": "x"}}]
     with pytest.raises(DatabaseError):
-        await write(mongo, lambda w: w.change_each("things", [(1, broken)]))
+        await write(mongo, lambda w: w.change_each("things", [(1, broken)], upsert=True))
 
 
 async def test_what_is_raised_undoes_a_transaction(mongo: Mongo, client: Client) -> None:

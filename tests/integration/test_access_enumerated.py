@@ -169,6 +169,10 @@ def roots(entity: str, plural: str) -> Iterator[tuple[str, str, dict[str, Any]]]
     yield plural, "first: 50", {}
     yield f"{plural}AsOf", "asOf: {token: $now}, first: 50", {}
     yield f"{one}Versions", "first: 50", {}
+    yield f"{one}Drafts", "first: 50", {}
+    yield f"{one}Comments", "first: 50", {}
+    yield "allDrafts", "first: 50", {}
+    yield "allComments", "first: 50", {}
     for id_ in IDS[entity]:
         yield one, "id: $id", {"id": id_}
         yield f"{one}Version", "id: $id, asOf: {token: $now}", {"id": id_}
@@ -195,6 +199,7 @@ def writes(entity: str) -> Iterator[tuple[str, str]]:
     yield f"restore{entity}", "id: $id, version: 1, expectedVersion: 99"
     yield f"propose{entity}", f"id: $id, basedOn: 1, patch: {patch}"
     yield f"propose{entity}", f"id: $id, basedOnDraft: 1, patch: {patch}"
+    yield f"restore{entity}", "id: $id, draft: 1"
     yield f"publish{entity}", "id: $id, draft: 1"
     yield f"reject{entity}", "id: $id, draft: 1"
     yield f"commentOn{entity}", 'id: $id, version: 1, text: "t"'
@@ -206,6 +211,7 @@ def takes(entity: str) -> Iterator[tuple[str, str]]:
     """Mutations that make a document: of one that is there they say so, since ids are unique."""
     content = CONTENT[entity]
     yield f"create{entity}", f"id: $id, document: {content}"
+    yield f"proposeNew{entity}", f"id: $id, document: {content}"
     if entity == "Meter":
         yield "applyMeter", f"id: $id, document: {content}"
         yield "applyMeters", f"events: [{{id: $id, document: {content}}}]"

@@ -137,7 +137,7 @@ TOKENS = {
     "half a token": (as_of("CUT"), TOKEN, "'CUT' is not a resume token"),
     "a very long token": (as_of("A" * 5000), TOKEN, "AAA... & is not a resume token"),
     "a token of another deployment": (as_of("FOREIGN"), TOKEN, "'OTHER' & 'HERE'"),
-    "a token of the future": (as_of("FUTURE"), "ARCHIVE_BEHIND", "products & 2106-02-07"),
+    "a token of the future": (as_of("FUTURE"), TOKEN, "2106-02-07 & has only reached 20"),
     "a time of the future": (
         '{ productsAsOf(asOf: {time: "2424-01-01T00:00:00Z"}) { nodes { version } } }',
         "ARCHIVE_BEHIND",
@@ -289,7 +289,7 @@ SUBSCRIPTIONS = {
         "after, since, cursor or snapshot; got after and since",
     ),
     "a token and a snapshot": ('after: "NOW", snapshot: true', BAD, "got after and snapshot"),
-    "a cursor that is none": ('cursor: "mine"', BAD, "no cursor named 'mine'"),
+    "a cursor of nobody": ('cursor: "mine"', "UNAUTHENTICATED", "the caller has no name"),
     "a time to come": (
         'since: "2424-01-01T00:00:00Z"',
         BAD,

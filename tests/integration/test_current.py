@@ -18,6 +18,7 @@ from resolvers.filters import Condition, parse_where
 from resolvers.pages import PLACED, page_request
 from streams import tokens
 from streams.archive import Archive
+from streams.errors import ArchiveBehind
 from streams.mongo import Mongo
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at, nothing_written
@@ -264,7 +265,6 @@ async def test_numbers_are_the_documents_or_the_archives_whichever_is_higher(
     documents: list[dict[str, Any]] = [
         product(1),
         product(2, version=9),
-        product(3),
         product(2, version=3),
         product(1, version="3"),
         product(1, version=4.0),
@@ -272,8 +272,10 @@ async def test_numbers_are_the_documents_or_the_archives_whichever_is_higher(
         product(1, version=2**40),
     ]
     numbers = await current(mongo).numbers(PRODUCT, documents, NOW)
-    assert numbers == [3, 9, 0, 7, 3, 4, 3, 3]
+    assert numbers == [3, 9, 7, 3, 4, 3, 3]
     assert await current(mongo).numbers(PRODUCT, [], NOW) == []
+    with pytest.raises(ArchiveBehind, match="Product p003: recorded after it was read"):
+        await current(mongo).numbers(PRODUCT, [product(3)], NOW)
 
 
 async def test_a_cursor_of_another_list_is_refused(mongo: Mongo) -> None:
@@ -297,6 +299,10 @@ async def test_the_number_of_commands_does_not_depend_on_how_many_are_asked_abou
     """One for documents, one for pages, one for numbers."""
     stored = client[counted.name][PRODUCT.collection]
     stored.insert_many([product(n, supplier=f"s{n % 50}") for n in range(90)])
+    scribe = Scribe(counted, PRODUCT)
+    for n in range(90):
+        scribe.write(f"p{n:03}", product(n), at(n))
+    await scribe.save()
     reading = current(counted)
     ids = [f"p{n:03}" for n in range(90)]
     sent = []

@@ -68,7 +68,6 @@ def model(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 )
 def test_every_version_of_a_history_written_under_revstream_is_read_back_exactly(
     mongo_uri: str,
-    client: Client,
     database_name: str,
     model: Path,
     driver: str,
@@ -80,7 +79,7 @@ def test_every_version_of_a_history_written_under_revstream_is_read_back_exactly
     with running_gateway(
         mongo_uri, database_name, model, "--driver", driver, images, "--archive-wait-s", "60"
     ) as gateway:
-        replay(client, database_name, len(events))
+        replay(mongo_uri, database_name, len(events))
         _check_everything(gateway, events)
         _verify(mongo_uri, database_name, model, events)
 
@@ -88,13 +87,13 @@ def test_every_version_of_a_history_written_under_revstream_is_read_back_exactly
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("model", ["DELTA"], indirect=True)
 def test_writes_before_the_first_start_have_their_whole_history(
-    mongo_uri: str, client: Client, database_name: str, model: Path
+    mongo_uri: str, database_name: str, model: Path
 ) -> None:
     """Half of the history is written before revstream ever runs, the rest while it begins."""
     half = len(SOME) // 2
-    replay(client, database_name, half)
+    replay(mongo_uri, database_name, half)
     with running_gateway(mongo_uri, database_name, model, "--archive-wait-s", "60") as gateway:
-        replay(client, database_name, len(SOME), start=half)
+        replay(mongo_uri, database_name, len(SOME), start=half)
         _check_everything(gateway, SOME)
         _verify(mongo_uri, database_name, model, SOME)
 

@@ -148,19 +148,19 @@ def _changed(dice: random.Random, body: dict[str, Any]) -> dict[str, Any]:
     return after
 
 
-def replay(client: MongoClient[dict[str, Any]], database: str, upto: int, start: int = 0) -> None:
+def replay(uri: str, database: str, upto: int, start: int = 0) -> None:
     """Write the history's events from index `start` up to `upto`: the real one with its own loader,
     as another program."""
     folder = os.environ.get("REVSTREAM_REAL_DATA")
     if not folder:
-        for _ in write(client[database]["features"], HISTORY[:upto], start):
-            pass
+        with MongoClient[dict[str, Any]](uri) as client:
+            for _ in write(client[database]["features"], HISTORY[:upto], start):
+                pass
         return
-    host, port = client.address or ("127.0.0.1", 27017)
     loader = Path(folder) / "load.py"
     command = [
         *(sys.executable, str(loader), str(Path(folder) / DATA)),
-        *("--uri", f"mongodb://{host}:{port}/?directConnection=true", "--db", database),
+        *("--uri", uri, "--db", database),
         *("--coll", "features", "--limit", str(upto), "--skip", str(start)),
     ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
