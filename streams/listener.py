@@ -139,9 +139,10 @@ class Listener:
             # A server that is too busy to answer in time is away, for now.
             self.interruptions += 1
             lived_s = time.monotonic() - began
-            # Never shorter while it is in trouble: a quick failure is no sign of an end.
-            proof_s = 2 * min(lived_s, self._leases.options.duration_s)
-            self._proof_s = max(self._proof_s, proof_s)
+            # Never shorter while it is in trouble: a quick failure is no sign of an end. At least a
+            # lease: what failed at once may take a while to fail the next time.
+            duration_s = self._leases.options.duration_s
+            self._proof_s = max(self._proof_s, duration_s, 2 * min(lived_s, duration_s))
             self._trouble("work interrupted", exc.message)
         finally:
             given_up.cancel()

@@ -20,13 +20,11 @@ const sse = createClient({ url, retryAttempts: 0 });
 async function ask(kind, request) {
   for await (const { data } of sse.iterate(request)) {
     say("graphql-sse", kind, data);
-    return data;
   }
 }
 
-const { resumeToken: token } = await ask("query", asked);
-const query = "mutation Save($token: ResumeToken!) { saveCursor(name: \"graphql-sse\", token: $token) }";
-await ask("mutation", { query, variables: { token } });
+await ask("query", asked);
+await ask("mutation", { query: 'mutation { deleteProduct(id: "none") { __typename } }' });
 
 const source = new EventSource(`${url}?query=${encodeURIComponent(asked.query)}`);
 source.addEventListener("next", ({ data }) => say("EventSource", "query", JSON.parse(data).data));

@@ -109,7 +109,7 @@ async def test_a_subscriber_that_reconnects_while_the_gateway_is_killed_sees_eac
         start = running[0].query("{ resumeToken }")["resumeToken"]
         follower = Follower(start, dice)
         loading = asyncio.create_task(
-            asyncio.to_thread(replay, client, database_name, len(HISTORY))
+            asyncio.to_thread(replay, mongo_uri, database_name, len(HISTORY))
         )
         following = asyncio.create_task(follower.follow(running))
         for number in range(KILLS):
@@ -137,13 +137,13 @@ async def test_a_subscriber_that_reconnects_while_the_gateway_is_killed_sees_eac
 
 @pytest.mark.timeout(200)
 async def test_a_token_from_the_first_write_resumes_out_of_the_archive_and_joins_the_live_events(
-    mongo_uri: str, client: Client, database_name: str, model: Path
+    mongo_uri: str, database_name: str, model: Path
 ) -> None:
     """With a ring of 100 events the rest is replayed; then live events follow without a seam."""
     with running_gateway(mongo_uri, database_name, model, "--ring-events", "100") as gateway:
         start = gateway.query("{ resumeToken }")["resumeToken"]
         count = len(SOME) - 50
-        await asyncio.to_thread(replay, client, database_name, count)
+        await asyncio.to_thread(replay, mongo_uri, database_name, count)
         received: list[tuple[str, str]] = []
         replayed = 0
         query = BARE.replace("kind", "kind replayed")
@@ -158,7 +158,7 @@ async def test_a_token_from_the_first_write_resumes_out_of_the_archive_and_joins
                 replayed += change["replayed"]
                 if len(received) == count:
                     live = asyncio.create_task(
-                        asyncio.to_thread(replay, client, database_name, len(SOME), start=count)
+                        asyncio.to_thread(replay, mongo_uri, database_name, len(SOME), start=count)
                     )
                 if len(received) == len(SOME):
                     break

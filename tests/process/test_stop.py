@@ -187,8 +187,11 @@ async def test_a_subscriber_that_is_still_replaying_is_told_to_resume(
         await eventually(lambda: scraped(gateway.address)["revstream_subscriptions", "things"] == 1)
         assert scraped(gateway.address)["revstream_subscribers", "things"] == 0
         assert await asyncio.to_thread(gateway.stop) == 0
+        # Where it began: nothing has been told since.
+        (last,) = (await following).values()
+        assert (last["kind"], last["resumeToken"]) == ("CHECKPOINT", start)
         with pytest.raises(ConnectionClosed) as caught:
-            await following
+            await anext(events)
     assert_interrupted(caught.value)
     assert_quiet(gateway)
     with running_gateway(mongo_uri, database.name, model) as another:

@@ -93,6 +93,7 @@ async def shop(client: Client, mongo_uri: str, database_name: str) -> AsyncItera
         opened.database["gauges"].insert_many(
             [{"_id": f"g{n}", "sequence": 1, "value": 1.5, "version": 1} for n in range(3)]
         )
+        await opened.recorded()
         yield opened
 
 
