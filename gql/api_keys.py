@@ -6,6 +6,7 @@
     roles = ["writer"]
     claims = { tenant = "acme" }
 
+A row rule's `$sub` is that of `claims`, never the principal, which may be the text of a token's.
 Guarantees: comparing takes the same time whichever key is given; the file is read again when it has
 changed, so that a key is withdrawn by taking it out. A key whose entry is changed is another one:
 what was opened with the old entry ends. A file that does not read leaves the last one in force.
@@ -66,6 +67,12 @@ class ApiKeys:
         if found is None:
             raise Unauthenticated("there is no such API key")
         return found
+
+    def without(self, claim: str) -> list[str]:
+        """Return the names of the principals for whom a claim is unknown."""
+        return sorted(
+            {each.name or "" for each in self._principals.values() if each.claim(claim) is None}
+        )
 
     def holds(self, principal: Principal) -> bool:
         """Return whether the entry of a principal is in force as it was."""

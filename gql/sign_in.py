@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from gql.settings import Settings
 from model.entities import Model
 from resolvers.errors import Unauthenticated
 from resolvers.principals import ANONYMOUS, Principal
+from resolvers.rows import claims_named
 from resolvers.scopes import has_access
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from gql.keyset import KeySet
 
 __all__ = ["Credentials", "SignIn", "sign_in_of"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,12 @@ def sign_in_of(settings: Settings, model: Model) -> SignIn | None:
     if settings.author_header is not None:
         raise click.UsageError(
             "--author-header and signing in exclude each other: who has signed in is the author"
+        )
+    if keys is not None and "sub" in claims_named(model) and (without := keys.without("sub")):
+        log.warning(
+            "row rules name $sub, which these API keys do not have: it lets nothing through for "
+            "them, unless their claims have a sub",
+            extra={"principals": without},
         )
     return SignIn(bearer, keys, anonymous=settings.anonymous)
 

@@ -42,9 +42,10 @@ class Principal:
     def claim(self, name: str) -> Any:
         """What a variable of a row rule stands for; None where nothing is known.
 
-        `$sub` is the name, `$roles` the roles; `$org__id` is the claim `id` inside of `org`.
+        `$sub` is the name, `$roles` the roles; `$org__id` is the claim `id` inside of `org`. An API
+        key has no `$sub` but one among its claims: its name may be a person's `sub`, too.
         """
-        if name == "sub":
+        if name == "sub" and self.account is None:
             return self.name
         if name == "roles":
             return sorted(self.roles)

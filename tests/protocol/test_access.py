@@ -33,6 +33,7 @@ type Note @collection(name: "notes") @access(read: ["reader"], rows: "{ owner: {
 NOTES = "{ notes { nodes { id } } }"
 KEY = "0123456789abcdef"
 OTHER_KEY = "fedcba9876543210"
+NAMESAKE = "0f1e2d3c4b5a6978"
 
 
 @pytest.fixture(scope="module")
@@ -40,19 +41,22 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
     return Issuer(tmp_path_factory.mktemp("issuer") / "jwks.json")
 
 
-def entry_of(key: str, principal: str, roles: str = '["reader"]') -> str:
+def entry_of(key: str, principal: str, roles: str = '["reader"]', sub: bool = True) -> str:
+    """An entry of the file of keys. `sub`: whether it sees the rows of a person of that name."""
     digest = hashlib.sha256(key.encode()).hexdigest()
-    return f'[[keys]]\nsha256 = "{digest}"\nprincipal = "{principal}"\nroles = {roles}\n'
+    claims = f'claims = {{ sub = "{principal}" }}\n' if sub else ""
+    return f'[[keys]]\nsha256 = "{digest}"\nprincipal = "{principal}"\nroles = {roles}\n{claims}'
 
 
+SERVICE = entry_of(NAMESAKE, "ann", sub=False)
 CHANGED = entry_of(KEY, "bob", '["reader", "operator"]')
 
 
 @pytest.fixture(scope="module")
 def api_keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key of bob's and one of carl's."""
+    """A key of bob's and one of carl's, and one of a service whose name is that of a person."""
     path = tmp_path_factory.mktemp("keys") / "keys.toml"
-    path.write_text(entry_of(KEY, "bob") + entry_of(OTHER_KEY, "carl"))
+    path.write_text(entry_of(KEY, "bob") + entry_of(OTHER_KEY, "carl") + SERVICE)
     return path
 
 
@@ -99,6 +103,9 @@ def test_each_sees_what_is_his(guarded: RunningGateway, issuer: Issuer) -> None:
     assert hers == {"data": {"notes": {"nodes": [{"id": "a"}]}}}
     his = ask(guarded, {"X-API-Key": KEY}).json()
     assert his == {"data": {"notes": {"nodes": [{"id": "b"}]}}}
+    service = ask(guarded, {"X-API-Key": NAMESAKE}).json()
+    assert service == {"data": {"notes": {"nodes": []}}}
+    assert any("API keys do not have" in each and "ann" in each for each in guarded.lines)
     nobodys = ask(guarded, bearer(issuer.token())).json()
     assert nobodys["errors"][0]["extensions"]["code"] == "FORBIDDEN"
 

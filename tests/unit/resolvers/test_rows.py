@@ -30,6 +30,10 @@ SHARED = {"_id": "2", "owner": "bob", "shared": True, "tags": ["x"]}
 NOBODYS = {"_id": "3", "owner": None}
 ALL = (HERS, SHARED, NOBODYS)
 
+# API keys whose principal is the text of Ann's `sub`.
+NAMESAKE = Principal(name="ann", account="revstream:key:ann", claims={"org": "acme"})
+FOR_ANN = Principal(name="importer", account="revstream:key:importer", claims={"sub": "ann"})
+
 
 @pytest.mark.parametrize(
     ("rule", "caller", "seen"),
@@ -44,6 +48,10 @@ ALL = (HERS, SHARED, NOBODYS)
         ("{ owner: { notIn: $others } }", ann(others=["bob", None]), []),
         ("{ owner: { eq: $tenant } }", ann(tenant=None), []),
         ("{ place: { city: { ne: $city } } }", ann(), []),
+        # The name of an API key is nobody's `sub`; its entry may say whose rows it sees.
+        ("{ owner: { eq: $sub } }", NAMESAKE, []),
+        ("{ not: { owner: { eq: $sub } } }", NAMESAKE, []),
+        ("{ owner: { eq: $sub } }", FOR_ANN, [HERS]),
         # False whatever it is.
         (
             "{ not: { and: [{ owner: { eq: $x } }, { shared: { eq: true } }] } }",
