@@ -122,6 +122,10 @@ class CollectionAsOf:
             rows = await self._archive.contents.filled(rows)
         return window.page(rows, self._make, total=count, unordered=unordered)
 
+    def cursor(self, key: Any) -> str:
+        """Return the place of the document with an `_id`, in the order of ids."""
+        return self._keyset.cursor({"doc": key})
+
     async def _read(
         self, window: Window, projection: Mapping[str, Any]
     ) -> tuple[list[Document], Coverage | None, Sequence[str]]:

@@ -30,6 +30,7 @@ from resolvers.readings import Reading, token_of
 from resolvers.scopes import OPEN, Scope
 from streams import tokens
 from streams.archive import Archive
+from streams.bootstrap import PAST_UNKNOWN
 from streams.documents import Document
 from streams.errors import ArchiveBehind, DatabaseError
 from streams.events import identities, identity
@@ -42,8 +43,6 @@ __all__ = ["Current"]
 
 T = TypeVar("T")
 
-# SnapshotUnavailable: since that cluster time an index was made, or the collection itself.
-_CATALOG_CHANGED = 246
 _ATTEMPTS = 5
 _MOST_WINDOWS = 500
 
@@ -338,6 +337,6 @@ class Current:
             try:
                 return await read(await self._mongo.operation_time())
             except DatabaseError as exc:
-                if exc.number != _CATALOG_CHANGED:
+                if exc.number not in PAST_UNKNOWN:
                     raise
         return await read(await self._mongo.operation_time())

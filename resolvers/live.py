@@ -10,21 +10,16 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Literal, Protocol
 
-from bson import Timestamp
-
 from model.entities import Entity
 from resolvers.completion import Change, Completion
 from resolvers.farewell import Farewell
 from resolvers.interests import interest_of
-from resolvers.number_filters import asks_for_number, numbered_layout
-from resolvers.queries import to_query
 from resolvers.scopes import OPEN, Scope
 from resolvers.starts import ChangeRequest, Starts
+from resolvers.subscriptions.snapshot import Snapshot
 from resolvers.watch import Watch
 from streams import tokens
 from streams.archive import Archive
-from streams.documents import Document
-from streams.errors import ArchiveBehind
 from streams.horizons import Horizons
 from streams.hub import Hub
 from streams.mongo import Mongo
@@ -180,7 +175,17 @@ class Changes:
             after = await self._starts.token(self._archives[entity.collection], request)
             if request.snapshot:
                 at = await self._mongo.operation_time()
-                async with aclosing(self._snapshot(entity, request, at, page)) as pages:
+                snapshot = Snapshot(
+                    self._mongo,
+                    self._archives[entity.collection],
+                    self._progress,
+                    entity,
+                    request,
+                    self._scope.read_rows(entity),
+                    at,
+                    size=page,
+                )
+                async with aclosing(snapshot.pages()) as pages:
                     async for taken in pages:
                         yield "snapshot", taken
                 after = tokens.moment(at)
@@ -289,56 +294,3 @@ class Changes:
                 entity, archive, self._progress, self._horizons, numbers
             )
         return found
-
-    async def _snapshot(
-        self, entity: Entity, request: ChangeRequest, at: Timestamp, page: int
-    ) -> AsyncGenerator[list[Change]]:
-        """The matching documents as they were at one cluster time, in `_id` order, page by
-        page."""
-        rows = self._scope.read_rows(entity)
-        query = rows.limited({} if request.where is None else to_query(request.where))
-        if request.id is not None:
-            query = {"$and": [{"_id": request.id}, query]}
-        token = tokens.unfinished(at)
-        wall = at.as_datetime()
-        archive = self._archives[entity.collection]
-        layout = archive.layout
-        if asks_for_number(entity, rows.narrowed(request.where)):
-            layout = numbered_layout(self._mongo, archive, entity)
-            # The numbers that it looks up are those of then.
-            await self._progress.wait_whole(entity.collection, tokens.moment(at))
-        pages = layout.pages(query, size=page, at=at)
-        async with aclosing(pages) as opened:
-            async for documents in opened:
-                numbers = await self._numbers(entity, documents, at, request.needs_version)
-                yield [
-                    Change(
-                        entity=entity,
-                        kind="SNAPSHOT",
-                        token=token,
-                        transition="ENTER",
-                        document_id=document["_id"],
-                        version=number,
-                        at=wall,
-                        document=document,
-                    )
-                    for document, number in zip(documents, numbers, strict=True)
-                ]
-
-    async def _numbers(
-        self, entity: Entity, documents: Sequence[Document], at: Timestamp, needed: bool
-    ) -> list[int | None]:
-        if not needed:
-            return [None] * len(documents)
-        limit_s = self._progress.takeover_s
-        await self._progress.wait_whole(entity.collection, tokens.moment(at), limit_s=limit_s)
-        found = await self._archives[entity.collection].newest(
-            [{"key": each["_id"], "at": at} for each in documents], limit=1, projection={"v": 1}
-        )
-        by_index = {record["wanted"]: record["v"] for record in found}
-        if len(by_index) < len(documents):
-            raise ArchiveBehind(
-                f"{entity.name}: recorded after the snapshot was read; subscribe again",
-                collection=entity.collection,
-            )
-        return [by_index[n] for n in range(len(documents))]

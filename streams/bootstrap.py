@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from streams.layouts.kept import Kept
 
 __all__ = [
+    "PAST_UNKNOWN",
     "SNAPSHOT_TOO_OLD",
     "Chunk",
     "behind",
@@ -46,6 +47,9 @@ log = logging.getLogger(__name__)
 _CAPPED_POSITION_LOST = 136
 SNAPSHOT_TOO_OLD = 239
 _SNAPSHOT_UNAVAILABLE = 246
+PAST_UNKNOWN = frozenset({SNAPSHOT_TOO_OLD, _SNAPSHOT_UNAVAILABLE})
+"""Codes with which a server refuses a read as of a moment: it keeps no past of so long ago, or the
+collection or an index was made since."""
 _CHUNK_BYTES = 16 * 1024 * 1024
 
 
@@ -162,7 +166,7 @@ async def read_chunk(
                 mongo, collection, after, size, layout, arrival.wall, arrival.at, arrival
             )
         except DatabaseError as exc:
-            if exc.number not in (_SNAPSHOT_UNAVAILABLE, SNAPSHOT_TOO_OLD):
+            if exc.number not in PAST_UNKNOWN:
                 raise
     attempts = 20
     while True:
@@ -180,7 +184,7 @@ async def read_chunk(
             attempts -= 1
             # Somebody has created the collection, or an index, since the clock was read. Layouts
             # need more than one read.
-            if exc.number not in (_SNAPSHOT_UNAVAILABLE, SNAPSHOT_TOO_OLD) or not attempts:
+            if exc.number not in PAST_UNKNOWN or not attempts:
                 raise
 
 

@@ -132,8 +132,8 @@ class Diagnosis:
                 level="warning",
                 subject="server",
                 says=f"minSnapshotHistoryWindowInSeconds is {window_s}: what was a moment ago "
-                "cannot be read: snapshots of subscriptions fail, and versions that have no image "
-                "may become gaps",
+                "cannot be read: snapshots of subscriptions wait for the archive, which is read "
+                "instead, and versions that have no image may become gaps",
                 mend=f"db.adminCommand({{setParameter: 1, minSnapshotHistoryWindowInSeconds: "
                 f"{_SNAPSHOT_USUAL_S}}}), and in mongod's configuration",
             )

@@ -22,6 +22,7 @@ from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.archive import Archive
+from streams.bootstrap import PAST_UNKNOWN
 from streams.chains import Flaw, flaws_of_chain, flaws_of_links, is_first
 from streams.checkpoints import Checkpoint
 from streams.differences import differences, same
@@ -37,8 +38,6 @@ __all__ = ["Finding", "Verification", "Verified"]
 Report = Callable[[int], None]
 
 _CHUNK = 1000
-# SnapshotTooOld, SnapshotUnavailable: the place that the recorder has reached is too long ago.
-_TOO_OLD = frozenset({239, 246})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +134,7 @@ class Verification:
         try:
             return await self._archive.layout.present(after, size=_CHUNK, at=at)
         except DatabaseError as exc:
-            if exc.number not in _TOO_OLD:
+            if exc.number not in PAST_UNKNOWN:
                 raise
         self._tell(
             "BEHIND",

@@ -4,12 +4,23 @@ moment ago does not end a recorder."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import pytest
+from bson import ObjectId, Timestamp
 from pymongo import MongoClient
 
+from model.reading import read_model
+from resolvers.completion import Change
+from resolvers.current import Current
+from resolvers.filters import parse_where
+from resolvers.pages import page_request
+from resolvers.rows import ALL_ROWS
+from resolvers.starts import ChangeRequest
+from resolvers.subscriptions.snapshot import Snapshot
+from streams import tokens
 from streams.archive import Archive
 from streams.bootstrap import read_chunk
 from streams.checkpoints import Baseline
@@ -18,6 +29,7 @@ from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
 from streams.recorder import RecorderOptions
 from tests.integration.test_diagnosis import examined, healthy
+from tests.support.archives import nothing_written
 from tests.support.layouts import CLASSIC, layout_model, program
 from tests.support.streams import LosesHistory, Recording, told
 
@@ -105,6 +117,117 @@ async def test_layouts_are_read_without_snapshots(
     recording = Recording(mongo, "products", version_field="v", archive=archive, options=FEW)
     await recording.begin()
     assert len(await recording.record()) == 10
+
+
+MODEL = read_model('type Thing @collection(name: "things") { id: ID! group: String n: Int }')
+(THING,) = MODEL.entities
+BELOW_30 = {"n": {"lt": 30}}
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "expected"),
+    [
+        (None, None, range(12)),
+        ({"or": [BELOW_30, {"id": {"eq": "11"}}]}, None, [*range(3), 11]),
+        ({"version": {"gt": 1}}, None, range(5, 12)),
+        (BELOW_30, "1", [1]),
+    ],
+    ids=["all", "by a field", "by number", "one"],
+)
+async def test_a_snapshot_is_of_one_moment_though_the_server_forgets_it(
+    mongo: Mongo, client: Client, where: Any, key: str | None, expected: Sequence[int]
+) -> None:
+    """All documents as they were then, and their numbers, however many writes come between two
+    pages."""
+    things = client[mongo.name].things
+    recording = Recording(mongo)
+    await recording.begin(baseline_done=True)
+    things.insert_many([{"_id": f"{n:02}", "group": "a", "n": n * 10, "version": 1}
+                        for n in range(12)])  # fmt: skip
+    things.update_many({"n": {"$gte": 50}}, {"$inc": {"version": 1}})
+    condition = None if where is None else parse_where(MODEL, THING, where)
+    request = ChangeRequest(id=key and f"{int(key):02}", where=condition, needs_version=True)
+    async with recording.running() as task:
+        at = await mongo.operation_time()
+        forget(client, mongo.name)
+        snapshot = Snapshot(
+            mongo, recording.archive, recording.progress, THING, request, ALL_ROWS, at, size=2
+        )
+        found: list[Change] = []
+        async with aclosing(snapshot.pages()) as pages:
+            async for page in pages:
+                assert len(page) <= 2
+                found += page
+                forget(client, mongo.name)
+        await recording.caught_up(task)
+    assert [each.document_id for each in found] == [f"{n:02}" for n in expected]
+    assert [each.document["n"] for each in found if each.document] == [n * 10 for n in expected]
+    assert [each.version for each in found] == [1 if n < 5 else 2 for n in expected]
+
+
+def forget(client: Client, database: str) -> None:
+    """Write until the server does not know the moment before any more."""
+    things = client[database].things
+    for n in range(50):
+        things.update_many({}, {"$set": {"n": -n}, "$inc": {"version": 1}})
+    things.insert_one({"_id": f"later {ObjectId()}", "n": 1})
+    things.delete_one({"_id": "03"})
+
+
+@pytest.mark.parametrize("history", CLASSIC)
+async def test_snapshots_of_layouts_are_of_one_moment(
+    mongo: Mongo, client: Client, history: str
+) -> None:
+    """Also where the collection has all versions in it."""
+    entity = layout_model(history).entity("Product")
+    layout = layout_of(mongo, entity)
+    await layout.prepare()
+    writes = program(history, client[mongo.name])
+    archive = Archive(mongo, "products", layout)
+    recording = Recording(mongo, "products", version_field="v", archive=archive)
+    await recording.begin(baseline_done=True)
+    for key in "abcde":
+        writes.write(key, {"name": f"{key} then"})
+    writes.write("c", None)
+    request = ChangeRequest(needs_version=True)
+    found: list[Change] = []
+    async with recording.running():
+        at = await mongo.operation_time()
+        snapshot = Snapshot(
+            mongo, archive, recording.progress, entity, request, ALL_ROWS, at, size=2
+        )
+        async with aclosing(snapshot.pages()) as pages:
+            async for page in pages:
+                found += page
+                for _ in range(10):
+                    for key in "abcdef":
+                        writes.write(key, {"name": f"{key} later"})
+    assert [(each.document_id, each.version, (each.document or {})["name"]) for each in found] == [
+        (key, 1, f"{key} then") for key in "abde"
+    ]
+
+
+async def test_a_page_that_says_its_moment_is_read_as_of_a_later_one(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the server has forgotten the moment that was to be read."""
+    client[mongo.name].things.insert_one({"_id": "1", "n": 1})
+    current = Current(mongo, {"things": Archive(mongo, "things")}, nothing_written())
+    now = mongo.operation_time
+    moments: list[Timestamp] = []
+
+    async def moment() -> Timestamp:
+        moments.append(await now())
+        if len(moments) == 1:
+            forget(client, mongo.name)
+        return moments[-1]
+
+    monkeypatch.setattr(mongo, "operation_time", moment)
+    page = await current.page(
+        THING, where=None, order=None, page=page_request(), fields=frozenset({"n"}), token=True
+    )
+    assert page.token == tokens.moment(moments[1])
+    assert page.items[0] == {"_id": "1", "n": -49}
 
 
 async def test_a_moment_that_is_gone_is_why(mongo: Mongo, client: Client) -> None:

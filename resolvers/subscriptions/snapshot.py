@@ -1,0 +1,159 @@
+"""The matching documents as they were at one cluster time, with which a subscription begins.
+
+They are read from their collection. Where the server no longer knows it as of that time, as one
+with `minSnapshotHistoryWindowInSeconds: 0`, the rest is read from the archive as of the same time.
+Source: docs/decisions/0009-hand-over.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from bson import Timestamp
+
+from model.entities import Entity
+from resolvers.as_of import CollectionAsOf
+from resolvers.completion import Change
+from resolvers.conditions import EVERYTHING, Compare, Comparison, all_of
+from resolvers.number_filters import asks_for_number, numbered_layout
+from resolvers.pages import PageRequest
+from resolvers.queries import to_query
+from resolvers.rows import Rows
+from resolvers.starts import ChangeRequest
+from streams import tokens
+from streams.archive import Archive
+from streams.bootstrap import PAST_UNKNOWN
+from streams.documents import Document
+from streams.errors import ArchiveBehind, DatabaseError
+from streams.mongo import Mongo
+from streams.progress import Progress
+from streams.versions import Version
+
+__all__ = ["Snapshot"]
+
+
+class Snapshot:
+    """Reads of one collection at one cluster time.
+
+    Args:
+        size: documents per page.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archive: Archive,
+        progress: Progress,
+        entity: Entity,
+        request: ChangeRequest,
+        rows: Rows,
+        at: Timestamp,
+        *,
+        size: int,
+    ) -> None:
+        self._mongo = mongo
+        self._archive = archive
+        self._progress = progress
+        self._entity = entity
+        self._request = request
+        only = [] if request.id is None else [Compare("_id", Comparison.EQ, request.id)]
+        self._where = all_of([*only, rows.narrowed(request.where) or EVERYTHING])
+        self._at = at
+        self._size = size
+
+    async def pages(self) -> AsyncGenerator[list[Change]]:
+        """The documents in `_id` order, page by page.
+
+        Raises:
+            ArchiveBehind: numbers or documents are read from the archive, which has not come so far
+                within the bound.
+            HistoryLost: documents are read from the archive, which is not whole at that time.
+        """
+        last: tuple[Any] | None = None
+        try:
+            async with aclosing(self._current()) as opened:
+                async for documents in opened:
+                    numbers = await self._numbers(documents)
+                    yield list(map(self._change, documents, numbers))
+                    last = (documents[-1]["_id"],)
+            return
+        except DatabaseError as exc:
+            if exc.number not in PAST_UNKNOWN:
+                raise
+        await self._archived()
+        async with aclosing(self._standing(last)) as versions:
+            async for page in versions:
+                yield [
+                    self._change({**(each.full or {}), "_id": each.document}, each.number)
+                    for each in page
+                ]
+
+    async def _current(self) -> AsyncGenerator[list[Document]]:
+        layout = self._archive.layout
+        if asks_for_number(self._entity, self._where):
+            layout = numbered_layout(self._mongo, self._archive, self._entity)
+            # The numbers that it looks up are those of then.
+            await self._progress.wait_whole(self._entity.collection, tokens.moment(self._at))
+        pages = layout.pages(to_query(self._where), size=self._size, at=self._at)
+        async with aclosing(pages) as opened:
+            async for documents in opened:
+                yield documents
+
+    async def _standing(self, last: tuple[Any] | None) -> AsyncGenerator[list[Version]]:
+        """The versions that stood, of the documents behind an `_id`."""
+        reading = CollectionAsOf(
+            self._mongo,
+            self._archive,
+            self._entity,
+            self._at,
+            where=self._where,
+            order=None,
+            facts=frozenset(),
+        )
+        fields = frozenset(each.stored for each in self._entity.fields)
+        after = None if last is None else reading.cursor(last[0])
+        while True:
+            page = await reading.page(PageRequest(first=self._size, after=after), fields)
+            if page.items:
+                yield page.items
+            if not page.has_next:
+                return
+            after = page.cursors[-1]
+
+    async def _archived(self) -> None:
+        await self._progress.wait_whole(
+            self._entity.collection,
+            tokens.moment(self._at),
+            limit_s=self._progress.takeover_s,
+        )
+
+    async def _numbers(self, documents: Sequence[Document]) -> Sequence[int | None]:
+        if not self._request.needs_version:
+            return [None] * len(documents)
+        await self._archived()
+        found = await self._archive.newest(
+            [{"key": each["_id"], "at": self._at} for each in documents],
+            limit=1,
+            projection={"v": 1},
+        )
+        by_index = {record["wanted"]: record["v"] for record in found}
+        if len(by_index) < len(documents):
+            raise ArchiveBehind(
+                f"{self._entity.name}: recorded after the snapshot was read; subscribe again",
+                collection=self._entity.collection,
+            )
+        return [by_index[n] for n in range(len(documents))]
+
+    def _change(self, document: Document, number: int | None) -> Change:
+        return Change(
+            entity=self._entity,
+            kind="SNAPSHOT",
+            token=tokens.unfinished(self._at),
+            transition="ENTER",
+            document_id=document["_id"],
+            version=number,
+            at=self._at.as_datetime(),
+            document=document,
+        )
