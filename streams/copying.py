@@ -35,7 +35,9 @@ def setting(copy: CopiedField, known: Sequence[Known], secret: str) -> Pipeline:
         for k in known
     ]
     entries = _array(_get(_object("$$ROOT", COPIES_FIELD), copy.key))
-    after = _let("set", _walk(copy), _let("after", _noted(copy), _counted(copy, secret)))
+    still_referred = _filter("$$entries", "entry", {"$in": ["$$entry.of", "$$referred"]})
+    after = _let("noted", _noted(), _let("after", _with_notes(copy), _counted(copy, secret)))
+    after = _let("set", _walk(copy), _let("kept", still_referred, after))
     changed = {"$let": {"vars": {"fresh": _fresh(), "referred": _referred(copy)}, "in": after}}
     given = {"known": {"$literal": states}, "entries": entries}
     return [{"$replaceWith": {"$let": {"vars": given, "in": changed}}}]
@@ -120,9 +122,9 @@ def _copied(copy: CopiedField, holder: Expression) -> Expression:
     )
 
 
-def _noted(copy: CopiedField) -> Expression:
-    """The document with the entries of its copies; they stay in their order, so that nothing
-    changes where none does."""
+def _noted() -> Expression:
+    """The entries of the copies that the document has now; they stay in their order, so that
+    nothing changes where none does."""
     noted = {"of": "$$state.of", "v": "$$state.v"}
     of_entry = {"$first": _filter("$$fresh", "state", {"$eq": ["$$state.of", "$$entry.of"]})}
     # Between that version and this one the value was the same: a late one undoes nothing, and a
@@ -130,20 +132,13 @@ def _noted(copy: CopiedField) -> Expression:
     of_this_value = [{"$isNumber": "$$entry.v"}, {"$gte": ["$$entry.v", "$$state.since"]}]
     as_it_was = {"$or": [_has_type("$$state", "missing"), {"$and": of_this_value}]}
     stays = {"$cond": [as_it_was, "$$entry", noted]}
-    still_referred = _filter("$$entries", "entry", {"$in": ["$$entry.of", "$$referred"]})
     is_new = [
         {"$in": ["$$state.of", "$$referred"]},
         {"$not": [{"$in": ["$$state.of", "$$entries.of"]}]},
     ]
-    entries = {
+    return {
         "$concatArrays": [
-            {
-                "$map": {
-                    "input": still_referred,
-                    "as": "entry",
-                    "in": _let("state", of_entry, stays),
-                }
-            },
+            {"$map": {"input": "$$kept", "as": "entry", "in": _let("state", of_entry, stays)}},
             {
                 "$map": {
                     "input": _filter("$$fresh", "state", {"$and": is_new}),
@@ -153,12 +148,12 @@ def _noted(copy: CopiedField) -> Expression:
             },
         ]
     }
+
+
+def _with_notes(copy: CopiedField) -> Expression:
+    """The document with its copies and their entries set."""
     beside_others = _set(_object("$$set", COPIES_FIELD), copy.key, _unless("$$noted", []))
-    return _let(
-        "noted",
-        entries,
-        _let("copies", beside_others, _set("$$set", COPIES_FIELD, _unless("$$copies", {}))),
-    )
+    return _let("copies", beside_others, _set("$$set", COPIES_FIELD, _unless("$$copies", {})))
 
 
 def _unless(value: Expression, empty: Any) -> Expression:
@@ -166,7 +161,11 @@ def _unless(value: Expression, empty: Any) -> Expression:
 
 
 def _counted(copy: CopiedField, secret: str) -> Expression:
-    """`$$after`, as a write of ours; or the document as it was, where that is the same."""
+    """`$$after`, as a write of ours; or the document as it was, where that is the same.
+
+    Entries of sources that the document has left go with the next write: a write for these alone
+    would be a version that shows no change.
+    """
     id_ = str(ObjectId())
     said = {"id": id_, "in": copy.target, "by": COPIER, "op": "UPDATE"}
     signed: dict[str, Expression] = {"$literal": said | {"mark": copier_mark(secret, id_)}}
@@ -178,7 +177,8 @@ def _counted(copy: CopiedField, secret: str) -> Expression:
     written: Expression = "$$after"
     for name, value in own.items():
         written = _set(written, name, value)
-    return {"$cond": [{"$eq": ["$$after", "$$ROOT"]}, "$$ROOT", written]}
+    same = {"$and": [{"$eq": ["$$set", "$$ROOT"]}, {"$eq": ["$$noted", "$$kept"]}]}
+    return {"$cond": [same, "$$ROOT", written]}
 
 
 def _get(value: Expression, name: str) -> Expression:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from streams.copies import Known, copied_fields
+from streams.copying import setting
 from streams.fan_out import COLLECTION
 from streams.mongo import Mongo
-from tests.support.copying import BASKETS, Side, World
+from tests.support.copying import BASKETS, SHOP, Side, World
 
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 
@@ -488,6 +490,18 @@ async def test_a_copy_that_is_refused_keeps_no_other_from_being_made(
     await world.supplier("ann", "Annie")
     await world.settle()
     assert copies(world, "ann") == {"Annie"}
+
+
+async def test_a_late_source_writes_nothing_into_a_target_that_has_left_it(world: World) -> None:
+    """Taking away the entry of the earlier source alone would be a version that shows no change."""
+    await shop(world)
+    await world.change("products", "p", {"$set": {"supplierId": "bob"}})
+    [copy] = copied_fields(SHOP)
+    late = setting(copy, [Known(source="ann", number=2, value="Anna", since=2)], "secret")
+    made = await world.mongo.command({"update": "products", "updates": [{"q": {}, "u": late}]})
+    assert (made["n"], made["nModified"]) == (1, 0)
+    await world.settle()
+    assert (world.copy_of("p"), world.entries("p")) == ("Bob", [("bob", 1)])
 
 
 # -- in lists
