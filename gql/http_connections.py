@@ -76,7 +76,7 @@ class HttpConnections:
             self._waiting[connection] = None
 
     def serves(self, connection: Closeable, path: str) -> bool:
-        """Whether a request may be handled; else it is to be answered with 503."""
+        """Return whether a request may be handled; others are answered with 503."""
         if connection in self._beyond:
             if len(self) > self.most and path not in HEALTH_PATHS:
                 self.refused += 1

@@ -89,7 +89,7 @@ async def _is_primary(anonymous: _Client, address: str, password: str) -> bool:
 
 
 async def _prepare_user(anonymous: _Client, address: str, password: str) -> None:
-    """Create our user, who may do everything, where it is not there; also on data of before there
+    """Create our user, with all rights, where it is not there; also on data of before there
     was a password."""
     with _expected(UNAUTHORIZED):
         # The localhost exception grants roles of `admin` only.

@@ -1,7 +1,7 @@
 """Cluster time of the database, to refuse places in the stream that it has not reached.
 
 A token of the future is of a history that is no more, as where the database was restored from a
-backup: what it stands behind will never come. The time is read once for all who ask meanwhile.
+backup: what it stands behind will never come. One read serves all callers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ClusterTime:
 
 
 class _SharedRead:
-    """One read for all who ask before it begins, and one at a time."""
+    """One read for all callers that ask before it begins, and one at a time."""
 
     def __init__(self, read: Callable[[], Awaitable[Timestamp]]) -> None:
         self._read = read

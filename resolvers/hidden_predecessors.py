@@ -1,5 +1,5 @@
-"""What a version changed, for a caller who may not see the version before it: everything that it
-has, as if it were the first; which fields differ would tell of the state that is not there for him.
+"""Changes of a version, for a caller that may not see the version before it: everything that it
+has, as if it were the first. The fields that differ would tell of the hidden state.
 """
 
 from __future__ import annotations

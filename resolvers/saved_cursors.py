@@ -17,7 +17,7 @@ _MOST = 1000
 
 
 class SavedCursors:
-    """Of all callers. An owner is a caller's name; without one there is nobody whose they are."""
+    """Saved cursors of all callers. An owner is a caller's name."""
 
     def __init__(self, mongo: Mongo, progress: Progress) -> None:
         self._cluster_time = ClusterTime(mongo, progress)

@@ -26,7 +26,7 @@ __all__ = ["PageReading", "VersionPages"]
 
 @dataclass(frozen=True, slots=True)
 class PageReading:
-    """Which versions are read, and what of them; `facts`: see `record_projection`."""
+    """The versions to read and the fields of each; `facts`: see `record_projection`."""
 
     where: VersionFilter | None
     page: PageRequest
@@ -35,7 +35,7 @@ class PageReading:
 
     @property
     def projection(self) -> Mapping[str, Any]:
-        """Of each record."""
+        """Projection of each record."""
         return record_projection(self.fields, self.facts)
 
 

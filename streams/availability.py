@@ -1,4 +1,4 @@
-"""Whether MongoDB answers: known by the live stream, and by a ping where the stream says nothing.
+"""Availability of MongoDB: known by the live stream, and by a ping where the stream says nothing.
 
 Guarantees: an outage is known within some three seconds, and its end as soon as the stream is open
 again or a ping is answered. A stream that is interrupted for reasons of its own is no outage. One
@@ -28,7 +28,7 @@ _PING_S = 1.5
 
 
 class Availability:
-    """What is known of one process's MongoDB.
+    """Availability of one process's MongoDB.
 
     Attributes:
         trouble: why it does not answer; None where it does.

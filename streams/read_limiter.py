@@ -117,7 +117,7 @@ class ReadLimiter:
     def class_of_pipeline(
         self, collection: str | None, pipeline: Sequence[Mapping[str, Any]]
     ) -> ReadClass:
-        """Of one that begins with keys, each of which is looked up, or with a match."""
+        """Return the class of a pipeline that begins with keys or with a match."""
         first = pipeline[0] if pipeline else {}
         if collection is None or ("$match" not in first and "$sort" not in first):
             return ReadClass.INDEXED if collection is None else ReadClass.SCAN
@@ -143,7 +143,7 @@ def _conditions(query: Query) -> Iterator[tuple[str, Any]]:
 
 
 def _is_bounded(conditions: Sequence[tuple[str, Any]], indexes: Sequence[Sequence[str]]) -> bool:
-    """Whether an index leads to few more documents than match."""
+    """Return whether an index leads to few more documents than match."""
     first = {each[0] for each in indexes}
     kinds = [(path, _kind(value)) for path, value in conditions]
     if any(path in first and kind == "equal" for path, kind in kinds):

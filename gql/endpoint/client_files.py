@@ -48,7 +48,7 @@ def client_routes(sdl: str, guarded: Callable[[Handle], Handle]) -> list[Route]:
     """Serve the files under `/client/`, as `<name>.json`.
 
     Args:
-        guarded: asks who may know the schema.
+        guarded: checks that the caller may know the schema.
     """
     # Made once somebody wants them: few do, and parsing takes a while.
     files = cache(lambda: client_files(sdl))

@@ -36,10 +36,10 @@ PASSING: tuple[type[GatewayError], ...] = tuple(_CODES)
 
 
 def passes(error: GatewayError, *, begun: bool) -> bool:
-    """Whether a subscription goes on once its client subscribes again.
+    """Return whether a subscription goes on once its client subscribes again.
 
     Args:
-        begun: it has told its client a token. What takes too long to begin with, as a snapshot may,
+        begun: it has sent its client a token. What takes too long to begin with, as a snapshot may,
             would take as long each time.
     """
     return isinstance(error, PASSING) and (begun or not isinstance(error, TimeLimit))

@@ -22,7 +22,7 @@ class Draft:
     terms. `based_on`: a version, 0 where the document is new. `base`, `full`: what it is based on,
     and what it makes of it; empty where they were not read. `owner`: the caller that proposed it,
     None for anonymous ones; others may have the same name (`by`).
-    `decided_…`: who published or rejected it, why and when.
+    `decided_…`: the caller that published or rejected it, why and when.
     """
 
     document: Any

@@ -24,7 +24,7 @@ __all__ = ["DEFAULT_LIMITS", "ProposalLimits"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalLimits:
-    """How much may be stored of each type.
+    """Bounds of the drafts and comments that are stored of each type.
 
     Args:
         drafts_per_document: drafts of one document that nobody has decided about.

@@ -1,1 +1,1 @@
-"""The server's change stream: what is asked of it and what its tokens mean."""
+"""The server's change stream: its options and the meaning of its tokens."""

@@ -1,1 +1,1 @@
-"""What processes agree on through the database."""
+"""Agreement of processes through the database."""

@@ -1,5 +1,5 @@
-"""The identity of a deployment: a tag in every resume token, and by what a copy of the database is
-told from it.
+"""The identity of a deployment: a tag in every resume token, and the marks that a copy of the
+database does not share.
 
 With the tag the replica set's id and the UUID of the tag's own collection are stored. A dump that
 is restored, here or elsewhere, has another UUID; files that are taken to another replica set have
@@ -78,7 +78,7 @@ def _new_tag() -> str:
 
 
 async def _stored(mongo: Mongo, tag: str) -> Document:
-    """What is stored; made with this tag where nothing is."""
+    """Return the stored identity; store one with this tag where there is none."""
     change = {"$setOnInsert": {"tag": tag}}
     try:
         found = await mongo.find_one_and_update(COLLECTION, _THIS, change, upsert=True)
@@ -89,7 +89,7 @@ async def _stored(mongo: Mongo, tag: str) -> Document:
 
 
 async def _marks(mongo: Mongo) -> dict[str, Any]:
-    """What a copy does not have in common with its source, as far as it may be read."""
+    """Return the marks that a copy does not share with its source, as far as they may be read."""
     reply = await mongo.command({"listCollections": 1, "filter": {"name": COLLECTION}})
     [collection] = reply["cursor"]["firstBatch"]
     marks = {"collection": collection["info"]["uuid"]}

@@ -26,7 +26,7 @@ _HIGHEST = 2**31 - 1
 
 
 class Numbered(Archived):
-    """Of a collection that is kept as ARCHIVE.
+    """Version numbers of a collection with the ARCHIVE layout.
 
     Args:
         archive: the collection of its versions. field: where documents carry their number.
@@ -132,7 +132,7 @@ _LAST = "_revstream_last"
 
 
 def _mentions(part: Any, field: str) -> bool:
-    """Whether a query asks for a field."""
+    """Return whether a query asks for a field."""
     if isinstance(part, str):
         return part == f"${field}"
     if isinstance(part, Mapping):

@@ -16,10 +16,10 @@ Untranslated = tuple[ChangeEvent, Exception]
 async def translated_apart(
     layout: Layout, events: Sequence[ChangeEvent], *, before: bool = False
 ) -> tuple[list[ChangeEvent], list[Untranslated]]:
-    """As `Layout.translated`; and the events that cannot be, each with the reason.
+    """Translate events as `Layout.translated`; return apart those that cannot be, with the reason.
 
     Raises:
-        GatewayError: what is no fault of a document: MongoDB is away, or refuses.
+        GatewayError: no fault of a document: MongoDB is away, or refuses.
     """
     undecoded = [(each, each.fault) for each in events if each.fault is not None]
     if undecoded:

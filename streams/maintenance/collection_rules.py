@@ -1,8 +1,8 @@
 """The validator and the indexes of a collection that is moved: carried over to the new one, whose
 documents have no fields of the old layout.
 
-Guarantees: what is not carried over is told, with the reason; no rule is set that current documents
-would break.
+Guarantees: rules that are not carried over are reported, with the reason; no rule is set that
+current documents would break.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _is_the_layouts(index: Document, layout: Keeping) -> bool:
 
 
 def _renamed(query: Mapping[str, Any], layout: Keeping) -> Document:
-    """Translate a query over stored documents, without what is the layout's own."""
+    """Translate a query over stored documents, without the layout's own fields."""
     own = _own_fields(layout)
     made: Document = {}
     for name, value in query.items():

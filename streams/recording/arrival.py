@@ -1,6 +1,6 @@
 """Recording of a collection that came as a whole, by a rename or `$out`: at the place of the event
-that brought it, so that whoever follows the stream gets its documents in the same order as from the
-archive."""
+that brought it, so that followers of the stream get its documents in the order of the archive.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ReadChunk = Callable[[Baseline, ChangeEvent], Awaitable[Chunk]]
 
 
 class Arrival:
-    """Of one recorder."""
+    """Arrivals of one recorder."""
 
     def __init__(
         self, drafting: Drafting, committing: Committing, coverage: CoverageWriter, read: ReadChunk
@@ -55,7 +55,7 @@ class Arrival:
 
 
 def read_on(baseline: Baseline, chunk: Chunk, number: int) -> Baseline:
-    """How far a reading has come with a chunk, and so many records in all."""
+    """Return a reading's progress after a chunk, with so many records in all."""
     found = chunk.keys
     read = baseline.read + len(found)
     return replace(

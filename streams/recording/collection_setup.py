@@ -33,7 +33,7 @@ class CollectionSetup:
         self.refused: dict[str, str] = {}
 
     async def apply(self, *names: str, report: Report = lambda text, done, total: None) -> None:
-        """Make what is missing of these collections, or of all of the model; a refusal is logged.
+        """Create the missing parts of these collections, or of all of the model; log a refusal.
 
         Raises:
             Unavailable: MongoDB is away.

@@ -109,7 +109,7 @@ class CoverageWriter:
         await self._open(Mark(Timestamp(last.time, last.inc + 1), wall), why)
 
     async def _version_at(self, upto: str, direction: int) -> Mark | None:
-        """When the last version up to a place was written, or with direction 1 the first of all."""
+        """Return the time of the last version up to a place; with direction 1, of the first."""
         query = {"_id": {"$lte": upto}} if upto else {}
         found = await self._archive.find(
             query, projection={"at": 1, "wall": 1}, sort=[("_id", direction)], limit=1, fill=False

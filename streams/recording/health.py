@@ -1,7 +1,7 @@
 """The trouble of one collection: why its history is not recorded, while that of others is.
 
 What ends the work of a recorder and is neither MongoDB's absence nor the lease's end is tried again
-after a pause, which doubles; it is logged, told in `/readyz`, and stored with the checkpoint, for
+after a pause, which doubles; it is logged, shown in `/readyz`, and stored with the checkpoint, for
 `Query.streams` of all processes and for `revstream doctor`.
 """
 
@@ -40,7 +40,7 @@ class Stuck(Exception):
 
 
 class Health:
-    """Of one partition's recorder.
+    """Health of one partition's recorder.
 
     Attributes:
         pause_s: until the next attempt, where it is stuck.
@@ -72,7 +72,7 @@ class Health:
         self._look_at = 0.0
 
     async def look(self) -> None:
-        """See now and then whether the collection's history can be kept, and what is set aside.
+        """Check now and then that the collection's history can be kept, and count set-aside events.
 
         Raises:
             Stuck: it cannot, as of a view.
@@ -86,11 +86,11 @@ class Health:
             raise Stuck(*unfit.values())
 
     async def count(self) -> None:
-        """Learn what is set aside of the collection."""
+        """Count the events of the collection that are set aside."""
         self._aside = (await SetAside(self._mongo).troubles()).get(self._partition.collection)
 
     async def stuck(self, failure: Exception) -> Stuck:
-        """What a failure means to the collection.
+        """Translate a failure into trouble of the collection.
 
         Raises:
             Exception: the failure, where it is not the collection's.
@@ -134,8 +134,8 @@ class Health:
 
 
 async def unfit_since_recorded(mongo: Mongo, names: Sequence[str]) -> Mapping[str, str]:
-    """Of collections that have been recorded before, those whose history cannot be kept any more:
-    the trouble of their recorders.
+    """Return the collections whose history was recorded and cannot be kept any more, with the
+    trouble of their recorders.
 
     Raises:
         Unsuitable: there are others, which the model names by mistake.

@@ -21,12 +21,12 @@ __all__ = ["MassDeletions", "read_after"]
 
 
 class MassDeletions:
-    """Of one partition of a collection.
+    """Mass deletions of one partition of a collection.
 
     Args:
         lasts, load, add: of `streams.drafting`: the last versions, making sure of some, and adding
             a record to a draft.
-        settled: waits until everything drafted before is in the archive.
+        settled: waits until all earlier drafts are in the archive.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class MassDeletions:
             first = (keys[-1],)
 
     async def last_number(self, place: str) -> int:
-        """Of the records at one event that have numbers of this partition, however the collection
-        was divided when they were written; 0 where there are none."""
+        """Return the last number among one event's records of this partition, however the
+        collection was divided when they were written; 0 where there are none."""
         count, index = self._partition.count, self._partition.index
         number = {"$toInt": {"$substrBytes": ["$_id", len(place) + 1, 8]}}
         found = await self._mongo.aggregate(

@@ -1,4 +1,4 @@
-"""Where a recorder goes on: the stored checkpoints of a collection, however it was divided."""
+"""Stored checkpoints of a collection, from which a recorder goes on, however it was divided."""
 
 from __future__ import annotations
 

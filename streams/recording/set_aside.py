@@ -3,7 +3,7 @@
 One document for each in `revstream.setAside`, `{_id: token, collection, key, operation, at, wall,
 reason, event}`. `event` has the bytes of the event, or of what is known of it, in BSON;
 beyond 8 MB they go on in documents with `of` and `n`. Removing them is the operator's answer: from
-then on nothing is told of them.
+then on they are not reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attribution of a write: who made it and why, as the `_change` says that this very write set.
+"""Attribution of a write: its author and reason, as the `_change` says that this very write set.
 
 A `_change` belongs to one write of one document. Programs that clone, restore or write back whole
 documents carry along what an earlier write left: an id that the archive knows attributes nothing.

@@ -1,4 +1,4 @@
-"""The version of an event of which none could be made: a gap, with what is stored."""
+"""Version of an event that cannot be read: a gap, with the stored content."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def make_bare_version(
     *,
     read_at: Timestamp | None,
 ) -> tuple[Document, Last]:
-    """The record of a write of which no version could be made: a gap, with what is stored and
-    without anything that is concluded from it; and what the next one needs of it."""
+    """Make the record of a write that cannot be read: a gap, with the stored content and without
+    conclusions from it; and the part of it that the next version needs."""
     number = (0 if last is None else last.number) + 1
     full = None if after is None else without_reserved(after)
     record: Document = {
@@ -58,7 +58,7 @@ def make_bare_version(
 def event_of_reading(
     chunk: Chunk, token: str, key: Any, content: RawBSONDocument | None, kept: int | None
 ) -> ChangeEvent:
-    """What a reading of the present has found, as if it had been written then."""
+    """Make an event of a document that a reading of the present has found."""
     return ChangeEvent(
         token=token,
         at=chunk.at,

@@ -1,9 +1,9 @@
 """The checksum of each version's content, and the chain through the versions of a document.
 
 `sum` is the checksum of the content alone. `chain` is one of the chain of the version before, of
-`sum`, and of what the record says of the write: who changes a version, its number, its author or
-its place has to change the chain of all versions behind it. So the last chains of all documents,
-kept elsewhere, prove what the archive was.
+`sum`, and of the record's account of the write. A change of a version, its number, its author or
+its place needs a change of the chain of all versions behind it. So the last chains of all
+documents, kept elsewhere, prove the content of the archive.
 
 The content is that of the raw bytes. Where the collection keeps its versions itself, programs copy
 them from one place to another, and the order of fields may not be the same: there it is that of the
@@ -48,7 +48,7 @@ def seal(
 
 
 def checksum_flaws(versions: Sequence[Mapping[str, Any]], *, kept: bool) -> Iterator[ChecksumFlaw]:
-    """What the checksums of a document's versions do not agree with.
+    """Return the disagreements between a document's versions and their checksums.
 
     Args:
         versions: the newest first, with their contents, raw.

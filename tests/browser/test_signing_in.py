@@ -1,4 +1,4 @@
-"""The front page of a gateway that serves those who sign in, and that tells nobody its schema."""
+"""The front page of a gateway that asks for a sign-in and shows its schema to nobody."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Stage:
         self.written.append(id_)
 
     def all_seen(self) -> bool:
-        """Whether each client has seen as many as were written, or was told of an end."""
+        """Return whether each client has seen as many events as were written, or an end."""
         return all(
             len(seen(said)) >= len(self.written) or told(said) for said in self.said.values()
         )
@@ -110,7 +110,7 @@ def staged(uri: str, database: str, folder: Path, *options: str) -> Iterator[Sta
 
 
 def assert_all_go_on(stage: Stage) -> None:
-    """A row for each client: how many events of how many, what else it was told, and whether it
+    """A row for each client: how many events of how many, what else it received, and whether it
     had to connect again."""
     for _ in range(3):
         stage.write()

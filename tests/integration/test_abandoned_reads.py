@@ -17,7 +17,7 @@ Client = MongoClient[dict[str, Any]]
 
 
 def running(client: Client, mark: str) -> int:
-    """How many operations of the server have a mark in their command."""
+    """Return the number of the server's operations with a mark in their command."""
     stages: list[dict[str, Any]] = [
         {"$currentOp": {"allUsers": True}},
         {"$match": {"command.filter.mark": mark}},

@@ -1,6 +1,5 @@
-"""What changed, for callers to whom the version before is hidden by a row rule: a document that
-came to them is shown as new, and nothing tells which of its fields differ from what they may not
-see."""
+"""Changes, for callers to whom a row rule hides the version before: a document that came to them
+is shown as new, and nothing shows the fields that differ from the hidden state."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def last_contents(archive: Any) -> dict[Any, Row]:
 
 
 async def faultless(uri: str, name: str) -> bool:
-    """Whether `verify` finds nothing wrong, of an archive that has come so far."""
+    """Return whether `verify` finds nothing wrong, of an archive that has come so far."""
     found = await verify(Settings(), MODEL, uri, name, lambda *_: None)
     return not any(each.findings for each in found.values())
 

@@ -162,7 +162,7 @@ async def test_what_nobody_has_recorded_is_waited_for_and_then_refused(
 
 
 async def test_version_zero_names_nothing(shop: Shop) -> None:
-    """At once, whoever records."""
+    """The answer comes at once, with and without a recorder."""
     assert await shop.ask('{ found: itemVersion(id: "old", version: 0) { operation } }') == {
         "found": None
     }

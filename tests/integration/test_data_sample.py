@@ -1,4 +1,4 @@
-"""What `doctor` and the start say of the data: a sample of each collection against the model."""
+"""Data checks of `doctor` and of the start: a sample of each collection against the model."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_duplicates_of_what_is_unique_are_an_error(mongo: Mongo, client: C
 def test_readyz_names_an_index_that_could_not_be_made(
     mongo_uri: str, client: Client, mongo: Mongo, tmp_path: Path
 ) -> None:
-    """The process serves all the same; no value of a document is told to everybody."""
+    """The process serves all the same; no value of a document is shown to everybody."""
     model = tmp_path / "schema.graphql"
     model.write_text(TEXT)
     products = client[mongo.name]["products"]

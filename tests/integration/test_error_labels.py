@@ -1,4 +1,4 @@
-"""What the labels of a server's errors say of a change stream: which of them are passing."""
+"""Labels of a server's errors: the passing and the final ones of a change stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an index of the collection refuses: the document's trouble, and a result of the mutation."""
+"""Refusals by an index of the collection: the document's trouble, and a result of the mutation."""
 
 from __future__ import annotations
 

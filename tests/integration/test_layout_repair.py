@@ -1,5 +1,5 @@
-"""What a crash of a program leaves between two writes of an update: mended while others record, by
-a command, and said by `doctor`."""
+"""Repair after a program's crash between two writes of an update: while others record, by a
+command, and shown by `doctor`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def prepared(mongo: Mongo, history: str) -> Layout:
 
 
 async def said(mongo: Mongo, history: str) -> list[Finding]:
-    """What `doctor` says of layouts."""
+    """Return the lines of `doctor` on layouts."""
     found = await Diagnosis(mongo, layout_model(history), {}, {}).run()
     return [each for each in found if each.subject == "layouts"]
 

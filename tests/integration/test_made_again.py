@@ -26,7 +26,7 @@ IMAGES = {"changeStreamPreAndPostImages": {"enabled": True}}
 
 
 def complete(database: Database[dict[str, Any]]) -> bool:
-    """Whether all is there that the model asks for."""
+    """Return whether all that the model asks for is there."""
     found = list(database.things.list_indexes())
     keys = {tuple(each["key"]): each.get("unique", False) for each in found}
     expected = {("_id",): False, ("sku",): True, ("n", "_id"): False}
@@ -34,7 +34,7 @@ def complete(database: Database[dict[str, Any]]) -> bool:
 
 
 def renamed(database: Database[dict[str, Any]], name: str) -> bool:
-    """Whether it could be: not while an index is being built."""
+    """Rename it; return False while an index is being built."""
     try:
         database.things.rename(name)
     except OperationFailure as exc:

@@ -1,4 +1,4 @@
-"""Who may propose, comment and publish: roles of their own, over a real MongoDB."""
+"""Roles for proposing, commenting and publishing, over a real MongoDB."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An event that a recorder can make nothing of, and a collection that cannot be recorded: the
-others are, and somebody is told."""
+"""An event that a recorder cannot read, and a collection that cannot be recorded: the others are
+recorded, and the trouble is shown."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ STREAMS = "{ streams { name trouble } }"
 
 
 def placed(database: Database[dict[str, Any]], options: Any) -> bool:
-    """Whether such a collection could be made, before its recorder has made an ordinary one."""
+    """Create such a collection; return False where its recorder was first with an ordinary one."""
     database.drop_collection("things")
     try:
         database.create_collection("things", check_exists=False, **options)

@@ -1,4 +1,4 @@
-"""Where a subscription begins, which its end tells to a client that was sent nothing before."""
+"""The start of a subscription, which its end names to a client without any event."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_one_that_cannot_catch_up_has_said_where_it_began(mongo: Mongo) ->
 
 @one_driver
 async def test_one_that_begins_now_says_so_before_anything_comes(mongo: Mongo) -> None:
-    """What is written behind that place is not missed by whoever resumes there."""
+    """A client that resumes there misses nothing of the writes behind that place."""
     recording = Recording(mongo)
     await recording.begin(baseline_done=True)
     now = tokens.moment(await mongo.operation_time())

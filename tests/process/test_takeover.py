@@ -43,7 +43,7 @@ async def lag_s(gateway: RunningGateway) -> float:
 async def test_a_killed_recorder_does_not_end_the_subscriptions_of_other_gateways(
     mongo_uri: str, client: MongoClient[dict[str, Any]], database_name: str, tmp_path: Path
 ) -> None:
-    """Numbers come from the archive: they wait for the lease to run out, and for who takes over."""
+    """Numbers come from the archive: they wait until the lease runs out, and for the takeover."""
     model = tmp_path / "schema.graphql"
     model.write_text(MODEL)
     database = client[database_name]

@@ -66,7 +66,7 @@ def send(address: str, query: str, variables: dict[str, Any]) -> socket.socket:
 
 
 def scans(client: Client, name: str) -> int:
-    """How many the server makes."""
+    """Return the number of scans that the server makes."""
     stages = [{"$currentOp": {"allUsers": True}}, {"$match": {"ns": f"{name}.things"}}]
     return len(list(client.admin.aggregate(stages)))
 

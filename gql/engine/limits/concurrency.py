@@ -44,7 +44,7 @@ class ConcurrencyLimiter:
         cost: the most that an operation may cost by scans, which count as `SCANNED_PER_COST`
             documents for one that is read; 0: no limit.
         values: the most values that are computed for one, as by `diff`; 0: no limit.
-        per_principal: operations of any kind at once of one who is known; 0: no limit.
+        per_principal: operations of any kind at once of one caller with a name; 0: no limit.
         limit_s: the most that a query or mutation may take, its waiting included.
     Attributes:
         executing, waiting, suspended: how many do.

@@ -17,7 +17,7 @@ __all__ = ["asks_schema_only", "operation_asks_schema_only"]
 
 
 def asks_schema_only(document: DocumentNode, operation: OperationDefinitionNode) -> bool:
-    """Whether a query's root fields are `__typename`, `__schema` and `__type` alone."""
+    """Return whether a query's root fields are `__typename`, `__schema` and `__type` alone."""
     if operation.operation is not OperationType.QUERY:
         return False
     fragments = {

@@ -1,4 +1,4 @@
-"""gql.http_connections: no more are open than may be, and health is told all the same."""
+"""gql.http_connections: the number of open ones is bounded, and health is answered all the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gql.seats: what is written to a seat is what a client reads."""
+"""gql.seats: a client reads the texts that are written to a seat."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gql.told import Told, write_several
 
 
 class Connection:
-    """A writer that keeps what is written."""
+    """A writer that keeps its texts."""
 
     def __init__(self) -> None:
         self.written = b""
