@@ -3,7 +3,7 @@ cursor, or now."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,7 +19,7 @@ from streams.archive import Archive
 from streams.mongo import Mongo
 from streams.progress import Progress
 
-__all__ = ["ChangeRequest", "Starts"]
+__all__ = ["ChangeRequest", "Starts", "without_received_snapshot"]
 
 # How far a primary's wall clock may lag behind the cluster time that it hands out.
 _CLOCK_SLACK_S = 2
@@ -35,7 +35,7 @@ class ChangeRequest:
         id: the document's `_id`, as stored.
         operations: as the archive names them; None: all.
         after: a token without its deployment tag. One of `after`, `since`, `cursor`, or `snapshot`,
-            or none: from now on.
+            or none: from now on (`without_received_snapshot`).
         owner: whose cursors `cursor` names.
     """
 
@@ -98,6 +98,17 @@ class Starts:
         token = min(tokens.time_prefix(Timestamp(earlier, 0)), tokens.moment(now))
         checkpoint = await self._progress.checkpoint(archive.collection)
         return token if checkpoint is None else max(token, checkpoint.start)
+
+
+def without_received_snapshot(request: ChangeRequest) -> ChangeRequest:
+    """Settle where a client goes on that asks for a snapshot, and gives its last token beside it as
+    it subscribes again: behind the token, or with a new snapshot where that one was not finished.
+    """
+    if not request.snapshot or request.after is None:
+        return request
+    if tokens.is_unfinished(request.after):
+        return replace(request, after=None)
+    return replace(request, snapshot=False)
 
 
 def _check_one_start(request: ChangeRequest) -> None:

@@ -118,7 +118,7 @@ class Coverage:
         limits = [each for each in (self.begun, self.known) if each is not None]
         limit = max(limits, key=lambda each: each.at, default=None)
         if limit is not None and at < limit.at:
-            return history_lost(collection, limit, at, "was not recorded")
+            return history_lost(collection, limit, "was not recorded")
         return self.lost(collection, at)
 
     def found_again(self, at: Timestamp) -> bool:
@@ -146,7 +146,7 @@ class Coverage:
                     f"({gap.why}), the present is being read again; try again",
                     collection=collection,
                 )
-            lost = history_lost(collection, gap.end, at, f"was lost ({gap.why})")
+            lost = history_lost(collection, gap.end, f"was lost ({gap.why})")
             lost.facts["lostFrom"] = _text(gap.start.wall)
             return lost
         return None
@@ -255,10 +255,15 @@ def coverage_stage(collection: str, at: Timestamp) -> Document:
     return {"$unionWith": {"coll": COLLECTION, "pipeline": pipeline}}
 
 
-def history_lost(subject: str, mark: Mark, at: Timestamp, why: str) -> HistoryLost:
-    """The error that names the moment from which the answer is known."""
+def history_lost(subject: str, mark: Mark, why: str) -> HistoryLost:
+    """The error that names the moment from which the answer is known.
+
+    It does not name the moment asked for: of one by the clock only the last record before it is
+    known here.
+    """
     return HistoryLost(
-        f"the history of {subject}: {_when(at)} {why}; it is known from {_text(mark.wall)} on",
+        f"the history of {subject}: the moment asked for {why}; "
+        f"it is known from {_text(mark.wall)} on",
         oldestResumeToken=tokens.moment(mark.at),
         oldestTime=_text(mark.wall),
     )

@@ -77,7 +77,7 @@ class Horizons:
         """
         token = await self.of(collection)
         if position < token:
-            raise _beyond(collection, token, tokens.cluster_time(position))
+            raise _beyond(collection, token, _when(tokens.cluster_time(position)))
 
     async def lost_at(
         self,
@@ -102,12 +102,12 @@ class Horizons:
         name = f"{archive.collection}/{key}"
         if first is not None and at < first.at:
             if first.cut is not None and first.cut.since <= at:
-                return _lost(archive, key, first, f"{_when(at)} was asked for")
+                return _lost(archive, key, first, "an earlier moment was asked for")
             born = first.born if first.cut is None else first.cut.born
             if not (born or coverage.found_again(first.at)):
-                return history_lost(name, Mark(first.at, first.wall), at, "was not recorded")
+                return history_lost(name, Mark(first.at, first.wall), "was not recorded")
         if coverage.begun is not None and at < coverage.begun.at:
-            return history_lost(name, coverage.begun, at, "was not recorded")
+            return history_lost(name, coverage.begun, "was not recorded")
         return coverage.lost(archive.collection, at)
 
     async def lost_numbers(
@@ -167,7 +167,7 @@ def check_horizon(collection: str, at: Timestamp, coverage: Coverage) -> None:
     """
     token = coverage.horizon
     if token and at < tokens.cluster_time(token):
-        raise _beyond(collection, token, at)
+        raise _beyond(collection, token, "an earlier moment")
     refusal = coverage.refusal(collection, at)
     if refusal is not None:
         raise refusal
@@ -185,10 +185,10 @@ class _First:
     cut: Cut | None
 
 
-def _beyond(collection: str, token: str, at: Timestamp) -> HistoryLost:
+def _beyond(collection: str, token: str, asked: str) -> HistoryLost:
     return HistoryLost(
         f"the history of {collection} reaches back to {_when(tokens.cluster_time(token))}; what "
-        f"was before was dropped as the model says (keep), and {_when(at)} was asked for",
+        f"was before was dropped as the model says (keep), and {asked} was asked for",
         oldestResumeToken=token,
     )
 

@@ -35,6 +35,7 @@ __all__ = [
     "divided",
     "encode",
     "from_stream",
+    "is_unfinished",
     "just_before",
     "moment",
     "numbered",
@@ -116,13 +117,18 @@ def unfinished(time: Timestamp) -> str:
     return moment(time) + "!"
 
 
+def is_unfinished(token: str) -> bool:
+    """Return whether a token stands within a snapshot."""
+    return token.endswith("!")
+
+
 def resumable(token: str) -> str:
     """The same token.
 
     Raises:
         ResumeTokenInvalid: it stands within a snapshot.
     """
-    if token.endswith("!"):
+    if is_unfinished(token):
         raise ResumeTokenInvalid(
             "this token was sent within a snapshot that was not finished; "
             "subscribe again with snapshot: true, "

@@ -69,7 +69,6 @@ def beginnings() -> dict[str, list[Document]]:
                 "tags": list(tags),
                 "dimensions": None if size is None else {"width": size[0], "height": size[1]},
                 "supplierId": supplier["_id"],
-                "supplierName": supplier["name"],
                 "attributes": {"colour": colour, "handmade": dice.random() < 0.5},
                 "added_at": datetime(2026, 1, 5, 9, tzinfo=UTC) + timedelta(days=n),
             }

@@ -34,7 +34,7 @@ from resolvers.changes import FieldChange, changed_fields, field_changes
 from resolvers.completion import Change
 from resolvers.dates import date_text
 from resolvers.errors import BadUserInput, Unauthenticated
-from resolvers.starts import ChangeRequest
+from resolvers.starts import ChangeRequest, without_received_snapshot
 from resolvers.values import Place, id_to_api
 from streams import tokens
 from streams.core.operation import OPERATION
@@ -175,8 +175,8 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
         selections = context.selections(info)
         if context.place is not None and context.place.after is not None:
             # What a client had begun with is behind it.
-            after, since, cursor, snapshot = context.place.after, None, None, False
-        request = ChangeRequest(
+            after, since, cursor = context.place.after, None, None
+        asked = ChangeRequest(
             id=None if id is None else stored_id(shape, id),
             where=None if where is None else context.condition(model, shape.entity, where),
             operations=None if operations is None else frozenset(operations),
@@ -189,6 +189,7 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
             needs_before=_needs_before(selections, info.field_nodes, shape),
             needs_author=_needs_author(selections, info.field_nodes, shape),
         )
+        request = without_received_snapshot(asked)
         context.scope.check_shown(shape.entity)
         context.subscription_filters.check(context.owner, where)
         # Not a generator itself: what cannot be asked is refused before there is a stream.
@@ -213,7 +214,8 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
                 "after",
                 "ResumeToken",
                 "Resume behind a token. Give one of after, since, cursor and snapshot, "
-                "or none: from now on.",
+                "or none: from now on. Beside snapshot: true the token of the last event is taken, "
+                "too: the snapshot is left out, or sent anew where it was not finished.",
             ),
             Argument(
                 "since",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bson import Decimal128
+from bson import Decimal128, ObjectId
 from playwright.async_api import Page, Request, expect
 from pymongo import UpdateOne
 
@@ -139,3 +139,23 @@ async def test_it_fits_a_small_screen(page: Page, lamp: Lamp, gateway: Gateway) 
     # For whoever looks at the screenshot.
     await page.locator("article").scroll_into_view_if_needed()
     await page.locator(".versions > li").last.scroll_into_view_if_needed()
+
+
+async def test_a_version_without_a_difference_says_what_it_is(
+    page: Page, lamp: Lamp, gateway: Gateway
+) -> None:
+    """A copy that was right already, of which the Copier notes the source's version; and a write
+    of what the model does not name."""
+    lamp.write(1)
+    supplier = ObjectId()
+    gateway.database["suppliers"].insert_one({"_id": supplier, "name": "Nordlys"})
+    gateway.database["products"].update_one(
+        {"_id": lamp.id}, {"$set": {"supplierId": supplier, "supplierName": "Nordlys"}}
+    )
+    gateway.database["products"].update_one({"_id": lamp.id}, {"$set": {"unnamed": 1}})
+    await page.goto(f"/#/product/{lamp.id}")
+    versions = page.locator(".versions > li")
+    noted = versions.filter(has_text="revstream:copier")
+    await expect(noted).to_contain_text("The copied fields were right already")
+    unnamed = versions.filter(has_text="No field of the model differs")
+    await expect(unnamed).to_have_count(1)

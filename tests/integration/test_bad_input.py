@@ -288,7 +288,11 @@ SUBSCRIPTIONS = {
         BAD,
         "after, since, cursor or snapshot; got after and since",
     ),
-    "a token and a snapshot": ('after: "NOW", snapshot: true', BAD, "got after and snapshot"),
+    "a time and a snapshot": (
+        'since: "2024-01-01T00:00:00Z", snapshot: true',
+        BAD,
+        "got since and snapshot",
+    ),
     "a cursor of nobody": ('cursor: "mine"', "UNAUTHENTICATED", "the caller has no name"),
     "a time to come": (
         'since: "2424-01-01T00:00:00Z"',

@@ -102,6 +102,18 @@ async def test_a_moment_before_recording_began_is_refused_and_the_first_known_on
     assert (await refused(shop, text, at=at, **more))["code"] == "HISTORY_LOST"
 
 
+@pytest.mark.parametrize("text", [AS_OF, ONE, STATE], ids=["collection", "document", "state"])
+async def test_a_refused_moment_is_not_told_as_another_one(shop: Shop, text: str) -> None:
+    """By the clock it is resolved to the last record before it, the beginning of all time where
+    there is none."""
+    more = {"id": "old"} if text is ONE else {}
+    with pytest.raises(Failed) as failed:
+        await shop.ask(text, at={"time": LONG_AGO}, **more)
+    message = failed.value.args[0].message
+    assert "the moment asked for was not recorded" in message
+    assert "1970" not in message
+
+
 async def test_what_came_while_it_was_recorded_is_answered_exactly(shop: Shop) -> None:
     """A document that was inserted since, and a collection of which every insertion is known."""
     moment = (await shop.ask("{ resumeToken }"))["resumeToken"]

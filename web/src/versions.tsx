@@ -33,9 +33,18 @@ function text(value: unknown): string {
   return typeof value === "string" ? value : (JSON.stringify(value) ?? "–");
 }
 
-function Diff({ changes }: { changes: FieldChange[] }) {
+const COPIER = "revstream:copier";
+
+/** Why a version has no differences: the Copier writes one to note what a copy is of; programs write what the model does not name. */
+function unchanged(author: string | null): string {
+  return author === COPIER
+    ? "The copied fields were right already. revstream noted which version of their source they are of."
+    : "No field of the model differs from the version before.";
+}
+
+function Diff({ changes, author }: { changes: FieldChange[]; author: string | null }) {
   const [all, setAll] = useState(false);
-  if (changes.length === 0) return <p className="quiet">No field differs from the version before.</p>;
+  if (changes.length === 0) return <p className="quiet">{unchanged(author)}</p>;
   const shown = all ? changes : changes.slice(0, FOLD);
   return (
     <>
@@ -117,7 +126,7 @@ export function Versions({ versions, total }: { versions: Version[]; total: numb
                 <bdi>{each.comment}</bdi>
               </blockquote>
             )}
-            {each.operation !== "DELETE" && <Diff changes={each.diff} />}
+            {each.operation !== "DELETE" && <Diff changes={each.diff} author={each.author} />}
           </li>
         ))}
       </ol>

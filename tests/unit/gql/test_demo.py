@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from gql import cli
 from gql.demo import demo_settings
+from gql.demo.shop import beginnings
 from gql.demo.writers import Writers
 from gql.settings import Settings
 
@@ -47,3 +48,8 @@ def test_its_settings_are_the_shop_unless_others_are_given() -> None:
     assert alone.embedded is not None
     given = Settings(schema=Path("mine.graphql"), mongodb_uri="mongodb://host/")
     assert demo_settings(given) == given
+
+
+def test_the_shop_leaves_copies_to_revstream() -> None:
+    """A product that begins with its copy has a second version in which no field differs."""
+    assert not any("supplierName" in product for product in beginnings()["products"])

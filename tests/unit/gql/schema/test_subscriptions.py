@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import strawberry
-from bson import ObjectId
+from bson import ObjectId, Timestamp
 from strawberry.types.execution import PreExecutionError
 
 from gql.engine.limits.subscription_filters import SubscriptionFilters
@@ -210,7 +210,7 @@ async def test_arguments_become_what_the_stream_is_asked(memory: Memory, follow:
     await follow(
         "subscription($w: SupplierWhere, $s: DateTime) { supplierChanges("
         f' id: "{SUPPLIER}", where: $w, operations: [INSERT, DELETE], after: "{TOKEN}.tests",'
-        ' since: $s, cursor: "mine", snapshot: true) { kind } }',
+        ' since: $s, cursor: "mine") { kind } }',
         w={"name": {"startsWith": "A"}},
         s="2024-05-01T12:00:00Z",
     )
@@ -223,7 +223,27 @@ async def test_arguments_become_what_the_stream_is_asked(memory: Memory, follow:
     assert request.after == TOKEN
     assert request.since == datetime(2024, 5, 1, 12, tzinfo=UTC)
     assert request.cursor == "mine"
-    assert request.snapshot is True
+
+
+@pytest.mark.parametrize(
+    ("after", "begins"),
+    [
+        ("null", (None, True)),
+        (f'"{TOKEN}.tests"', (TOKEN, False)),
+        (f'"{tokens.unfinished(Timestamp(7, 1))}.tests"', (None, True)),
+    ],
+    ids=["at first", "behind it", "within it"],
+)
+async def test_a_client_that_resumes_keeps_its_snapshot_argument(
+    memory: Memory, follow: Follow, after: str, begins: tuple[str | None, bool]
+) -> None:
+    """It puts the token of each event into its variables and leaves the others as they are: a
+    snapshot is sent once, and anew where it was not finished."""
+    await follow(
+        f"subscription {{ productChanges(snapshot: true, after: {after}) {{ kind }} }}",
+    )
+    (request,) = memory.requests
+    assert (request.after, request.snapshot) == begins
 
 
 async def test_without_arguments_it_begins_now(memory: Memory, follow: Follow) -> None:
