@@ -104,6 +104,11 @@ class Pool(Generic[K, T]):
             return
         try:
             found = await self._read([key for keys, _, _ in waiting for key in keys])
+        except asyncio.CancelledError:
+            # With the operation that it reads for: what waits for it is not left behind.
+            for _, future, _ in waiting:
+                future.cancel()
+            raise
         except Exception as exc:
             for _, future, _ in waiting:
                 if not future.done():

@@ -159,3 +159,21 @@ async def test_pools_are_one_for_each_kind_and_count_what_they_do() -> None:
     for kind in range(10):
         await pools.ask(kind, [1], source.read)
     assert len(pools._pools) <= 2
+
+
+async def test_a_read_that_ends_with_its_operation_leaves_nobody_waiting() -> None:
+    """Else a task would wait for ever, and end as garbage that asyncio complains of."""
+    source = Source()
+    source.open.clear()
+
+    async def cancelled(keys: Sequence[int]) -> list[int]:
+        running = asyncio.current_task()
+        assert running is not None
+        asyncio.get_running_loop().call_soon(running.cancel)
+        return await source.read(keys)
+
+    pool = Pool(cancelled)
+    asked = pool.ask([1])
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(asked, 5)
+    await eventually(lambda: pool.idle)
