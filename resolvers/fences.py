@@ -3,30 +3,28 @@ stays, and one that is not above it changes nothing; nor one that is not above t
 that was deleted.
 
 Each event, and each batch, of documents that are there is one round trip: no read before it, no
-refusal to be mended after it. Of those that are not, the fencing tokens of deleted ones are looked
-for first.
-Does not guarantee: that of a document that another program has deleted, until that is recorded; nor
-that of one that was inserted and deleted between that look and the insert.
+refusal to be mended after it. Those that are not are inserted as `resolvers.mutations.first_events`
+says.
+Does not guarantee: that of a document of which no deletion was recorded, as where nobody records.
 Where a row rule holds it is a transaction: what is stored, before and after, decides, for an event
 may leave out fields that stay.
 """
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
-from bson import Decimal128, Timestamp
+from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity
 from resolvers.alterations import attribution, fenced_pipeline
 from resolvers.commits import ATTEMPTS, problem_of_document
 from resolvers.errors import BadUserInput
+from resolvers.mutations.first_events import FencedEvent, FirstEvents, KeysMet, is_stale
 from resolvers.outcomes import AlreadyExists, Author, StaleWrite, Written
 from resolvers.own_writes import OwnWrites
 from resolvers.repeats import Repeats
@@ -36,13 +34,12 @@ from resolvers.standing import decoded, not_found, out_of_rows
 from resolvers.values import json_value, whole_number
 from resolvers.writes import Writes
 from streams.archive import Archive
-from streams.deletions import Deletions
 from streams.documents import Document
 from streams.errors import DatabaseError, DuplicateKey
 from streams.events import identity
 from streams.mongo import Mongo
 from streams.versions import CHANGE_FIELD
-from streams.writing import Pipeline, Writing
+from streams.writing import Writing
 
 __all__ = ["Applied", "Fences"]
 
@@ -57,12 +54,16 @@ class Applied:
     at: Timestamp
 
 
-class _Met(Exception):
-    """First inserts of a transaction met others'."""
+class _Absent(Exception):
+    """Some of the documents are not there, and have to be inserted in a transaction.
 
-    def __init__(self, keys: Sequence[Any]) -> None:
-        super().__init__(keys)
-        self.keys = keys
+    Args:
+        changed: how many others were changed.
+    """
+
+    def __init__(self, changed: int = 0) -> None:
+        super().__init__(changed)
+        self.changed = changed
 
 
 class Fences:
@@ -81,8 +82,7 @@ class Fences:
         repeats: Repeats,
     ) -> None:
         self._mongo = mongo
-        self._archives = archives
-        self._deletions = Deletions(mongo)
+        self._first = FirstEvents(mongo, archives, own_writes)
         self._writes = writes
         self._own_writes = own_writes
         self._repeats = repeats
@@ -123,6 +123,8 @@ class Fences:
         async def work(writing: Writing) -> RawBSONDocument:
             found = await writing.change(entity.collection, query, pipeline)
             if found is None:
+                if not writing.in_transaction:
+                    raise _Absent
                 await self._check_buried(entity, key, document)
                 found = await writing.change(entity.collection, query, pipeline, upsert=True)
             assert found is not None
@@ -134,15 +136,18 @@ class Fences:
                 raise out_of_rows(entity, key)
             return found
 
-        async def commit() -> Written:
+        async def commit(transaction: bool) -> Written:
             return await self._writes.commits.commit(
-                entity, key, change, author, work, None, transaction=rows.limits
+                entity, key, change, author, work, None, transaction=transaction
             )
 
         async def applying() -> Written:
+            transaction = rows.limits
             for _ in range(ATTEMPTS - 1):
                 try:
-                    return await commit()
+                    return await commit(transaction)
+                except _Absent:
+                    transaction = True
                 except AlreadyExists as exc:
                     # Another first insert was faster: now there is something to compare with.
                     if exc.path != "id":
@@ -152,7 +157,7 @@ class Fences:
                     ):
                         raise not_found(entity, key) from exc
             # Where the collection's collation takes two ids for the same, it never comes to that.
-            return await commit()
+            return await commit(True)
 
         return await self._writes.once(entity, author, applying)
 
@@ -172,13 +177,15 @@ class Fences:
             return Applied(applied=0, stale=0, at=await self._mongo.operation_time())
         newest = _newest(entity, events)
         writable = self._scope.writable(entity)
-        pending: list[tuple[Any, Pipeline]] = [
-            (
+        fenced = [
+            FencedEvent(
                 key,
+                document,
                 fenced_pipeline(writable, document, attribution(author, entity, key, op="REPLACE")),
             )
             for key, document in newest
         ]
+        pending = [(each.key, each.pipeline) for each in fenced]
 
         async def work(writing: Writing) -> int:
             await self._check_found(writing, entity, rows, newest)
@@ -187,27 +194,23 @@ class Fences:
             if result.found == len(pending):
                 await self._check_found(writing, entity, rows, newest)
                 return changed
-            buried = await self._buried(entity, [key for key, _ in newest])
+            if not writing.in_transaction:
+                raise _Absent(changed)
+            buried = await self._first.buried(entity, [key for key, _ in newest])
             # What was applied a moment ago is not applied once more.
             waiting = [
-                each
-                for each, (key, document) in zip(pending, newest, strict=True)
-                if not _is_stale(entity, document, buried.get(identity(key)))
+                (each.key, each.pipeline)
+                for each in fenced
+                if not is_stale(entity, each.document, buried.get(identity(each.key)))
             ]
-            for _ in range(ATTEMPTS):
-                if not waiting:
-                    await self._check_found(writing, entity, rows, newest)
-                    return changed
+            if waiting:
                 result = await writing.change_each(entity.collection, waiting, upsert=True)
                 changed += result.changed
-                waiting = [waiting[place] for place in result.again]
-                if waiting and writing.in_transaction:
-                    # Which that has ended.
-                    raise _Met([key for key, _ in waiting])
-                if not waiting:
-                    await self._check_found(writing, entity, rows, newest)
-                    return changed
-            raise _taken(entity, [key for key, _ in waiting], "others of the batch were applied")
+                if result.again:
+                    # Which has ended the transaction.
+                    raise KeysMet([waiting[place][0] for place in result.again])
+            await self._check_found(writing, entity, rows, newest)
+            return changed
 
         async def applied() -> tuple[int, Timestamp]:
             met: Sequence[Any] = ()
@@ -216,8 +219,15 @@ class Fences:
                     return await self._repeats.once(
                         author, work, lambda n: {"applied": n}, transaction=rows.limits
                     )
-                except _Met as exc:
+                except KeysMet as exc:
                     met = exc.keys
+                except _Absent as exc:
+                    try:
+                        changed, at = await self._first.apply(entity, fenced)
+                    except KeysMet as met_by:
+                        done = "others of the batch were applied"
+                        raise _taken(entity, met_by.keys, done) from met_by
+                    return exc.changed + changed, at
             raise _taken(entity, met, "nothing was applied")
 
         async def applying() -> Applied:
@@ -252,25 +262,12 @@ class Fences:
 
         return await self._repeats.first(author, applying, again)
 
-    async def _buried(self, entity: Entity, keys: Sequence[Any]) -> dict[Any, Any]:
-        """By `identity`, the highest fencing tokens of documents that were deleted."""
-        lines, records = await asyncio.gather(
-            self._deletions.fences(entity.collection, keys),
-            self._archives[entity.collection].buried_fences(keys),
-        )
-        highest: dict[Any, Any] = {}
-        for key, fence in (*lines, *records):
-            value = _number(fence)
-            if value is not None:
-                highest[identity(key)] = max(value, highest.get(identity(key), value))
-        return highest
-
     async def _check_buried(self, entity: Entity, key: Any, document: Document) -> None:
         """Raises:
         StaleWrite: the document was deleted, with a fencing token that is not below this one.
         """
-        fence = (await self._buried(entity, [key])).get(identity(key))
-        if _is_stale(entity, document, fence):
+        fence = (await self._first.buried(entity, [key])).get(identity(key))
+        if is_stale(entity, document, fence):
             assert entity.fence is not None
             raise _stale(entity, key, document, {entity.fence.stored: fence})
 
@@ -288,21 +285,6 @@ class Fences:
         outside = {"$and": [{"_id": {"$in": keys}}, {"$nor": [rows.query]}]}
         for found in await writing.found(entity.collection, outside, limit=1):
             raise out_of_rows(entity, found["_id"])
-
-
-def _number(value: Any) -> Any:
-    """As Python compares it; None where MongoDB calls it no number, or it is none that compares."""
-    if isinstance(value, Decimal128):
-        value = value.to_decimal()
-    numeric = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    # NaN is not equal to itself.
-    return value if numeric and value == value else None
-
-
-def _is_stale(entity: Entity, document: Document, fence: Any) -> bool:
-    assert entity.fence is not None
-    given = _number(document[entity.fence.stored])
-    return fence is not None and given is not None and given <= fence
 
 
 def _taken(entity: Entity, keys: Sequence[Any], done: str) -> BadUserInput:

@@ -104,6 +104,14 @@ class OwnWrites:
         """
         await self._progress.wait_whole(collection, tokens.moment(now))
 
+    async def deletions(self, collection: str, keys: Iterable[Any], now: Timestamp) -> None:
+        """Return once the archive has all deletions of these documents by a moment.
+
+        Raises:
+            ArchiveBehind: not within the bound.
+        """
+        await self._progress.wait_deletions(collection, tokens.moment(now), list(keys))
+
     def known(self, collection: str) -> str:
         """Return the place up to which the archive is known to have all; asks nobody."""
         return self._progress.known(collection)

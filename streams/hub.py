@@ -14,9 +14,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streams.errors import GatewayError, SlowConsumer, TimeLimit, Unavailable, reason_of
-from streams.events import Batch, ChangeEvent
+from streams.events import Batch, ChangeEvent, identity
 from streams.layouts.layout import Layout
 from streams.layouts.translation import translated_apart
 from streams.ring import Ring
@@ -35,10 +36,22 @@ PORTION = 200
 _AGAIN_S = 0.25
 
 
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A deletion that the stream brought. `key`: the `identity` of the document's `_id`; `all`: it
+    befell the whole collection."""
+
+    token: str
+    key: Any
+    all: bool
+    size_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubOptions:
     """Args:
     ring_events, ring_bytes: what is kept in memory per collection for those who reconnect.
+    deletions: how many are remembered per collection, by their ids alone.
     backlog_events, backlog_bytes: what one subscriber may have waiting before it is ended; several
         batches of the stream, since a burst hands out one of them at once. Not more than the ring
         has: the events are the same ones, and take memory once.
@@ -46,6 +59,7 @@ class HubOptions:
 
     ring_events: int = 10_000
     ring_bytes: int = 64 * 1024 * 1024
+    deletions: int = 10_000
     backlog_events: int = 5000
     backlog_bytes: int = 64 * 1024 * 1024
 
@@ -160,6 +174,12 @@ class Hub:
         """Begin anew at a position that does not join the last one: whoever is attached must
         resume."""
         self._rings = {name: self._new_ring(position) for name in self._collections}
+        self._deletions = {
+            name: Ring[Deletion](
+                position, capacity_events=self._options.deletions, capacity_bytes=1
+            )
+            for name in self._collections
+        }
         self._move(position)
         self._interrupt()
         for each in self._subscribers(self._collections):
@@ -183,6 +203,11 @@ class Hub:
 
     def ring(self, collection: str) -> Ring[ChangeEvent]:
         return self._rings[collection]
+
+    def deletions(self, collection: str) -> Ring[Deletion]:
+        """Return the last deletions; they reach further back than the ring where others came
+        between them."""
+        return self._deletions[collection]
 
     def attach(self, collection: str, interest: Interest = EVERYTHING) -> Subscriber:
         """From now on, every event of a collection that concerns an interest."""
@@ -213,6 +238,9 @@ class Hub:
 
     def _hand_out(self, collection: str, event: ChangeEvent) -> None:
         self._rings[collection].append(event)
+        if event.operation == "delete" or not event.is_write:
+            deletion = Deletion(event.token, identity(event.key), not event.is_write)
+            self._deletions[collection].append(deletion)
         for take, _ in self._companions[collection]:
             take(event)
         self._published[collection] += 1

@@ -13,12 +13,13 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from streams import tokens
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints, complete, furthest
 from streams.core.operation import execution_suspended
 from streams.errors import ArchiveBehind
-from streams.events import ChangeEvent
+from streams.events import ChangeEvent, identity
 from streams.hub import Hub
 from streams.numbers import Numbered, Numbers
 from streams.partitions import Partition
@@ -144,6 +145,35 @@ class Progress:
             return
         async with execution_suspended():
             await self._wait(collection, token, self._limit_s if limit_s is None else limit_s)
+
+    async def wait_deletions(self, collection: str, token: str, keys: Collection[Any]) -> None:
+        """Return once deletions up to a token of documents with these `_id`s are archived, or this
+        process's stream shows that there were none; at once where nobody has ever recorded.
+
+        Raises:
+            ArchiveBehind: not within the bound.
+        """
+        if self.known(collection) >= token or not await self.position(collection):
+            return
+        async with execution_suspended():
+            archived = asyncio.ensure_future(self._wait(collection, token, self._limit_s))
+            streamed = asyncio.ensure_future(self._hub.reached(token))
+            try:
+                await asyncio.wait((archived, streamed), return_when=asyncio.FIRST_COMPLETED)
+                if archived.done() or self._may_be_deleted(collection, token, keys):
+                    await archived
+            finally:
+                archived.cancel()
+                streamed.cancel()
+                await asyncio.wait((archived, streamed))
+
+    def _may_be_deleted(self, collection: str, token: str, keys: Collection[Any]) -> bool:
+        """Return whether one of them may have been deleted behind what is archived."""
+        later = self._hub.deletions(collection).after(self.known(collection))
+        if self._hub.position < token or later is None:
+            return True
+        wanted = set(map(identity, keys))
+        return any(each.all or each.key in wanted for each in later)
 
     async def _wait(self, collection: str, token: str, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s

@@ -11,10 +11,11 @@ Source: docs/decisions/0012-writes.md.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import bson
 import pymongo
@@ -27,6 +28,9 @@ from streams.mongo import COLLATION, Mongo
 from streams.refusals import DUPLICATE_KEY, OF_DOCUMENT, translated
 
 __all__ = ["EachChanged", "FoundChanged", "Pipeline", "Writing", "change_found", "write"]
+
+# As long as the drivers repeat a transaction.
+_RETRIED_S = 120.0
 
 T = TypeVar("T")
 Pipeline = Sequence[Mapping[str, Any]]
@@ -48,11 +52,24 @@ async def write(
         async with mongo.session() as session:
             writing = Writing(mongo, session)
             if transaction:
-                with _cancelled():
-                    result = await session.with_transaction(lambda _session: work(writing))
+                result = await _transaction(session, lambda _session: work(writing))
                 return result, session.operation_time
             result = await work(writing)
             return result, writing.made_at or session.operation_time
+
+
+async def _transaction(session: Any, work: Callable[[Any], Awaitable[T]]) -> T:
+    """Motor commits outside of the part that it repeats: where another one gets in the way of the
+    commit itself, nothing has happened, and it is repeated here."""
+    deadline = time.monotonic() + _RETRIED_S
+    while True:
+        try:
+            with _cancelled():
+                return cast("T", await session.with_transaction(work))
+        except pymongo.errors.PyMongoError as exc:
+            transient = exc.has_error_label("TransientTransactionError")
+            if not transient or time.monotonic() > deadline:
+                raise
 
 
 @contextmanager
@@ -155,11 +172,20 @@ class Writing:
         return _detached(found)
 
     async def found(
-        self, collection: str, query: Mapping[str, Any], *, limit: int
+        self,
+        collection: str,
+        query: Mapping[str, Any],
+        *,
+        limit: int = 0,
+        only: Sequence[str] | None = None,
     ) -> list[RawBSONDocument]:
-        """Documents that match, as this write sees them."""
+        """Documents that match, as this write sees them.
+
+        Args:
+            limit: 0 for all of them. only: the fields that are read; None for all.
+        """
         cursor = self._mongo.raw(collection).find(
-            query, limit=limit, collation=COLLATION, session=self._session
+            query, only, limit=limit, collation=COLLATION, session=self._session
         )
         return [each async for each in cursor]
 

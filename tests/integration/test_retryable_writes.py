@@ -12,6 +12,7 @@ from pymongo import MongoClient
 from streams.client import MongoOptions
 from streams.errors import DatabaseError, DuplicateKey, Unavailable
 from streams.mongo import Mongo
+from streams.writing import Writing, write
 from tests.support.bare_mongod import BareMongod, failing, short_lived_replica_set
 
 Client = MongoClient[dict[str, Any]]
@@ -118,3 +119,18 @@ async def test_writes_take_no_connection_that_reads_have(
                 assert await mongo.find("things", {"_id": most}, short=True) == [{"_id": most}]
             assert mongo.wires is not None
             assert len(mongo.wires.open) <= opened
+
+
+async def test_a_transaction_whose_commit_met_another_one_is_run_again(
+    server: BareMongod, mongo: Mongo, direct: Client
+) -> None:
+    """Nothing of it has happened then: it is made once."""
+    conflict = {"errorCode": 112, "errorLabels": ["TransientTransactionError"]}
+    direct[mongo.name]["things"].insert_one({"_id": 1, "n": 0})
+
+    async def work(writing: Writing) -> None:
+        await writing.change("things", {"_id": 1}, {"$inc": {"n": 1}})
+
+    with failing(server, "commitTransaction", 3, **conflict):
+        await write(mongo, work, transaction=True)
+    assert direct[mongo.name]["things"].find_one() == {"_id": 1, "n": 1}

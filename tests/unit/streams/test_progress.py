@@ -12,7 +12,7 @@ from bson import Timestamp
 from streams import tokens
 from streams.checkpoints import Checkpoint
 from streams.errors import ArchiveBehind, Unavailable
-from streams.events import Batch
+from streams.events import Batch, ChangeEvent
 from streams.hub import Hub, HubOptions
 from streams.partitions import Partition, partitions_of
 from streams.progress import Progress
@@ -332,3 +332,43 @@ async def test_of_partitions_the_last_one_wakes_who_waits() -> None:
     progress.leave(one)
     with pytest.raises(ArchiveBehind):
         await progress.wait(NAME, token_at(7), limit_s=0.01)
+
+
+@pytest.mark.parametrize(
+    ("brought", "waits"),
+    [
+        ((event(6, operation="insert"), event(7, key=2, operation="delete")), False),
+        ((event(6, operation="delete"), event(7, operation="insert")), True),
+        ((event(6, operation="drop", key=None), event(7)), True),
+        # More deletions than are remembered.
+        (tuple(event(6, key=n, operation="delete", count=n) for n in range(2, 6)), True),
+    ],
+    ids=["none of it", "of it", "of all", "too many"],
+)
+async def test_a_deletion_that_is_not_archived_is_waited_for(
+    brought: tuple[ChangeEvent, ...], waits: bool
+) -> None:
+    """Of these documents, or where this process's stream cannot tell; else nothing is, however far
+    the archive is behind."""
+    hub = Hub([NAME], position=token_at(5), options=HubOptions(ring_events=1, deletions=2))
+    progress = progress_of(Stored(token_at(5)), hub)
+    waiting = asyncio.ensure_future(progress.wait_deletions(NAME, token_at(8), [1, "x"]))
+    hub.publish(Batch(brought, token_at(7, 9)))
+    await turn()
+    assert not waiting.done()
+    hub.publish(Batch((), token_at(8)))
+    if waits:
+        progress.advance(WHOLE, token_at(7))
+        for _ in range(5):
+            await turn()
+        assert not waiting.done()
+        progress.advance(WHOLE, token_at(8))
+    await asyncio.wait_for(waiting, 5)
+
+
+async def test_deletions_are_waited_for_within_a_bound_and_only_where_somebody_records() -> None:
+    """A stream that stands still is not waited for longer than the archive."""
+    progress = progress_of(Stored(token_at(5)), limit_s=0.05)
+    with pytest.raises(ArchiveBehind, match=r"waited 0\.05 s"):
+        await progress.wait_deletions(NAME, token_at(8), [1])
+    await progress_of(Stored()).wait_deletions(NAME, token_at(8), [1])
