@@ -19,6 +19,7 @@ from gql.settings import Settings
 from gql.sinks import urls_of
 from model.entities import Model
 from resolvers.dates import date_text
+from resolvers.stored_ids import ids_shown_as
 from resolvers.values import json_value
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
@@ -197,7 +198,7 @@ async def _shown(mongo: Mongo, model: Model, urls: Mapping[str, str], waiting: W
 
 def _of(model: Model, type_: str, id_: str) -> dict[str, Any]:
     entity, key = subject(model, type_, id_)
-    return {"collection": entity.collection, "doc": {"$eq": key}}
+    return {"collection": entity.collection, "doc": {"$in": list(ids_shown_as(entity, key))}}
 
 
 def _nothing(type_: str | None, id_: str | None) -> click.ClickException:

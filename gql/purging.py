@@ -13,6 +13,7 @@ from model.entities import Entity, Model
 from resolvers.copied_histories import CopiedHistory, copied_histories
 from resolvers.inputs import id_from_api
 from resolvers.purging import Purged, Purging
+from resolvers.stored_ids import find_other_id
 from resolvers.values import json_value
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
@@ -73,6 +74,9 @@ async def purge(
         hub = Hub([entity.collection], position="")
         progress = Progress(Checkpoints(mongo), hub)
         archive = Archive(mongo, entity.collection, layout_of(mongo, entity))
+        if not await archive.last([key]):
+            other = await find_other_id(archive, entity, key)
+            key = key if other is None else other
         purging = Purging(mongo, archive, progress, entity)
         purged = await purging.purge(key, by=by, why=why)
         copies = await copied_histories(mongo, model, entity.collection, key)

@@ -39,6 +39,7 @@ async def pages_by_key(
     on with the order. Nothing belongs to the key None.
 
     Args:
+        keys: None, a key, or a list of keys that belong together.
         joined: which ones do: see `Layout.joined`.
         query, projection: of the documents, without the window's and the key's part.
         make: see `Window.page`.

@@ -17,6 +17,7 @@ from bson import Timestamp
 
 from model.entities import Entity
 from resolvers.batches import pages_by_key
+from resolvers.dates import in_utc
 from resolvers.filters import Condition
 from resolvers.keyset import Keyset
 from resolvers.number_filters import asks_for_number, numbered_layout
@@ -28,12 +29,13 @@ from resolvers.projections import Fields, document_projection
 from resolvers.queries import to_query, with_ids
 from resolvers.readings import Reading, token_of
 from resolvers.scopes import OPEN, Scope
+from resolvers.stored_ids import find_other_id, first_shown_as, other_ids
 from streams import tokens
 from streams.archive import Archive
 from streams.bootstrap import PAST_UNKNOWN
 from streams.documents import Document
 from streams.errors import ArchiveBehind, DatabaseError
-from streams.events import identities, identity
+from streams.events import PLAIN, identity
 from streams.layouts.choice import layout_of
 from streams.layouts.layout import Layout
 from streams.mongo import Mongo
@@ -79,6 +81,8 @@ class Current:
     ) -> list[Document | None]:
         """n ids (BSON) -> n documents with these fields, None where missing, in the order asked.
 
+        Where there is none of an id, one whose id is of another type and shows alike is looked for.
+
         Args:
             shown: they are shown, and nothing else: their dates need not say that they are in UTC.
         """
@@ -91,10 +95,25 @@ class Current:
             found, names = await self._found(entity, ids, wanted, shown=shown)
             return list(map(found.get, names))
 
-        found = await self.lookups.ask((entity.collection, wanted, shown), ids, read)
+        kind = entity.collection, wanted, shown
+        found = await self.lookups.ask(kind, ids, read)
+        if None in found:
+            others = {n: other_ids(entity, ids[n]) for n, each in enumerate(found) if each is None}
+            asked = [each for some in others.values() for each in some]
+            if asked:
+                read_then = iter(await self.lookups.ask(kind, asked, read))
+                found = list(found)
+                for n, some in others.items():
+                    there = [each for _ in some if (each := next(read_then)) is not None]
+                    found[n] = first_shown_as(ids[n], [(each["_id"], each) for each in there])
         # Judged here: whoever asks for the same fields shares the read, whatever he may see. To a
         # predicate, dates are in UTC, whether they say so or not.
         return rows.allowed(found)
+
+    async def other_id(self, entity: Entity, key: Any) -> Any:
+        """See `find_other_id`."""
+        archive = self._archives.get(entity.collection)
+        return None if archive is None else await find_other_id(archive, entity, key)
 
     async def page(
         self,
@@ -170,7 +189,8 @@ class Current:
         total: bool = False,
         token: bool = False,
     ) -> list[Page[Document]]:
-        """n ids -> a page each of the documents whose `stored_field` holds that id.
+        """n ids -> a page each of the documents whose `stored_field` holds that id; a list of ids:
+        one of them.
 
         One command for all of them; arguments and errors as `page`, costs as `pages_by_key`.
         """
@@ -317,13 +337,13 @@ class Current:
         self, entity: Entity, ids: Sequence[Any], fields: Fields, *, shown: bool
     ) -> tuple[dict[Any, Document], Sequence[Any]]:
         """The documents that are there, by name, and the names of all asked for, in order."""
-        names = identities(ids)
+        names = _names(ids)
         found = await self._layout(entity).find(
             with_ids([*dict(zip(names, ids, strict=True)).values()]),
             projection=document_projection(fields),
             naive=shown,
         )
-        by_name = dict(zip(identities([each["_id"] for each in found]), found, strict=True))
+        by_name = dict(zip(_names([each["_id"] for each in found]), found, strict=True))
         return by_name, names
 
     def _layout(self, entity: Entity, *, numbered: bool = False) -> Layout:
@@ -340,3 +360,11 @@ class Current:
                 if exc.number not in PAST_UNKNOWN:
                     raise
         return await read(await self._mongo.operation_time())
+
+
+def _names(ids: Sequence[Any]) -> Sequence[Any]:
+    """Return the `identity` of each: dates that are read to be shown do not say that they are in
+    UTC, and those asked for may."""
+    if PLAIN.issuperset(map(type, ids)):
+        return ids
+    return [identity(in_utc(each)) for each in ids]

@@ -9,6 +9,7 @@ The way out is `resolvers.values`.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -31,6 +32,8 @@ from resolvers.values import (
     INT_LIMIT,
     LONG_LIMIT,
     REFUSED,
+    any_id,
+    json_value,
     shortened,
     uuid_text,
     whole_number,
@@ -71,16 +74,55 @@ def ids_from_api(scalar: Scalar, name: str) -> Callable[[object], Any]:
 
 
 def ids_meant(text: str) -> tuple[Any, ...]:
-    """Return the stored ids that an `ID` shows by this text: ids of any type may lie there."""
+    """Return the stored ids that an `ID` shows by this text, the text itself first: ids of any type
+    may lie there.
+
+    Null, and binary data other than UUIDs, are left out: the texts of nearly all others would mean
+    them, too.
+    """
+    if text[:1] not in "-+0123456789abcdeft{NI":
+        return (text,)
+    if NUMBER_TEXT.fullmatch(text) and -LONG_LIMIT <= int(text) < LONG_LIMIT:
+        # Equal, to MongoDB, to the same number of any other type.
+        return text, Int64(int(text))
     meant: list[Any] = [text]
-    if NUMBER_TEXT.fullmatch(text):
-        number = int(text)
-        meant += [Int64(number)] if -LONG_LIMIT <= number < LONG_LIMIT else []
-    elif re.fullmatch("[0-9a-f]{24}", text):
-        meant.append(ObjectId(text))
-    elif UUID_TEXT.fullmatch(text) and text == text.lower():
-        meant.append(Binary(UUID(text).bytes, UUID_SUBTYPE))
+    for pattern, make in OTHER_IDS:
+        other = make(text) if pattern.fullmatch(text) else REFUSED
+        if other is not REFUSED and any_id(other) == text and other not in meant:
+            meant.append(other)
     return tuple(meant)
+
+
+def _double(text: str) -> Any:
+    try:
+        return float(text)
+    except (ValueError, OverflowError):
+        return REFUSED
+
+
+def _document(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return REFUSED
+    return _json(found)
+
+
+def _document_of_ids(text: str) -> Any:
+    """Return the same with ids of other types where its texts may be such: ids of several parts
+    often have them."""
+    found = _document(text)
+    return REFUSED if found is REFUSED else _with_other_ids(found)
+
+
+def _with_other_ids(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_other_ids(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_other_ids(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    return next((each for each in ids_meant(value)[1:] if json_value(each) == value), value)
 
 
 def field_from_api(field: Field, value: object, name: str) -> Any:
@@ -230,6 +272,21 @@ FROM_API: Mapping[Scalar, Callable[[object], Any]] = {
     Scalar.UUID: _uuid,
     Scalar.JSON: _json,
 }
+
+_NUMBER = re.compile(r"-?[0-9]{1,310}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,5})?|NaN|-?Infinity")
+_DOCUMENT = re.compile(r"\{.{1,5000}\}", re.DOTALL)
+
+OTHER_IDS: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
+    (re.compile("[0-9a-f]{24}"), ObjectId),
+    (UUID_TEXT, _uuid),
+    (_NUMBER, _decimal),
+    (_NUMBER, _double),
+    (re.compile("true|false"), lambda text: text == "true"),
+    (re.compile(r"[+-]?[0-9]{4,9}-[0-9T:.-]{1,25}Z"), _datetime),
+    (_DOCUMENT, _document),
+    (_DOCUMENT, _document_of_ids),
+)
+"""The texts of ids of other types, and what is stored."""
 
 EXPECTED: Mapping[Scalar, str] = {
     Scalar.ID: "text",

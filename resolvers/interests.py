@@ -40,8 +40,8 @@ class _Values:
 
 def interest_of(entity: Entity, request: ChangeRequest, rows: Rows) -> Interest:
     """Of a subscription by a caller with these rows."""
-    if request.id is not None:
-        return Interest(key=request.id)
+    if request.ids:
+        return Interest(keys=request.ids)
     condition = rows.narrowed(request.where)
     # Where a moment is asked for, also what does not match tells that the stream has come to it.
     if condition is None or request.since is not None or asks_for_number(entity, condition):

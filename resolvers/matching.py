@@ -40,6 +40,7 @@ from resolvers.conditions import (
 from resolvers.dates import milliseconds
 from resolvers.queries import regular_expression
 from resolvers.values import REFUSED, uuid_text
+from streams.events import identity
 
 __all__ = ["Predicate", "compile_predicate", "kind_of", "reached"]
 
@@ -192,7 +193,12 @@ def kind_of(values: Sequence[Any]) -> Callable[[Any], Any]:
         return kinds[0]
 
     def comparable(value: Any) -> Any:
-        return next((found for kind in kinds if (found := kind(value)) is not None), None)
+        for place, kind in enumerate(kinds):
+            found = kind(value)
+            if found is not None:
+                # Python calls 1 and True equal, and a date is a number here.
+                return place, found
+        return None
 
     return comparable
 
@@ -277,6 +283,10 @@ def _same_uuid(value: Any) -> str | None:
     return None if text is REFUSED else text
 
 
+def _same_document(value: Any) -> Any:
+    return identity(value) if isinstance(value, Mapping) else None
+
+
 KINDS: Mapping[type, Callable[[Any], Any]] = {
     str: _same_string,
     int: _same_number,
@@ -288,4 +298,5 @@ KINDS: Mapping[type, Callable[[Any], Any]] = {
     DatetimeMS: _same_date,
     ObjectId: _same_objectid,
     Binary: _same_uuid,
+    dict: _same_document,
 }

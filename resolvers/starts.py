@@ -32,14 +32,14 @@ class ChangeRequest:
     """What a client subscribes to.
 
     Args:
-        id: the document's `_id`, as stored.
+        ids: the document's `_id`, as it may be stored; none: all documents.
         operations: as the archive names them; None: all.
         after: a token without its deployment tag. One of `after`, `since`, `cursor`, or `snapshot`,
             or none: from now on (`without_received_snapshot`).
         owner: whose cursors `cursor` names.
     """
 
-    id: Any = None
+    ids: tuple[Any, ...] = ()
     where: Condition | None = None
     operations: frozenset[str] | None = None
     after: str | None = None

@@ -58,6 +58,7 @@ class Watch:
             before=request.needs_before or request.where is not None or rows.limits,
             author=request.needs_author,
         )
+        self._wanted = frozenset(map(identity, request.ids))
         self._since = request.since
         self._token: str | None = None
         self._quiet_s = quiet_s
@@ -132,8 +133,7 @@ class Watch:
     def _concerns(self, change: Change) -> bool:
         """Return whether it is about the document that is followed: what befalls the collection as
         a whole brings all documents."""
-        wanted = self._request.id
-        return wanted is None or identity(change.document_id) == identity(wanted)
+        return not self._wanted or identity(change.document_id) in self._wanted
 
     def _shown(self, change: Change) -> Change | None:
         """What the caller may know of a change; None where that is nothing."""

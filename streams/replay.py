@@ -108,7 +108,7 @@ class Replay:
         if archived:
             await self._check_reach(position)
         start, owed = position, ""
-        match = None if interest.key is None else {"doc": interest.key}
+        match = {"doc": {"$in": list(interest.keys)}} if interest.keys else None
         while True:
             if (drop := tokens.divided(position)) is not None:
                 async for records in self._rest_of(drop, position, match):

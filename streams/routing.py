@@ -29,11 +29,11 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """What somebody wants to be told of. Writes to one document: `key`, its `_id`. Those of which
-    the state before or after meets a `filter`, and has one of these `values` in an index. Or all;
-    and whatever befalls the collection as a whole."""
+    """What somebody wants to be told of. Writes to one document: `keys`, the `_id`s that it may
+    have. Those of which the state before or after meets a `filter`, and has one of these `values`
+    in an index. Or all; and whatever befalls the collection as a whole."""
 
-    key: Any = None
+    keys: tuple[Any, ...] = ()
     index: Index | None = None
     values: frozenset[Hashable] = frozenset()
     filter: Callable[[State], bool] | None = field(default=None, compare=False)
@@ -42,8 +42,8 @@ class Interest:
         """False where an event does not concern it."""
         if not event.is_write:
             return True
-        if self.key is not None:
-            return bool(identity(event.key) == identity(self.key))
+        if self.keys:
+            return identity(event.key) in map(identity, self.keys)
         if self.index is None and self.filter is None:
             return True
         states = _states(event)
@@ -93,15 +93,15 @@ class Routing(Generic[T]):
         """Each once."""
         yield from self._whole
         yield from self._filtered
-        for group in self._by_key.values():
-            yield from group
+        yield from _together(self._by_key)
         for groups in self._by_value.values():
             yield from _together(groups)
 
     def add(self, one: T) -> None:
         interest = one.interest
-        if interest.key is not None:
-            self._by_key.setdefault(identity(interest.key), set()).add(one)
+        if interest.keys:
+            for key in interest.keys:
+                self._by_key.setdefault(identity(key), set()).add(one)
         elif interest.index is not None:
             groups = self._by_value.setdefault(interest.index, {})
             for value in interest.values:
@@ -113,8 +113,9 @@ class Routing(Generic[T]):
 
     def discard(self, one: T) -> None:
         interest = one.interest
-        if interest.key is not None:
-            _discard(self._by_key, identity(interest.key), one)
+        if interest.keys:
+            for key in interest.keys:
+                _discard(self._by_key, identity(key), one)
         elif interest.index is not None:
             groups = self._by_value.get(interest.index, {})
             for value in interest.values:

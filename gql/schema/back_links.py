@@ -20,10 +20,17 @@ from gql.schema.connections import (
     filter_arguments,
 )
 from gql.shapes import BackLink
-from model.entities import Model
+from model.entities import Entity, Model
 from resolvers.pages import page_request
+from resolvers.stored_ids import other_ids
 
 __all__ = ["back_link_field"]
+
+
+def _alike(entity: Entity, id_: Any) -> Any:
+    """Return the id, or the list of all that show as it does: references may hold any of them."""
+    others = other_ids(entity, id_)
+    return [id_, *others] if others else id_
 
 
 def back_link_field(model: Model, link: BackLink) -> StrawberryField:
@@ -47,7 +54,7 @@ def back_link_field(model: Model, link: BackLink) -> StrawberryField:
             return await context.current.pages_by_parent(
                 target.entity,
                 by.stored,
-                ids,
+                [_alike(source.shape.entity, each) for each in ids],
                 where=await context.parse_filter(model, target.entity, where),
                 order=allowed_order(context, target, order_by),
                 page=page_request(**page),

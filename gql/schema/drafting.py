@@ -11,7 +11,7 @@ from gql.context import ResolveInfo
 from gql.fields import Argument, Resolve
 from gql.schema.discussions import CommentRecord
 from gql.schema.inputs import has_input
-from gql.schema.nodes import stored_id
+from gql.schema.nodes import with_id
 from gql.schema.proposals import ProposalRecord
 from gql.schema.results import RefusedRecord
 from gql.schema.writing import COMMENT, ID, document_argument, writing_field
@@ -40,13 +40,19 @@ def _propose(model: Model, shape: Shape) -> StrawberryField:
         if given.get("based_on") is not None and given.get("based_on_draft") is not None:
             raise BadUserInput("give one of basedOn and basedOnDraft; got both")
         info.context.scope.check_content(shape.entity, given["patch"], merges=True)
-        return await info.context.editing.drafts.propose(
-            shape.entity,
-            stored_id(shape, given["id"]),
-            parse_change(model, shape.entity, given["patch"]),
-            author,
-            based_on=given.get("based_on"),
-            based_on_draft=given.get("based_on_draft"),
+        change = parse_change(model, shape.entity, given["patch"])
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: info.context.editing.drafts.propose(
+                shape.entity,
+                key,
+                change,
+                author,
+                based_on=given.get("based_on"),
+                based_on_draft=given.get("based_on_draft"),
+            ),
         )
 
     return _proposing(
@@ -88,8 +94,13 @@ def _propose_new(model: Model, shape: Shape) -> StrawberryField:
 
 def _reject(shape: Shape) -> StrawberryField:
     async def reject(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
-        key = stored_id(shape, given["id"])
-        return await info.context.editing.drafts.reject(shape.entity, key, given["draft"], author)
+        drafts = info.context.editing.drafts
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: drafts.reject(shape.entity, key, given["draft"], author),
+        )
 
     return _proposing(f"reject{shape.name}", shape, "Decide against a draft.", reject, ID, _DRAFT)
 
@@ -97,8 +108,13 @@ def _reject(shape: Shape) -> StrawberryField:
 def _comment_on(shape: Shape) -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo, id: str, **given: Any) -> CommentRecord:
         author = info.context.author_of(info, {"id": id, **given})
-        comment = await info.context.editing.comments.add(
-            shape.entity, stored_id(shape, id), author=author, **given
+        comments = info.context.editing.comments
+        comment = await with_id(
+            info,
+            shape,
+            id,
+            lambda key: comments.add(shape.entity, key, author=author, **given),
+            missing=BadUserInput,
         )
         info.context.forget()
         return CommentRecord(shape, comment)
@@ -120,9 +136,12 @@ def _comment_on(shape: Shape) -> StrawberryField:
 
 def _publish(shape: Shape) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
-        key = stored_id(shape, given["id"])
-        return await info.context.editing.publishing.publish(
-            shape.entity, key, given["draft"], author
+        publishing = info.context.editing.publishing
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: publishing.publish(shape.entity, key, given["draft"], author),
         )
 
     return writing_field(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from strawberry.types.field import StrawberryField
@@ -13,7 +13,7 @@ from gql.schema.applying import applying_fields
 from gql.schema.building import Types
 from gql.schema.drafting import drafting_fields
 from gql.schema.inputs import has_counters, has_input
-from gql.schema.nodes import stored_id
+from gql.schema.nodes import with_id
 from gql.schema.writing import EXPECTED, ID, document_argument, writing_field
 from gql.shapes import Shape
 from model.entities import Model
@@ -70,12 +70,17 @@ def _update(model: Model, shape: Shape) -> StrawberryField:
         scope.check_content(shape.entity, given.get("patch"), merges=True)
         scope.check_increment(shape.entity, given.get("increment"))
         change = parse_change(model, shape.entity, given.get("patch"), given.get("increment"))
-        return await info.context.editing.writes.alter(
-            shape.entity,
-            stored_id(shape, given["id"]),
-            Alteration.update(change),
-            given.get("expected_version"),
-            author,
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: info.context.editing.writes.alter(
+                shape.entity,
+                key,
+                Alteration.update(change),
+                given.get("expected_version"),
+                author,
+            ),
         )
 
     increment = Argument(
@@ -98,12 +103,17 @@ def _replace(model: Model, shape: Shape) -> StrawberryField:
         scope = info.context.scope
         scope.check_content(shape.entity, given["document"])
         document = parse_document(model, shape.entity, given["document"])
-        return await info.context.editing.writes.alter(
-            shape.entity,
-            stored_id(shape, given["id"]),
-            Alteration.replacement(scope.writable(shape.entity), document),
-            given.get("expected_version"),
-            author,
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: info.context.editing.writes.alter(
+                shape.entity,
+                key,
+                Alteration.replacement(scope.writable(shape.entity), document),
+                given.get("expected_version"),
+                author,
+            ),
         )
 
     return writing_field(
@@ -119,8 +129,13 @@ def _replace(model: Model, shape: Shape) -> StrawberryField:
 
 def _delete(shape: Shape) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
-        key, expected = stored_id(shape, given["id"]), given.get("expected_version")
-        return await info.context.editing.writes.delete(shape.entity, key, expected, author)
+        expected, writes = given.get("expected_version"), info.context.editing.writes
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: writes.delete(shape.entity, key, expected, author),
+        )
 
     return writing_field(
         f"delete{shape.name}",
@@ -139,12 +154,15 @@ def _restore(shape: Shape) -> StrawberryField:
         if (version is None) == (draft is None):
             got = "neither" if version is None else "both"
             raise BadUserInput(f"give one of version and draft; got {got}")
-        entity, key = shape.entity, stored_id(shape, given["id"])
-        expected = given.get("expected_version")
-        if draft is not None:
-            return await editing.publishing.restore(entity, key, draft, expected, author)
-        assert version is not None
-        return await editing.restoring.restore(entity, key, version, expected, author)
+        entity, expected = shape.entity, given.get("expected_version")
+
+        def restored(key: Any) -> Awaitable[Written]:
+            if draft is not None:
+                return editing.publishing.restore(entity, key, draft, expected, author)
+            assert version is not None
+            return editing.restoring.restore(entity, key, version, expected, author)
+
+        return await with_id(info, shape, given["id"], restored)
 
     return writing_field(
         f"restore{shape.name}",

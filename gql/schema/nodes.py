@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from strawberry.types.field import StrawberryField
 
@@ -22,9 +22,13 @@ from gql.shapes import Shape
 from resolvers.errors import BadUserInput
 from resolvers.inputs import ids_from_api
 from resolvers.nodes import parse_node_id
+from resolvers.outcomes import DocumentNotFound
 from streams.documents import Document
+from streams.events import identity
 
-__all__ = ["current_document", "node_field", "prepared_document", "stored_id"]
+__all__ = ["current_document", "node_field", "prepared_document", "stored_id", "with_id"]
+
+T = TypeVar("T")
 
 
 def stored_id(shape: Shape, text: str) -> Any:
@@ -41,6 +45,33 @@ def stored_ids(shape: Shape) -> Callable[[str], Any]:
     scalar = shape.entity.id.stored_scalar
     assert scalar is not None
     return ids_from_api(scalar, f"{shape.name}.id")
+
+
+async def with_id(
+    info: ResolveInfo,
+    shape: Shape,
+    text: str,
+    work: Callable[[Any], Awaitable[T]],
+    *,
+    missing: type[Exception] = DocumentNotFound,
+) -> T:
+    """Do something to the document that an id of the API means: the one that is stored as the model
+    declares, or, where there is none, one whose id is of another type and shows alike.
+
+    Args:
+        work: given the `_id`. missing: what it raises where there is none.
+
+    Raises:
+        BadUserInput, and what `work` raises.
+    """
+    key = stored_id(shape, text)
+    try:
+        return await work(key)
+    except missing:
+        other = await info.context.current.other_id(shape.entity, key)
+        if other is None:
+            raise
+    return await work(other)
 
 
 async def current_document(info: ResolveInfo, shape: Shape, id_: Any) -> CurrentDocument | None:
@@ -69,7 +100,9 @@ async def _one_beside(
     beside = [asyncio.ensure_future(each) for each in read_ahead(context, [{"_id": id_}], besides)]
     try:
         [document] = await reading
-        for each in beside if document is not None else ():
+        # Of one that is stored under another id it is read later.
+        same = document is not None and identity(document["_id"]) == identity(id_)
+        for each in beside if same else ():
             await each
     finally:
         for each in beside:

@@ -17,8 +17,14 @@ from gql.shapes import Shape
 from model.entities import Model
 from resolvers.drafts.pages import draft_query
 from resolvers.pages import page_request
+from resolvers.stored_ids import ids_shown_as
 
 __all__ = ["all_comments", "all_drafts", "comment_list", "draft_list"]
+
+
+def _of_document(shape: Shape, id_: str) -> Mapping[str, Any]:
+    ids = ids_shown_as(shape.entity, stored_id(shape, id_))
+    return {"doc": {"$in": list(ids)}}
 
 
 def draft_list(model: Model, shape: Shape) -> StrawberryField:
@@ -33,7 +39,7 @@ def draft_list(model: Model, shape: Shape) -> StrawberryField:
     ) -> PageRecord:
         query = draft_query(model, "DraftWhere", where)
         if document_id is not None:
-            query = {"$and": [{"doc": {"$eq": stored_id(shape, document_id)}}, query]}
+            query = {"$and": [_of_document(shape, document_id), query]}
         whole, total = selected_drafts(info, f"{shape.name}Draft", [shape])
         found = await info.context.editing.drafts.page(
             [shape.entity], query, page_request(**page), whole=whole, total=total
@@ -87,7 +93,7 @@ def comment_list(model: Model, shape: Shape) -> StrawberryField:
     ) -> PageRecord:
         query = draft_query(model, "CommentWhere", where)
         if document_id is not None:
-            query = {"$and": [{"doc": {"$eq": stored_id(shape, document_id)}}, query]}
+            query = {"$and": [_of_document(shape, document_id), query]}
         found = await info.context.editing.comments.page(
             [shape.entity], query, page_request(**page), total=total_selected(info)
         )

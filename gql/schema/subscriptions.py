@@ -35,6 +35,7 @@ from resolvers.completion import Change
 from resolvers.dates import date_text
 from resolvers.errors import BadUserInput, Unauthenticated
 from resolvers.starts import ChangeRequest, without_received_snapshot
+from resolvers.stored_ids import ids_shown_as
 from resolvers.values import Place, id_to_api
 from streams import tokens
 from streams.core.operation import OPERATION
@@ -177,7 +178,7 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
             # What a client had begun with is behind it.
             after, since, cursor = context.place.after, None, None
         asked = ChangeRequest(
-            id=None if id is None else stored_id(shape, id),
+            ids=() if id is None else ids_shown_as(shape.entity, stored_id(shape, id)),
             where=None if where is None else context.condition(model, shape.entity, where),
             operations=None if operations is None else frozenset(operations),
             after=None if after is None else context.token_in(after),

@@ -16,7 +16,7 @@ from bson import Timestamp
 from model.entities import Entity
 from resolvers.as_of import CollectionAsOf
 from resolvers.completion import Change
-from resolvers.conditions import EVERYTHING, Compare, Comparison, all_of
+from resolvers.conditions import EVERYTHING, In, all_of
 from resolvers.number_filters import asks_for_number, numbered_layout
 from resolvers.pages import PageRequest
 from resolvers.queries import to_query
@@ -58,7 +58,7 @@ class Snapshot:
         self._progress = progress
         self._entity = entity
         self._request = request
-        only = [] if request.id is None else [Compare("_id", Comparison.EQ, request.id)]
+        only = [In("_id", request.ids)] if request.ids else []
         self._where = all_of([*only, rows.narrowed(request.where) or EVERYTHING])
         self._at = at
         self._size = size

@@ -123,9 +123,10 @@ class Keeping(Layout):
 
     def joined(self, field: str) -> tuple[Document, list[Document]]:
         # What does not depend on the key is done once for all of them: the server remembers it.
-        matching: Document = {"$match": {"$expr": {"$eq": [f"${field}", "$$key"]}}}
+        matching: Document = {"$match": {"$expr": {"$in": [f"${field}", "$$keys"]}}}
+        keys = {"$cond": [{"$isArray": "$key"}, "$key", ["$key"]]}
         stages = self.ordered({}, (), 0)
-        return {"from": self.collection, "let": {"key": "$key"}}, [*stages, matching]
+        return {"from": self.collection, "let": {"keys": keys}}, [*stages, matching]
 
     async def present(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp

@@ -92,7 +92,7 @@ class Layout(ABC):
     @abstractmethod
     def joined(self, field: str) -> tuple[Document, list[Document]]:
         """For a `$lookup` of the current documents whose `field` is the `key` of each document that
-        comes to it: its arguments, and with which stages its pipeline begins."""
+        comes to it, or in that list: its arguments, and with which stages its pipeline begins."""
 
     @abstractmethod
     async def present(

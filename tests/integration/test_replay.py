@@ -31,6 +31,10 @@ one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 Between = Callable[[], Awaitable[None]]
 
 
+def _keys(key: Any) -> tuple[Any, ...]:
+    return () if key is None else (key,)
+
+
 class Process:
     """A process that follows the stream; `recording` where it holds the lease too."""
 
@@ -194,7 +198,7 @@ async def test_a_replay_has_no_gap_and_no_duplicate_whatever_is_written_between_
         inject_into(monkeypatch, process.progress, inject.write)
         replay = process.replay(archive=InjectedArchive(mongo, inject.write))
         received = Received(process.recording.archive)
-        async with aclosing(replay.follow(start, interest=Interest(key=key))) as parts:
+        async with aclosing(replay.follow(start, interest=Interest(keys=_keys(key)))) as parts:
             async for part in parts:
                 await received.take(part)
                 await inject.write()
@@ -317,7 +321,7 @@ async def test_a_token_in_the_ring_costs_no_database_work(mongo: Mongo, client: 
         replay = Replay(untouched, process.hub, progress, horizons, quiet_s=0.01)
         for after, key in ((start, None), (expected[2], None), (start, 3), (None, None)):
             received = Received(untouched)
-            async with aclosing(replay.follow(after, interest=Interest(key=key))) as parts:
+            async with aclosing(replay.follow(after, interest=Interest(keys=_keys(key)))) as parts:
                 await received.until(parts, process.hub.position)
             wanted = [] if after is None else [each for each in expected if each > after]
             assert received.tokens == (wanted if key is None else expected[3:4])
@@ -430,7 +434,9 @@ async def test_a_replay_of_one_document_is_of_that_one_only(
         write(2)
         await process.recorded()
         received = Received(process.recording.archive)
-        async with aclosing(process.replay().follow(start, interest=Interest(key=key))) as parts:
+        async with aclosing(
+            process.replay().follow(start, interest=Interest(keys=_keys(key)))
+        ) as parts:
             while not received.quiet:
                 await received.take(await anext(parts))
             write(3)
@@ -486,7 +492,7 @@ async def test_a_subscriber_that_leaves_is_forgotten(mongo: Mongo) -> None:
     """Wherever it stands; and one whose stream was interrupted is told to resume."""
     async with Process.started(mongo) as process:
         for key in (None, 5):
-            parts = process.replay().follow(None, interest=Interest(key=key))
+            parts = process.replay().follow(None, interest=Interest(keys=_keys(key)))
             await anext(parts)
             assert process.hub.statistics()["subscribers"] == 1
             await parts.aclose()

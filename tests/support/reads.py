@@ -148,6 +148,9 @@ class MemoryCurrent:
         }
         return [found.get(identity(each)) for each in ids]
 
+    async def other_id(self, entity: Entity, key: Any) -> Any:
+        return None
+
     async def page(
         self,
         entity: Entity,

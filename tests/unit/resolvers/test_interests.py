@@ -86,6 +86,6 @@ def test_rows_count_and_a_moment_is_looked_for_in_every_event() -> None:
     assert interest_of(THING, ChangeRequest(), ALL_ROWS) == EVERY_EVENT
     assert interest_of(THING, ChangeRequest(), rows) == interest_in(rows.condition)
     assert interest_of(THING, ChangeRequest(where=where), ALL_ROWS) == interest_in(where)
-    assert interest_of(THING, ChangeRequest(where=where, id="p"), rows) == Interest(key="p")
+    assert interest_of(THING, ChangeRequest(where=where, ids=("p",)), rows) == Interest(keys=("p",))
     since = datetime(2024, 1, 1, tzinfo=UTC)
     assert interest_of(THING, ChangeRequest(where=where, since=since), rows) == EVERY_EVENT

@@ -55,9 +55,9 @@ async def test_publish_finds_the_subscriber_of_one_document() -> None:
     """By `_id`, as MongoDB compares: 1, 1.0 and Decimal128("1") are one, 1 and true are two."""
     hub = hub_of()
     one, true, pair = (
-        hub.attach("things", Interest(key=1)),
-        hub.attach("things", Interest(key=True)),
-        hub.attach("things", Interest(key={"a": 1})),
+        hub.attach("things", Interest(keys=(1,))),
+        hub.attach("things", Interest(keys=(True,))),
+        hub.attach("things", Interest(keys=({"a": 1},))),
     )
     hub.publish(
         batch(
@@ -76,7 +76,7 @@ async def test_publish_finds_the_subscriber_of_one_document() -> None:
 async def test_publish_tells_every_subscriber_of_what_befalls_the_collection() -> None:
     """A drop concerns the subscriber of one document too."""
     hub = hub_of()
-    whole, one = hub.attach("things"), hub.attach("things", Interest(key=1))
+    whole, one = hub.attach("things"), hub.attach("things", Interest(keys=(1,)))
     hub.publish(batch(event(1, operation="drop", key=None)))
     assert await taken(whole) == await taken(one) == [token_at(1)]
 
@@ -84,7 +84,7 @@ async def test_publish_tells_every_subscriber_of_what_befalls_the_collection() -
 async def test_publish_tells_both_collections_of_a_rename() -> None:
     """One loses its documents; the other loses what it had and gets what came."""
     hub = hub_of("things", "people")
-    things, people = hub.attach("things"), hub.attach("people", Interest(key=1))
+    things, people = hub.attach("things"), hub.attach("people", Interest(keys=(1,)))
     hub.publish(batch(event(1, operation="rename", key=None, renamed_to="people")))
     hub.publish(batch(event(2, operation="rename", key=None, collection="x", renamed_to="people")))
     hub.publish(batch(event(3, operation="rename", key=None, renamed_to="x")))
@@ -156,7 +156,7 @@ async def test_what_waits_is_taken_in_portions() -> None:
 async def test_restart_ends_subscribers_and_forgets_the_rings() -> None:
     """What the new position does not join to is not pretended to."""
     hub = hub_of()
-    subscriber, waiting = hub.attach("things"), hub.attach("things", Interest(key=7))
+    subscriber, waiting = hub.attach("things"), hub.attach("things", Interest(keys=(7,)))
     waits = asyncio.ensure_future(waiting.next())
     await turn()
     hub.publish(batch(event(1)))
@@ -174,7 +174,7 @@ async def test_restart_ends_subscribers_and_forgets_the_rings() -> None:
 async def test_a_closed_subscriber_receives_nothing_and_leaves_no_trace() -> None:
     """Closing is repeatable."""
     hub = hub_of()
-    subscriber = hub.attach("things", Interest(key={"a": 1}))
+    subscriber = hub.attach("things", Interest(keys=({"a": 1},)))
     subscriber.close()
     subscriber.close()
     hub.publish(batch(event(1, key={"a": 1})))
@@ -229,7 +229,7 @@ async def test_statistics_count_what_waits() -> None:
     hub = hub_of()
     hub.attach("things")
     hub.publish(batch(event(1), event(2)))
-    hub.attach("things", Interest(key=5))
+    hub.attach("things", Interest(keys=(5,)))
     found = hub.statistics()
     assert (found["subscribers"], found["deepest_backlog"]) == (2, 2)
     assert (found["published"], found["ring_events"]) == (2, 2)
@@ -240,7 +240,7 @@ async def test_statistics_of_a_collection_leave_the_others_out() -> None:
     """All of them together are the sum."""
     hub = hub_of("things", "people", backlog=1)
     hub.attach("things")
-    hub.attach("people", Interest(key=1))
+    hub.attach("people", Interest(keys=(1,)))
     hub.publish(batch(event(1), event(2), event(3, collection="people")))
     things, people = hub.statistics("things"), hub.statistics("people")
     assert (things["published"], things["slow_consumers"], things["subscribers"]) == (2, 1, 0)
@@ -272,7 +272,7 @@ async def test_follow_publishes_from_where_the_hub_stands() -> None:
 def test_an_event_is_shared_not_copied() -> None:
     """All receivers get the same object: it is decoded once for all."""
     hub = hub_of()
-    one, other = hub.attach("things"), hub.attach("things", Interest(key=1))
+    one, other = hub.attach("things"), hub.attach("things", Interest(keys=(1,)))
     sent: ChangeEvent = event(1, after={"_id": 1})
     hub.publish(batch(sent))
     assert one._backlog[0] is other._backlog[0] is sent

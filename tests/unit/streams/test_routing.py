@@ -31,7 +31,7 @@ class Somebody:
 
 
 WHOLE = Somebody("whole", EVERYTHING)
-ONE = Somebody("one", Interest(key=1))
+ONE = Somebody("one", Interest(keys=(1,)))
 LAMPS = Somebody("lamps", Interest(index=Field("kind"), values=frozenset({"lamp", "light"})))
 CHAIRS = Somebody("chairs", Interest(index=Field("kind"), values=frozenset({"chair"})))
 RED = Somebody("red", Interest(index=Field("colour"), values=frozenset({"red"})))

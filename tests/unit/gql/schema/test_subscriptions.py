@@ -215,7 +215,7 @@ async def test_arguments_become_what_the_stream_is_asked(memory: Memory, follow:
         s="2024-05-01T12:00:00Z",
     )
     (request,) = memory.requests
-    assert request.id == SUPPLIER
+    assert request.ids == (SUPPLIER,)
     assert request.where is not None
     assert compile_predicate(request.where)({"_id": 1, "name": "Ames"})
     assert not compile_predicate(request.where)({"_id": 1, "name": "Brown"})
@@ -251,8 +251,9 @@ async def test_without_arguments_it_begins_now(memory: Memory, follow: Follow) -
     for arguments in ("", "(id: null, where: null, operations: null, after: null, snapshot: null)"):
         await follow(f"subscription {{ productChanges{arguments} {{ kind }} }}")
         request = memory.requests[-1]
-        given = (request.id, request.where, request.operations, request.after, request.since)
-        assert given == (None, None, None, None, None)
+        given = (request.where, request.operations, request.after, request.since)
+        assert given == (None, None, None, None)
+        assert request.ids == ()
         assert request.snapshot is False
 
 
