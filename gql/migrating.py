@@ -15,6 +15,7 @@ from model.collection import name_problem
 from model.entities import Entity, History, Model
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
+from streams.errors import GatewayError
 from streams.hub import Hub
 from streams.layouts.choice import layout_of
 from streams.migration import Migration, Moved
@@ -44,7 +45,8 @@ async def migrate(
 ) -> Move:  # fmt: skip
     """Raises:
     click.UsageError: there is nothing to move, or no place for it.
-    ArchiveBehind: no recorder has come to what there is now.
+    click.ClickException: it failed while the old collection refuses writes.
+    ArchiveBehind: no recorder has come to what there is now; nothing refuses writes.
     HistoryLost, Unavailable, Unsuitable.
     """
     entity = _subject(model, type_, to)
@@ -62,11 +64,24 @@ async def migrate(
         copied = await migration.copy(told)
         if not finish:
             return Move(entity, to, copied)
+        # Programs would be refused for as long as no recorder follows.
+        await migration.wait_recorded(limit_s=10)
         # Only what came in the meantime is left to be copied while nobody can write.
         sealed = await migration.seal()
         commands = await migration.opened_by(sealed)
         undo = [f"db.runCommand({json_util.dumps(each)})" for each in commands]
-        return Move(entity, to, copied, await migration.finish(told), sealed, undo)
+        try:
+            moved = await migration.finish(told)
+        except GatewayError as exc:
+            opened = "\n".join(
+                [f"{_refusing(sealed)}; to let programs write again, in mongosh:", *undo]
+            )
+            raise click.ClickException(f"{exc}\nnot finished: run it again; {opened}") from exc
+        return Move(entity, to, copied, moved, sealed, undo)
+
+
+def _refusing(sealed: list[str]) -> str:
+    return f"{' and '.join(sealed)} {'refuse' if len(sealed) > 1 else 'refuses'} writes now"
 
 
 def _subject(model: Model, type_: str, to: str) -> Entity:
@@ -93,7 +108,7 @@ def lines_of(done: Move) -> list[str]:
             "run it again to copy what comes; when the programs are ready to write to "
             f"{done.to}, run it with --finish, from when on {old} refuses writes",
         ]
-    lines.append(f"{' and '.join(done.sealed)} refuse writes now")
+    lines.append(_refusing(done.sealed))
     undo = [f"  {each}" for each in done.undo]
     if done.moved.findings:
         return [

@@ -22,7 +22,6 @@ from resolvers.single_flight import SingleFlight
 from streams.archive import Archive
 from streams.differences import differences
 from streams.documents import Document
-from streams.errors import GatewayError
 from streams.events import ChangeEvent
 from streams.horizons import Horizons
 from streams.numbers import Numbered, Numbers
@@ -300,7 +299,8 @@ class _Records:
             found = await self._archive.by_token(
                 list(asked), projection=None if full else {"full": 0}
             )
-        except GatewayError as exc:
+        except Exception as exc:
+            # Any: whoever waits would wait for ever.
             for token, answer in asked.items():
                 self._known.pop((token, full), None)
                 answer.set_exception(exc)

@@ -101,6 +101,15 @@ class Migration:
         report(total, total)
         return copied
 
+    async def wait_recorded(self, *, limit_s: float) -> None:
+        """Wait until the recorder has come to what there is now.
+
+        Raises:
+            ArchiveBehind: it has not within `limit_s`.
+        """
+        now = tokens.moment(await self._mongo.operation_time())
+        await self._progress.wait(self._old.collection, now, limit_s=limit_s)
+
     async def seal(self) -> list[str]:
         """Have MongoDB refuse writes to the old collection. Returns its names, of which there are
         two where previous versions lie apart. Removals are not refused: `verify` finds them.
@@ -138,8 +147,7 @@ class Migration:
         Raises:
             ArchiveBehind: the recorder has yet to come to what there is.
         """
-        now = tokens.moment(await self._mongo.operation_time())
-        await self._progress.wait(self._old.collection, now, limit_s=60)
+        await self.wait_recorded(limit_s=60)
         await self.copy(report)
         for name in _BESIDE:
             await self._copy_beside(name)

@@ -111,3 +111,20 @@ def test_where_nobody_records_nothing_is_gone_over(
     assert refused.returncode == 1
     assert "no recorder has ever run for products" in refused.stderr
     database.products.insert_one({"docId": "p1", "v": 1, "current": True})
+
+
+def test_programs_are_not_refused_while_no_recorder_follows(
+    mongo_uri: str, database: Shop, model: Path
+) -> None:
+    """There was one, and it is gone: what was written since could not be copied."""
+    where = ("--mongodb-uri", mongo_uri, "--database", database.name, "--schema", str(model))
+    with running_gateway(mongo_uri, database.name, model):
+        program("CURRENT_FLAG", database).write("p1", {"name": "Lamp"})
+        wait_until(
+            lambda: database["products.versions"].count_documents({}) == 1, within_s=GENEROUS_S
+        )
+    database.products.insert_one({"docId": "p2", "v": 1, "current": True, "name": "Cup"})
+    refused = run_command("migrate", "Product", "--to", "goods", "--finish", *where)
+    assert refused.returncode == 1
+    assert "the archive of products has reached" in refused.stderr
+    database.products.insert_one({"docId": "p3", "v": 1, "current": True, "name": "Pot"})

@@ -3,10 +3,11 @@ same, and for no others."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from resolvers.completion import Completion, Needs
+from resolvers.completion import Completion, Needs, _Records
 from streams.events import ChangeEvent
 from streams.numbers import Numbered
 from tests.support.streams import event
@@ -58,3 +59,23 @@ async def test_who_has_written_is_what_the_recorder_says() -> None:
     plain = event(2, key="c", operation="insert", after={"x": 1})
     [change] = await completion.of_events([plain], Needs(author=True), replayed=False)
     assert (change.by, numbers.asked) == (None, 1)
+
+
+async def test_a_read_of_records_that_fails_leaves_nobody_waiting() -> None:
+    """Also where the failure is none that was foreseen; the next one reads again."""
+
+    class Broken:
+        asked = 0
+
+        async def by_token(self, tokens: Any, *, projection: Any) -> Any:
+            self.asked += 1
+            raise RuntimeError("broken")
+
+    archive: Any = Broken()
+    records = _Records(archive)
+    for count in (1, 2):
+        both = asyncio.gather(
+            *(records.of(["t"], full=False) for _ in range(2)), return_exceptions=True
+        )
+        assert [str(each) for each in await asyncio.wait_for(both, 5)] == ["broken"] * 2
+        assert archive.asked == count
