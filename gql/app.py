@@ -50,13 +50,15 @@ def context_of(
     if caller is None:
         caller = ANONYMOUS if principal is None else Principal(name=principal)
     scope = Scope(gateway.model, caller) if has_access(gateway.model) else OPEN
+    editing = gateway.editing.within(scope)
     return Context(
         current=gateway.current.within(scope),
         history=gateway.history.within(scope),
         moments=gateway.moments,
         live=gateway.live.within(scope),
+        proposals=gateway.proposals.within(scope, editing.drafts, editing.comments),
         status=gateway.status,
-        editing=gateway.editing.within(scope),
+        editing=editing,
         deployment=gateway.deployment,
         scope=scope,
         caller=caller,

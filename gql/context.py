@@ -24,6 +24,7 @@ from gql.sharing import Audiences
 from gql.turns import Turns
 from model.entities import Entity, Model
 from resolvers.current import Current
+from resolvers.drafts.changes import ProposalChanges
 from resolvers.errors import BadUserInput
 from resolvers.filters import Condition, parse_where
 from resolvers.history import History
@@ -92,6 +93,7 @@ class Context:
     history: History
     moments: Moments
     live: Changes
+    proposals: ProposalChanges
     status: Status
     editing: Editing
     deployment: str

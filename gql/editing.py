@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from model.entities import Model
+from resolvers.drafts.changes import proposal_topics
 from resolvers.drafts.comments import Comments
+from resolvers.drafts.images import ProposalImages
 from resolvers.drafts.publish import Publishing
 from resolvers.drafts.store import Drafts
 from resolvers.fences import Fences
@@ -68,13 +70,19 @@ async def prepare_editing(
     own_writes: OwnWrites,
     *,
     repeat_window_s: float,
+    images: bool = True,
 ) -> Editing:
-    """With the indexes of what they keep."""
+    """With the indexes of what they keep.
+
+    Args:
+        images: whether the server is to keep images of drafts and comments.
+    """
     repeats = Repeats(mongo, window_s=repeat_window_s)
     standing = Standing(mongo, archives, progress)
     writes = Writes(mongo, model, archives, progress, own_writes, standing, repeats)
-    drafts = Drafts(mongo, archives, standing, repeats)
-    comments = Comments(mongo, archives, progress, drafts, repeats)
+    kept = ProposalImages(mongo, enabled=images)
+    drafts = Drafts(mongo, archives, standing, repeats, kept)
+    comments = Comments(mongo, archives, progress, drafts, repeats, kept)
     cursors = SavedCursors(mongo, progress)
     await repeats.prepare()
     await cursors.prepare()
@@ -82,6 +90,7 @@ async def prepare_editing(
     for entity in model.entities:
         await drafts.prepare(entity)
         await comments.prepare(entity)
+    await kept.prepare(proposal_topics(model))
     return Editing(
         writes=writes,
         restoring=Restoring(mongo, archives, own_writes, standing, writes),

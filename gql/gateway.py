@@ -32,6 +32,7 @@ from gql.turns import Turns
 from model.entities import Model
 from resolvers.current import Current
 from resolvers.data_sample import examine_data
+from resolvers.drafts.changes import ProposalChanges, proposal_topics
 from resolvers.history import History
 from resolvers.last_numbers import LastNumbers
 from resolvers.live import Changes
@@ -42,6 +43,7 @@ from resolvers.status import Status
 from streams import tokens
 from streams.archive import Archive
 from streams.availability import Availability
+from streams.changefeed.oplog_replay import OplogReplay
 from streams.checkpoints import Checkpoints
 from streams.consumer import Consumer
 from streams.coordination.deployment import deployment_tag
@@ -112,6 +114,7 @@ class Gateway:
     moments: Moments
     layouts: Mapping[str, Layout]
     live: Changes
+    proposals: ProposalChanges
     status: Status
     editing: Editing
     recorders: tuple[Recorder, ...]
@@ -188,7 +191,7 @@ class Gateway:
         self.live.farewell.say(
             "this gateway is shutting down; subscribe again after the last token"
         )
-        return self.live.following.total()
+        return self.live.following.total() + self.proposals.following.total()
 
 
 @asynccontextmanager
@@ -280,7 +283,9 @@ async def _assemble(
         backlog_events=settings.backlog_events,
         backlog_bytes=settings.backlog_bytes,
     )
-    hub = Hub(collections, position=position, options=hub_options)
+    # Followed for those who are served, and for nothing else.
+    topics = proposal_topics(model) if serves else {}
+    hub = Hub(collections, position=position, options=hub_options, topics=topics)
     checkpoints = Checkpoints(mongo)
     progress = Progress(
         checkpoints,
@@ -294,7 +299,7 @@ async def _assemble(
     members = Members(mongo, leases.holder, offers, lease_options)
     live = Source(
         mongo,
-        collections,
+        [*collections, *topics],
         before_images=True,
         sharded=server.sharded,
         expanded=server.disambiguates,
@@ -327,6 +332,32 @@ async def _assemble(
         leases,
     )
     own_writes = OwnWrites(progress, LastNumbers(hub))
+    editing = await prepare_editing(
+        mongo,
+        model,
+        archives,
+        progress,
+        own_writes,
+        repeat_window_s=settings.repeat_window_s,
+        images=settings.images,
+    )
+    changes = Changes(mongo, archives, hub, progress, quiet_s=settings.quiet_s)
+    proposals = ProposalChanges(
+        mongo,
+        hub,
+        OplogReplay(
+            mongo,
+            hub,
+            sharded=server.sharded,
+            expanded=server.disambiguates,
+            quiet_s=settings.quiet_s,
+        ),
+        progress,
+        changes.farewell,
+        editing.drafts,
+        editing.comments,
+        quiet_s=settings.quiet_s,
+    )
     log.info(
         "connected",
         extra={
@@ -349,7 +380,8 @@ async def _assemble(
         history=History(mongo, archives, own_writes),
         moments=Moments(mongo, archives, progress, deployment),
         layouts={each.collection: each.layout for each in archives.values() if each.layout.keeps},
-        live=Changes(mongo, archives, hub, progress, quiet_s=settings.quiet_s),
+        live=changes,
+        proposals=proposals,
         status=Status(
             partitions_in(model),
             [(each.name, each.collection) for each, _ in consumers],
@@ -359,14 +391,7 @@ async def _assemble(
             SetAside(mongo),
             Coverages(mongo),
         ),
-        editing=await prepare_editing(
-            mongo,
-            model,
-            archives,
-            progress,
-            own_writes,
-            repeat_window_s=settings.repeat_window_s,
-        ),
+        editing=editing,
         recorders=recorders,
         listeners=listeners,
         retentions=tuple((each, Listener(each.name, leases, each.run)) for each in retentions),
@@ -413,6 +438,7 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
 def _forget(gateway: Gateway, collection: str) -> None:
     """Let go of what this process holds of a collection's documents."""
     gateway.hub.forget(collection)
+    gateway.proposals.forget()
     gateway.live.forget(collection)
     gateway.editing.standing.forget(collection)
     gateway.progress.numbers(collection).clear()

@@ -88,8 +88,8 @@ class _Process(Collector):
             yield "operations_failed_total", labels, count
         for (collection, source), count in gateway.live.delivered.items():
             yield "delivered_changes_total", (collection, source), count
-        for entity in gateway.model.entities:
-            yield from self._of_collection(entity.collection)
+        for name in (*(each.collection for each in gateway.model.entities), *gateway.hub.topics):
+            yield from self._of_collection(name)
         yield from self._of_recorders()
 
     def _of_collection(self, name: str) -> Iterator[_Sample]:
@@ -97,8 +97,10 @@ class _Process(Collector):
         yield "stream_events_total", (name,), hub["published"]
         yield "ring_events", (name,), hub["ring_events"]
         yield "ring_bytes", (name,), hub["ring_bytes"]
-        yield "subscriptions", (name,), self._gateway.live.following[name]
-        yield "subscriptions_shared", (name,), self._gateway.live.joined[name]
+        gateway = self._gateway
+        following = gateway.live.following[name] + gateway.proposals.following[name]
+        yield "subscriptions", (name,), following
+        yield "subscriptions_shared", (name,), gateway.live.joined[name]
         yield "subscribers", (name,), hub["subscribers"]
         yield "backlog_deepest_events", (name,), hub["deepest_backlog"]
         yield "slow_consumers_total", (name,), hub["slow_consumers"]

@@ -25,11 +25,13 @@ FIXED_TYPES = frozenset(
         "Change",
         "ChangeKind",
         "Comment",
+        "CommentChange",
         "CommentConnection",
         "CommentEdge",
         "CommentWhere",
         "DocumentNotFound",
         "Draft",
+        "DraftChange",
         "DraftConnection",
         "DraftEdge",
         "DraftStatus",
@@ -77,6 +79,7 @@ ENTITY_SUFFIXES = (
     "VersionEdge",
     "Change",
     "Draft",
+    "DraftChange",
     "DraftConnection",
     "DraftEdge",
     "Blame",
@@ -93,6 +96,7 @@ ENUM_SUFFIXES = ("Filter", "ListFilter")
 
 QUERY_FIELDS = ("node", "resumeToken", "savedCursors", "streams", "allDrafts", "allComments")
 MUTATION_FIELDS = ("removeCursor", "saveCursor")
+SUBSCRIPTION_FIELDS = ("allDraftChanges", "allCommentChanges")
 # The owner of what is there without any entity; no type has such a name.
 _EVERY_API = ""
 
@@ -270,6 +274,8 @@ def _root_fields(type_: TypeDeclaration) -> Iterator[tuple[str, str, bool]]:
     yield "Query", f"{one}Drafts", False
     yield "Query", f"{one}Comments", False
     yield "Subscription", f"{one}Changes", False
+    yield "Subscription", f"{one}DraftChanges", False
+    yield "Subscription", f"{one}CommentChanges", False
     for verb in WRITES:
         yield "Mutation", f"{verb}{upper_first(type_.name)}", False
     if _has_fence(type_):
@@ -284,6 +290,7 @@ def _root_fields(type_: TypeDeclaration) -> Iterator[tuple[str, str, bool]]:
 def _check_root_fields(declarations: Declarations) -> None:
     owners = {("Query", name): _EVERY_API for name in QUERY_FIELDS}
     owners.update({("Mutation", name): _EVERY_API for name in MUTATION_FIELDS})
+    owners.update({("Subscription", name): _EVERY_API for name in SUBSCRIPTION_FIELDS})
     for type_ in declarations.entities:
         if type_.name in FIXED_TYPES:
             continue

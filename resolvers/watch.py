@@ -9,7 +9,6 @@ the time.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,9 +19,10 @@ from resolvers.matching import compile_predicate
 from resolvers.number_filters import asks_for_number, with_number
 from resolvers.rows import Rows
 from resolvers.starts import ChangeRequest
+from resolvers.token_refresh import TokenRefresh
 from streams.documents import Document
 from streams.events import identity
-from streams.replay import Caught, Live, Part, Quiet, Replayed, patience_s
+from streams.replay import Caught, Live, Part, Quiet, Replayed
 
 __all__ = ["Watch"]
 
@@ -60,15 +60,12 @@ class Watch:
         )
         self._wanted = frozenset(map(identity, request.ids))
         self._since = request.since
-        self._token: str | None = None
-        self._quiet_s = quiet_s
-        self._wait_anew()
+        self._refresh = TokenRefresh(quiet_s)
 
     async def take(self, part: Part) -> list[Change]:
         """The changes of a part that concern this subscription."""
         if isinstance(part, Quiet):
-            self._wait_anew()
-            self._token = None
+            self._refresh.note(part.token, part.token)
             return [Change(entity=self._entity, kind="CHECKPOINT", token=part.token)]
         made: Sequence[Change]
         if isinstance(part, Replayed):
@@ -78,26 +75,13 @@ class Watch:
             made = await self._completion.of_events(
                 part.events, self._needs, replayed=isinstance(part, Caught)
             )
-        if made:
-            self._token = made[-1].token
         kept = [judged for each in made if (judged := self._judged(each)) is not None]
-        if kept:
-            self._wait_anew()
-            if kept[-1].token == self._token:
-                self._token = None
+        self._refresh.note(made[-1].token if made else None, kept[-1].token if kept else None)
         return kept
 
     def fresher_token(self) -> str | None:
         """The last token passed over, once nothing was sent for long."""
-        if self._token is None or time.monotonic() < self._due_at:
-            return None
-        token, self._token = self._token, None
-        self._wait_anew()
-        return token
-
-    def _wait_anew(self) -> None:
-        """Something was sent: a fresher token is due so long after it."""
-        self._due_at = time.monotonic() + patience_s(self._quiet_s)
+        return self._refresh.due_token()
 
     def _judged(self, change: Change) -> Change | None:
         if self._since is not None:

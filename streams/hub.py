@@ -148,6 +148,8 @@ class Subscriber:
 class Hub:
     """Rings and subscribers by collection. One event loop's property: no locks.
 
+    Args:
+        topics: collections whose events have one ring together, each with the name of that ring.
     Attributes:
         moved_at: when the stream was last heard of, on `time.monotonic`.
     """
@@ -158,12 +160,14 @@ class Hub:
         *,
         position: str,
         options: HubOptions | None = None,
+        topics: Mapping[str, str] | None = None,
     ) -> None:
         self._options = options or HubOptions()
-        self._collections = tuple(collections)
-        self._routing = {name: Routing[Subscriber]() for name in collections}
+        self._topics = topics or {}
+        self._collections = tuple(dict.fromkeys([*collections, *self._topics.values()]))
+        self._routing = {name: Routing[Subscriber]() for name in self._collections}
         self._companions: dict[str, list[tuple[Callable[[ChangeEvent], None], Callable[[], None]]]]
-        self._companions = {name: [] for name in collections}
+        self._companions = {name: [] for name in self._collections}
         self._slow_consumers: Counter[str] = Counter()
         self._published: Counter[str] = Counter()
         self._moved: asyncio.Event = asyncio.Event()
@@ -188,6 +192,11 @@ class Hub:
                 Unavailable("the stream was interrupted; subscribe again after the last token")
             )
             self._detach(each)
+
+    @property
+    def topics(self) -> Sequence[str]:
+        """Names of rings of several collections."""
+        return tuple(dict.fromkeys(self._topics.values()))
 
     def forget(self, collection: str) -> None:
         """Let go of a collection's events: whoever resumes is served from the archive. Those who
@@ -229,7 +238,8 @@ class Hub:
         receiver."""
         for event in batch.events:
             # A rename befalls two collections.
-            for name in {event.collection, event.renamed_to}:
+            for named in {event.collection, event.renamed_to}:
+                name = self._topics.get(named or "", named)
                 if name in self._rings:
                     self._hand_out(name, event)
             if not event.collection:

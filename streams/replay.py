@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ from streams.hub import PORTION, Hub, Subscriber
 from streams.progress import Progress
 from streams.routing import EVERYTHING, Interest
 
-__all__ = ["Caught", "Live", "Part", "Quiet", "Replay", "Replayed", "patience_s"]
+__all__ = ["Caught", "Live", "Part", "Quiet", "Replay", "Replayed", "hand_over", "patience_s"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +137,11 @@ class Replay:
                 yield Replayed(records)
             full = len(records) == self._page
             position = tokens.canonical(records[-1]["_id"]) if full else upto
-        try:
-            caught = [each for each in caught if interest.meets(each)]
-            for first in range(0, len(caught), PORTION):
-                yield Caught(caught[first : first + PORTION])
-            yield Quiet(max(position, reached))
-            async for part in self._live(subscriber, max(position, reached)):
+        position = max(position, reached)
+        parts = hand_over(self._hub, subscriber, caught, position, quiet_s=self._quiet_s)
+        async with aclosing(parts):
+            async for part in parts:
                 yield part
-        finally:
-            subscriber.close()
 
     async def _rest_of(
         self, drop: str, position: str, match: Mapping[str, Any] | None
@@ -168,18 +165,6 @@ class Replay:
         # Behind the read: see `streams.horizons`.
         await self._horizons.check_behind(self._archive.collection, position)
         return records
-
-    async def _live(self, subscriber: Subscriber, position: str) -> AsyncGenerator[Part]:
-        while True:
-            reached = self._hub.position
-            events = await subscriber.next(patience_s(self._quiet_s))
-            # A client may hold a token that this process's stream has not reached yet.
-            fresh = [each for each in events if each.token > position]
-            if fresh:
-                yield Live(fresh)
-            elif not events and reached > position:
-                position = reached
-                yield Quiet(position)
 
     async def _owed(self, start: str, before: str) -> str:
         """Up to which place the archive must be read, also where the ring reaches further back:
@@ -211,6 +196,39 @@ class Replay:
                 f"and {_when(position)} was asked for",
                 oldestResumeToken=checkpoint.start,
             )
+
+
+async def hand_over(
+    hub: Hub,
+    subscriber: Subscriber,
+    caught: Sequence[ChangeEvent],
+    position: str,
+    *,
+    quiet_s: float,
+) -> AsyncGenerator[Part]:
+    """Yield what the ring held, then what comes; never ends. Closes the subscriber.
+
+    Args:
+        caught: of the ring, taken in the step of the event loop that attached the subscriber.
+        position: where that step left the subscription.
+    """
+    try:
+        caught = [each for each in caught if subscriber.interest.meets(each)]
+        for first in range(0, len(caught), PORTION):
+            yield Caught(caught[first : first + PORTION])
+        yield Quiet(position)
+        while True:
+            reached = hub.position
+            events = await subscriber.next(patience_s(quiet_s))
+            # A client may hold a token that this process's stream has not reached yet.
+            fresh = [each for each in events if each.token > position]
+            if fresh:
+                yield Live(fresh)
+            elif not events and reached > position:
+                position = reached
+                yield Quiet(position)
+    finally:
+        subscriber.close()
 
 
 def patience_s(most_s: float) -> float:

@@ -24,6 +24,7 @@ __all__ = [
     "check_stream",
     "enable_images",
     "inspect_server",
+    "keep_images",
     "permitted",
     "remedy",
     "unfit_collections",
@@ -206,7 +207,7 @@ async def enable_images(mongo: Mongo, collections: Sequence[str]) -> list[str]:
     refused: dict[str, GatewayError] = {}
     for name in collections:
         try:
-            await _enable_images(mongo, name)
+            await keep_images(mongo, name)
         except (DatabaseError, Unsuitable) as exc:
             refused[name] = exc
     # One line for all that one grant mends.
@@ -220,20 +221,30 @@ async def enable_images(mongo: Mongo, collections: Sequence[str]) -> list[str]:
     return list(refused)
 
 
-async def _enable_images(mongo: Mongo, name: str) -> None:
+async def keep_images(mongo: Mongo, name: str, *, create: bool = True) -> None:
+    """Have the server keep the images of one collection.
+
+    Args:
+        create: make one that does not exist; else it is left out.
+
+    Raises:
+        DatabaseError, Unsuitable: the server does not permit it.
+    """
     images = {"enabled": True}
     try:
         await mongo.command({"collMod": name, "changeStreamPreAndPostImages": images})
     except DatabaseError as exc:
         if exc.number != _NAMESPACE_NOT_FOUND:
             raise
+        if not create:
+            return
         try:
             await mongo.command({"create": name, "changeStreamPreAndPostImages": images})
         except DatabaseError as late:
             if late.number != _NAMESPACE_EXISTS:
                 raise
             # Somebody created it in between.
-            await _enable_images(mongo, name)
+            await keep_images(mongo, name, create=create)
 
 
 def _log_refusal(names: Sequence[str], exc: GatewayError, **more: str) -> None:

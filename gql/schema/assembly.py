@@ -24,6 +24,7 @@ from gql.schema.inputs import define_inputs
 from gql.schema.interfaces import define_interfaces
 from gql.schema.mutations import define_mutation
 from gql.schema.naming import DEFAULT_NAMING, Naming, check_naming
+from gql.schema.proposal_changes import define_draft_change, define_proposal_changes
 from gql.schema.proposals import (
     define_draft,
     define_drafts,
@@ -73,6 +74,7 @@ def build_schema(
     define_refusals(types, shapes.values())
     define_draft(types)
     define_comment(types, version_of_comment, draft_of_comment)
+    define_proposal_changes(types)
     for shape in shapes.values():
         if not shape.is_entity:
             define_states(types, shape)
@@ -82,6 +84,7 @@ def build_schema(
         define_versions(types, model, shape)
         define_connections(types, shape)
         define_drafts(types, model, shape)
+        define_draft_change(types, shape)
         define_written(types, shape)
         if shape.entity.fence is not None:
             define_applied(types, applied_name(shape.entity))

@@ -23,28 +23,26 @@ from gql.records import CurrentDocument, SnapshotDocument
 from gql.schema.building import Types
 from gql.schema.interfaces import change_fields
 from gql.schema.nodes import stored_id
+from gql.schema.proposal_changes import all_proposal_changes, proposal_change_fields
 from gql.selection import Nodes, Selections
 from gql.shapes import Shape
 from gql.sharing import Audience, Lead
-from gql.subscriptions.interruption import PASSING, passes
+from gql.subscriptions.resumption import ENDS, Resumption
 from gql.told import SEAT, Seat, Told
 from model.entities import Entity, Model
 from model.names import with_article
 from resolvers.changes import FieldChange, changed_fields, field_changes
 from resolvers.completion import Change
 from resolvers.dates import date_text
-from resolvers.errors import BadUserInput, Unauthenticated
+from resolvers.errors import BadUserInput
 from resolvers.starts import ChangeRequest, without_received_snapshot
 from resolvers.stored_ids import ids_shown_as
 from resolvers.values import Place, id_to_api
 from streams import tokens
 from streams.core.operation import OPERATION
-from streams.errors import GatewayError
 
 __all__ = ["define_subscription"]
 
-# Whose error has the token to go on after.
-_ENDS: tuple[type[GatewayError], ...] = (Unauthenticated, *PASSING)
 # Events whose responses are made before the first of them is told.
 _AT_ONCE = 20
 
@@ -93,6 +91,8 @@ def define_subscription(types: Types, model: Model, shapes: Mapping[str, Shape])
     for entity in model.entities:
         _define_change(types, model, shapes[entity.name])
         fields.append(_changes(model, shapes[entity.name]))
+        fields += proposal_change_fields(model, shapes[entity.name])
+    fields += all_proposal_changes(model, shapes)
     types.add_object(
         "Subscription",
         fields,
@@ -241,7 +241,7 @@ async def _changes_of(
     """On its own, until it is told the same as others."""
     context, seat, entity = info.context, SEAT.get(), shape.entity
     OPERATION.set(SubscriptionOperation(context.owner))
-    last: str | None = None
+    resumption = Resumption(context, seat)
     company = None
     if seat is not None:
         lead = _Lead(shape, context, request, selection_key(info))
@@ -249,35 +249,20 @@ async def _changes_of(
         audience = context.audiences.of(shared_key(info), context.live.told(entity))
         company = _Company(audience, seat, lead, alike="replayed" not in selected)
 
-    def begin(token: str) -> None:
-        nonlocal last
-        last = token
-
     filters = context.subscription_filters.hold(context.owner, where)
     with filters, Followed(context, info.field_name) as followed, company or nullcontext():
         changes = context.live.changes(
-            entity, request, company=company, farewell=followed.farewell, begun=begin
+            entity, request, company=company, farewell=followed.farewell, begun=resumption.begin
         )
         try:
             async with aclosing(changes) as opened:
                 async for change in opened:
-                    if change.kind != "SNAPSHOT":
-                        last = change.token
-                    if context.place is not None:
-                        context.place.token = None if last is None else context.token_out(last)
+                    resumption.reach(None if change.kind == "SNAPSHOT" else change.token)
                     yield ChangeRecord(shape, change)
-        except _ENDS as exc:
-            # Others may be told the same one.
-            end = exc.again()
-            # What a client that kept no token of its own resumes after.
-            last = max(last or "", "" if seat is None else seat.token)
-            end.resubscribe = passes(exc, begun=bool(last))
-            if last:
-                end.facts["resumeToken"] = last
-                if end.resubscribe:
-                    if context.place is not None:
-                        context.place.token = context.token_out(last)
-                    yield ChangeRecord(shape, Change(entity=entity, kind="CHECKPOINT", token=last))
+        except ENDS as exc:
+            end, last = resumption.end(exc), resumption.token
+            if end.resubscribe and last:
+                yield ChangeRecord(shape, Change(entity=entity, kind="CHECKPOINT", token=last))
             raise end from exc
 
 

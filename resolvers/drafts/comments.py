@@ -8,11 +8,13 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from bson import ObjectId
 
 from model.entities import Entity
+from resolvers.drafts.images import ProposalImages
 from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from resolvers.drafts.pages import RecordSource, read_page
 from resolvers.drafts.store import Drafts
@@ -81,6 +83,7 @@ class Comments:
         progress: Progress,
         drafts: Drafts,
         repeats: Repeats,
+        images: ProposalImages,
         limits: ProposalLimits = DEFAULT_LIMITS,
     ) -> None:
         self._mongo = mongo
@@ -88,6 +91,7 @@ class Comments:
         self._progress = progress
         self._drafts = drafts
         self._repeats = repeats
+        self._images = images
         self._limits = limits
         self._scope = OPEN
 
@@ -156,35 +160,38 @@ class Comments:
 
     def _source(self, entity: Entity, query: Mapping[str, Any]) -> RecordSource:
         rows = self._scope.read_rows(entity)
-
-        async def judge(records: Sequence[Document]) -> list[bool]:
-            """A comment is there for a caller where its version or draft is."""
-            versions = {
-                (identity(r["doc"]), r["version"]): (r["doc"], r["version"])
-                for r in records
-                if r["draft"] is None
-            }
-            drafts = [(r["doc"], r["draft"]) for r in records if r["draft"] is not None]
-            shown = await self._shown_versions(entity, list(versions.values()), rows)
-            found = await self._drafts.numbered(entity, drafts)
-            shown_drafts = {
-                (identity(key), number)
-                for (key, number), draft in zip(drafts, found, strict=True)
-                if draft is not None
-            }
-            return [
-                (identity(r["doc"]), r["version"]) in shown
-                if r["draft"] is None
-                else (identity(r["doc"]), r["draft"]) in shown_drafts
-                for r in records
-            ]
-
         return RecordSource(
             entity=entity,
             collection=_name(entity),
             query=query,
-            judge=judge if rows.limits else None,
+            judge=partial(self.visible, entity) if rows.limits else None,
         )
+
+    async def visible(self, entity: Entity, records: Sequence[Mapping[str, Any]]) -> list[bool]:
+        """Return of n records whether each is there for the caller: where its version or draft
+        is."""
+        rows = self._scope.read_rows(entity)
+        if not rows.limits:
+            return [True] * len(records)
+        versions = {
+            (identity(r["doc"]), r["version"]): (r["doc"], r["version"])
+            for r in records
+            if r["draft"] is None
+        }
+        drafts = [(r["doc"], r["draft"]) for r in records if r["draft"] is not None]
+        shown = await self._shown_versions(entity, list(versions.values()), rows)
+        found = await self._drafts.numbered(entity, drafts)
+        shown_drafts = {
+            (identity(key), number)
+            for (key, number), draft in zip(drafts, found, strict=True)
+            if draft is not None
+        }
+        return [
+            (identity(r["doc"]), r["version"]) in shown
+            if r["draft"] is None
+            else (identity(r["doc"]), r["draft"]) in shown_drafts
+            for r in records
+        ]
 
     async def _shown_versions(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], rows: Rows
@@ -233,6 +240,8 @@ class Comments:
                 "at": datetime.now(UTC),
                 "text": text,
             }
+
+            await self._images.keep(_name(entity))
 
             async def work(writing: Writing) -> Comment:
                 # As it is stored, so that a repetition is answered with the same.

@@ -14,14 +14,22 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from model.entities import Entity, EnumType, Field, Model, Scalar
-from resolvers.filters import parse_where
+from resolvers.filters import Condition, parse_where
 from resolvers.keyset import Keyset
 from resolvers.pages import Page, PageRequest, Window
 from resolvers.queries import to_query
 from streams.documents import Document
 from streams.mongo import Mongo
 
-__all__ = ["DRAFT_STATUS", "Judge", "RecordSource", "draft_query", "read_page"]
+__all__ = [
+    "DRAFT_STATUS",
+    "Judge",
+    "RecordFilter",
+    "RecordSource",
+    "draft_condition",
+    "draft_query",
+    "read_page",
+]
 
 DRAFT_STATUS = EnumType(name="DraftStatus", values=("PROPOSED", "PUBLISHED", "REJECTED"))
 
@@ -47,10 +55,22 @@ class RecordSource:
     judge: Judge | None = None
 
 
+RecordFilter = Literal["DraftWhere", "CommentWhere"]
+
+
 def draft_query(
-    model: Model, name: Literal["DraftWhere", "CommentWhere"], where: Mapping[str, Any] | None
+    model: Model, name: RecordFilter, where: Mapping[str, Any] | None
 ) -> Mapping[str, Any]:
     """Translate a DraftWhere or CommentWhere to a query over records.
+
+    Raises:
+        BadUserInput: a field, operator or value that is none; names it.
+    """
+    return to_query(draft_condition(model, name, where)) if where else {}
+
+
+def draft_condition(model: Model, name: RecordFilter, where: Mapping[str, Any]) -> Condition:
+    """Translate a DraftWhere or CommentWhere to a condition on records.
 
     Raises:
         BadUserInput: a field, operator or value that is none; names it.
@@ -70,7 +90,7 @@ def draft_query(
         plural=f"{name}s",
         version=None,
     )
-    return to_query(parse_where(model, records, where)) if where else {}
+    return parse_where(model, records, where)
 
 
 async def read_page(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from bson import ObjectId
@@ -19,6 +20,7 @@ from model.entities import Entity
 from resolvers.commits import ATTEMPTS, restless
 from resolvers.contents import Change
 from resolvers.drafts.draft import PROPOSED, REJECTED, Draft
+from resolvers.drafts.images import ProposalImages
 from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from resolvers.drafts.pages import RecordSource, read_page
 from resolvers.merging import applied
@@ -58,12 +60,14 @@ class Drafts:
         archives: Mapping[str, Archive],
         standing: Standing,
         repeats: Repeats,
+        images: ProposalImages,
         limits: ProposalLimits = DEFAULT_LIMITS,
     ) -> None:
         self._mongo = mongo
         self._archives = archives
         self._standing = standing
         self._repeats = repeats
+        self._images = images
         self._limits = limits
         self._scope = OPEN
 
@@ -102,17 +106,18 @@ class Drafts:
 
     def _source(self, entity: Entity, query: Mapping[str, Any], whole: bool) -> RecordSource:
         rows = self._scope.read_rows(entity)
-
-        async def judge(records: Sequence[Document]) -> list[bool]:
-            return [_allowed(rows, each) for each in records]
-
         return RecordSource(
             entity=entity,
             collection=_name(entity),
             query=query,
             projection=None if whole or rows.limits else {"base": 0, "full": 0},
-            judge=judge if rows.limits else None,
+            judge=partial(self.visible, entity) if rows.limits else None,
         )
+
+    async def visible(self, entity: Entity, records: Sequence[Mapping[str, Any]]) -> list[bool]:
+        """Return of n records whether each is there for the caller."""
+        rows = self._scope.read_rows(entity)
+        return [_allowed(rows, each) for each in records]
 
     async def numbered(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]]
@@ -276,6 +281,7 @@ class Drafts:
             "at": datetime.now(UTC),
             "bytes": await self._limits.check_draft(self._mongo, entity, content, author),
         }
+        await self._images.keep(_name(entity))
         for _ in range(ATTEMPTS):
             newest = await self._mongo.find(
                 _name(entity),

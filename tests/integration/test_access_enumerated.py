@@ -358,6 +358,7 @@ async def test_no_field_shows_a_row_that_is_not_the_callers(rows: Rows) -> None:
     if rows.storage == "DELTA":
         return  # what follows is read in the same ways
     await _ask_changes(rows, enumeration, reached)
+    await _ask_proposal_changes(rows, enumeration, reached)
     await _ask_writes(rows, enumeration, ask)
     await _ask_what_is_done(enumeration, ask)
     _check_complete(schema, enumeration, reached)
@@ -417,6 +418,25 @@ async def _ask_changes(rows: Rows, enumeration: Enumeration, reached: set[str]) 
                 answered(told, reached)
                 if caller is ANN:
                     _check_told(told, text)
+
+
+async def _ask_proposal_changes(rows: Rows, enumeration: Enumeration, reached: set[str]) -> None:
+    """From the beginning: what the second one proposed and said is sent to the second one alone."""
+    names = [f"{each.lower()}{kind}Changes" for each in ENTITIES for kind in ("Draft", "Comment")]
+    for name in (*names, "allDraftChanges", "allCommentChanges"):
+        enumeration.asked.add(f"Subscription.{name}")
+        kind = enumeration.schema.subscription_type.fields[name].type  # type: ignore[union-attr]
+        (selection,) = enumeration.whole(kind)
+        text = operation("subscription", name, "after: $began", f"kind {selection}")
+        for caller in (ANN, EVE):
+            async with aclosing(await rows.events(caller, text, began=rows.began)) as events:
+                told = [each async for each in _until_quiet(events)]
+            answered(told, reached)
+            changes = [each for each in told if each["kind"] != "CHECKPOINT"]
+            if caller is ANN:
+                assert not changes, (name, changes)
+            else:
+                assert changes, name
 
 
 async def _until_quiet(events: Any) -> AsyncIterator[dict[str, Any]]:

@@ -81,6 +81,7 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
         history=History(mongo, archives, own_writes),
         moments=Moments(mongo, archives, progress, TAG),
         live=Changes(mongo, archives, hub, progress),
+        proposals=None,  # type: ignore[arg-type]
         status=Status(
             [],
             [],

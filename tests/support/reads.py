@@ -102,6 +102,7 @@ class Memory:
             history=history,  # type: ignore[arg-type]
             moments=moments,  # type: ignore[arg-type]
             live=MemoryChanges(self),  # type: ignore[arg-type]
+            proposals=None,  # type: ignore[arg-type]
             status=MemoryStatus(),  # type: ignore[arg-type]
             editing=self.editing,  # type: ignore[arg-type]
             deployment=DEPLOYMENT,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from model.reading import read_model
-from resolvers import watch
+from resolvers import token_refresh
 from resolvers.completion import Completion
 from resolvers.conditions import Compare, Comparison
 from resolvers.rows import ALL_ROWS
@@ -32,7 +32,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=clock.monotonic))
+    monkeypatch.setattr(token_refresh, "time", SimpleNamespace(monotonic=clock.monotonic))
     return clock
 
 

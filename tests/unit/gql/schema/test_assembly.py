@@ -18,6 +18,8 @@ from graphql import (
 from gql.schema import build_schema, print_sdl
 from model.reading import read_model
 
+ONES = ("product", "supplier", "city", "reading")
+
 
 def test_every_entity_has_all_root_fields(schema: strawberry.Schema) -> None:
     """The present, versions, the collection as of a moment, drafts, comments, and changes."""
@@ -38,6 +40,9 @@ def test_every_entity_has_all_root_fields(schema: strawberry.Schema) -> None:
         "supplierChanges",
         "cityChanges",
         "readingChanges",
+        *(f"{one}{kind}Changes" for one in ONES for kind in ("Draft", "Comment")),
+        "allDraftChanges",
+        "allCommentChanges",
     }
 
 

@@ -1,0 +1,148 @@
+"""Who is sent drafts and comments: those who see them on pages, over a real MongoDB."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from pymongo import MongoClient
+
+from gql.app import context_of
+from gql.settings import Settings
+from model.reading import read_model
+from resolvers.principals import Principal
+from tests.support.editing import Row, Shop, open_shop
+from tests.support.proposals import followed, next_event, token_now
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MODEL = read_model(
+    """
+    type Page @collection(name: "pages")
+      @access(read: ["reader"], write: ["admin"], propose: ["contributor"], publish: ["moderator"])
+      { id: ID! title: String secret: String @access(read: ["admin"]) }
+    type Memo @collection(name: "memos") @access(rows: "{ owner: { eq: $sub } }")
+      { id: ID! owner: String! title: String }
+    """
+)
+
+
+def caller(name: str, *roles: str) -> Principal:
+    return Principal(name=name, roles=frozenset(roles))
+
+
+ADMIN = caller("adam", "admin", "contributor", "moderator", "reader")
+READER, STRANGER = caller("rita", "reader"), caller("otto", "contributor", "moderator", "admin")
+ANN, BOB = caller("ann"), caller("bob")
+
+FIELDS = "kind operation transition type documentId resumeToken"
+DRAFTS = f"{FIELDS} number draft {{ number status diff {{ path }} }}"
+COMMENTS = f"{FIELDS} commentId comment {{ text }}"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def site(mongo_uri: str, client: MongoClient[Row]) -> AsyncIterator[Shop]:
+    """One page `p`, with a draft and a comment."""
+    name = f"site_{uuid4().hex[:8]}"
+    settings = Settings(quiet_s=0.2)
+    async with open_shop(client, mongo_uri, name, settings, model=MODEL) as shop:
+        await ask(shop, ADMIN, 'createPage(id: "p", document: {title: "x"}) { __typename }')
+        await shop.recorded()
+        yield shop
+    client.drop_database(name)
+
+
+async def ask(shop: Shop, who: Principal, mutation: str) -> Row:
+    context = context_of(shop.gateway, caller=who)
+    result = await shop.schema.execute(f"mutation {{ done: {mutation} }}", {}, context)
+    assert not result.errors, result.errors
+    assert result.data is not None
+    found: Row = result.data["done"]
+    assert "__typename" not in found or "Error" not in found["__typename"], found
+    return found
+
+
+async def told(shop: Shop, who: Principal, name: str, selection: str, after: str) -> Any:
+    """Return what was missed, or the code of the error."""
+    await followed(shop)
+    context = context_of(shop.gateway, caller=who)
+    text = f'subscription {{ found: {name}(after: "{after}") {{ {selection} }} }}'
+    results: Any = await shop.schema.subscribe(text, {}, context)
+    found: list[Row] = []
+    async with aclosing(results) as events:
+        while True:
+            event = await next_event(events)
+            if event.errors:
+                return event.errors[0].extensions["code"]
+            change = event.data["found"]
+            if change["kind"] == "CHECKPOINT":
+                return found
+            found.append(change)
+
+
+async def test_who_may_not_read_a_type_is_sent_nothing_of_it(site: Shop) -> None:
+    """Though he may propose and publish; and in the queue of all types it is not there."""
+    after = await token_now(site)
+    await ask(site, ADMIN, 'proposePage(id: "p", patch: {title: "y"}) { __typename }')
+    await ask(site, ADMIN, 'commentOnPage(id: "p", draft: 1, text: "t") { text }')
+    for of_type, of_all, selection in (
+        ("pageDraftChanges", "allDraftChanges", DRAFTS),
+        ("pageCommentChanges", "allCommentChanges", COMMENTS),
+    ):
+        assert len(await told(site, READER, of_type, selection, after)) == 1
+        assert len(await told(site, READER, of_all, selection, after)) == 1
+        assert await told(site, STRANGER, of_type, selection, after) == "FORBIDDEN"
+        assert await told(site, STRANGER, of_all, selection, after) == []
+
+
+async def test_fields_that_a_caller_may_not_read_are_in_no_difference(site: Shop) -> None:
+    """As in the diff of a draft on a page."""
+    after = await token_now(site)
+    patch = '{title: "z", secret: "s"}'
+    await ask(site, ADMIN, f'proposePage(id: "p", patch: {patch}) {{ __typename }}')
+    paths = {}
+    for who in (ADMIN, READER):
+        (change,) = await told(site, who, "pageDraftChanges", DRAFTS, after)
+        paths[who.name] = {each["path"] for each in change["draft"]["diff"]}
+    assert paths == {"adam": {"title", "secret"}, "rita": {"title"}}
+
+
+async def test_a_row_rule_holds_for_drafts_comments_and_for_what_becomes_hidden(site: Shop) -> None:
+    """A draft that a program gives to another owner leaves for the first and comes to the other."""
+    content = '{owner: "ann", title: "x"}'
+    await ask(site, ANN, f'createMemo(id: "m", document: {content}) {{ __typename }}')
+    await site.recorded()
+    after = await token_now(site)
+    await ask(site, ANN, 'proposeMemo(id: "m", patch: {title: "SECRET"}) { __typename }')
+    await ask(site, ANN, 'commentOnMemo(id: "m", draft: 1, text: "SECRET") { text }')
+    await ask(site, ANN, 'commentOnMemo(id: "m", version: 1, text: "SECRET") { text }')
+    for name, selection, count in (
+        ("memoDraftChanges", DRAFTS, 1),
+        ("allDraftChanges", DRAFTS, 1),
+        ("memoCommentChanges", COMMENTS, 2),
+        ("allCommentChanges", COMMENTS, 2),
+    ):
+        assert len(await told(site, ANN, name, selection, after)) == count
+        assert await told(site, BOB, name, selection, after) == []
+    drafts, moved = site.database["memos.drafts"], {"base.owner": "bob", "full.owner": "bob"}
+    drafts.update_one({"doc": "m"}, {"$set": moved})
+    drafts.update_one({"doc": "m"}, {"$set": {"full.title": "HIS"}})
+    mine = await told(site, ANN, "memoDraftChanges", DRAFTS, after)
+    assert [(e["operation"], e["transition"]) for e in mine] == [
+        ("INSERT", "ENTER"),
+        (None, "LEAVE"),
+    ]
+    assert (mine[1]["number"], mine[1]["draft"]) == (1, None)
+    his = await told(site, BOB, "memoDraftChanges", DRAFTS, after)
+    assert [each["transition"] for each in his] == ["ENTER", "STAY"]
+    # What is said of it is his as well from now on, and not hers.
+    assert len(await told(site, ANN, "memoCommentChanges", COMMENTS, after)) == 1
+    assert len(await told(site, BOB, "memoCommentChanges", COMMENTS, after)) == 1
+    drafts.delete_one({"doc": "m"})
+    (removed,) = (await told(site, BOB, "memoDraftChanges", DRAFTS, after))[2:]
+    # Like what was moved away: a caller with a rule does not learn which.
+    assert (removed["operation"], removed["transition"]) == (None, "LEAVE")

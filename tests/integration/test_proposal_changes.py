@@ -1,0 +1,431 @@
+"""Subscriptions to drafts and comments: what is sent live, what was missed, and what is refused,
+over a real MongoDB."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from bson import ObjectId, Timestamp
+from pymongo import MongoClient
+
+from gql.settings import Settings
+from resolvers.purging import Purging
+from streams import tokens
+from tests.support.editing import Failed, Row, Shop, open_shop, tell
+from tests.support.eventually import eventually
+from tests.support.proposals import (
+    ALL_COMMENTS,
+    ALL_DRAFTS,
+    COMMENTS,
+    DRAFTS,
+    caught_up,
+    followed,
+    following,
+    next_event,
+    propose,
+    token_now,
+)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SAID = ("operation", "transition", "number")
+PROPOSED = {"status": {"eq": "PROPOSED"}}
+
+
+def comment(id_: str, text: str) -> Row:
+    """A comment on version 1, as another program stores it."""
+    about = {"doc": id_, "version": 1, "draft": None, "replyTo": None}
+    return {"_id": ObjectId(), **about, "by": "program", "at": datetime.now(UTC), "text": text}
+
+
+async def refused(shop: Shop, text: str, **variables: Any) -> Any:
+    """Return the extensions of the error that a subscription ends with."""
+    with pytest.raises(Failed) as caught:
+        async with shop.changes(text, **variables) as events:
+            while True:
+                await next_event(events)
+    return caught.value.args[0].extensions
+
+
+async def test_proposals_and_decisions_are_sent_as_they_are_made(shop: Shop) -> None:
+    """Proposed, published, rejected: each with the draft as it is then."""
+    id_ = await shop.made()
+    async with shop.changes(DRAFTS, id=id_) as events:
+        assert await caught_up(events) == []
+        await propose(shop, id_, "one", author="dan")
+        await propose(shop, id_, "two", author="dan")
+        await shop.mutate("publishProduct", id=id_, draft=1, author="mo")
+        await shop.mutate("rejectProduct", id=id_, draft=2, author="mo")
+        found = await following(events, 4)
+    assert tell(found, *SAID) == [
+        ("INSERT", "ENTER", 1),
+        ("INSERT", "ENTER", 2),
+        ("UPDATE", "STAY", 1),
+        ("UPDATE", "STAY", 2),
+    ]
+    drafts = [each["draft"] for each in found]
+    assert tell(drafts, "status", "publishedAs", "decidedBy") == [
+        ("PROPOSED", None, None),
+        ("PROPOSED", None, None),
+        ("PUBLISHED", 2, "mo"),
+        ("REJECTED", None, "mo"),
+    ]
+    assert tell(drafts, "author") == ["dan"] * 4
+    assert drafts[1]["document"] == {"name": "two"}
+    assert {(each["type"], each["documentId"]) for each in found} == {("Product", id_)}
+    assert not any(each["replayed"] for each in found)
+
+
+async def test_what_is_decided_leaves_the_queue_of_what_is_proposed(shop: Shop) -> None:
+    """A moderator's queue: a filter by status, and by author."""
+    id_ = await shop.made()
+    where = {**PROPOSED, "author": {"eq": "dan"}}
+    async with shop.changes(DRAFTS, id=id_, where=where) as events:
+        assert await caught_up(events) == []
+        await propose(shop, id_, "one", author="dan")
+        await propose(shop, id_, "two", author="eve")
+        await shop.mutate("rejectProduct", id=id_, draft=2)
+        await shop.mutate("rejectProduct", id=id_, draft=1)
+        await shop.mutate("restoreProduct", id=id_, draft=1)
+        await propose(shop, id_, "three", author="dan")
+        found = await following(events, 3)
+    assert tell(found, *SAID) == [
+        ("INSERT", "ENTER", 1),
+        ("UPDATE", "LEAVE", 1),
+        ("INSERT", "ENTER", 3),
+    ]
+    assert found[1]["draft"]["status"] == "REJECTED"
+
+
+async def test_comments_of_callers_and_of_programs_are_sent(shop: Shop) -> None:
+    """Added by a mutation, and added, edited and removed by another program."""
+    id_ = await shop.made()
+    await shop.recorded()
+    stored = comment(id_, "by a program")
+    comments = shop.database["products.comments"]
+    async with shop.changes(COMMENTS, id=id_) as events:
+        assert await caught_up(events) == []
+        await shop.mutate("commentOnProduct", id=id_, version=1, text="by a caller")
+        comments.insert_one(stored)
+        comments.update_one({"_id": stored["_id"]}, {"$set": {"text": "edited"}})
+        comments.delete_one({"_id": stored["_id"]})
+        found = await following(events, 4)
+    texts = [each["comment"] and each["comment"]["text"] for each in found]
+    assert texts == ["by a caller", "by a program", "edited", None]
+    assert tell(found, "operation", "transition") == [
+        ("INSERT", "ENTER"),
+        ("INSERT", "ENTER"),
+        ("UPDATE", "STAY"),
+        ("DELETE", "LEAVE"),
+    ]
+    assert found[0]["comment"]["author"] == "ann"
+    assert tell(found[1:], "commentId") == [str(stored["_id"])] * 3
+    assert {each["documentId"] for each in found} == {id_}
+
+
+async def test_drafts_that_programs_edit_and_remove_are_sent(shop: Shop) -> None:
+    """What was removed has its number and its document, and no content."""
+    id_ = await shop.made()
+    number = await propose(shop, id_, "one")
+    drafts, one = shop.database["products.drafts"], {"doc": id_, "number": number}
+    async with shop.changes(DRAFTS, id=id_) as events:
+        assert await caught_up(events) == []
+        drafts.update_one(one, {"$set": {"full.name": "edited"}})
+        drafts.delete_one(one)
+        edited, removed = await following(events, 2)
+    assert edited["draft"]["document"] == {"name": "edited"}
+    assert (*tell([removed], *SAID)[0], removed["documentId"]) == ("DELETE", "LEAVE", number, id_)
+    assert removed["draft"] is None
+
+
+async def test_the_proposals_of_all_types_are_in_one_order(shop: Shop) -> None:
+    """With the type of each; comments likewise."""
+    product, sample = await shop.made(), await shop.made("Sample")
+    after = await token_now(shop)
+    for name in ("a", "b"):
+        await propose(shop, product, name)
+        await shop.mutate("proposeSample", id=sample, patch={"name": name})
+    await shop.recorded()
+    await shop.mutate("commentOnSample", id=sample, version=1, text="s")
+    await shop.mutate("commentOnProduct", id=product, version=1, text="p")
+    await followed(shop)
+    async with shop.changes(ALL_DRAFTS, after=after) as events:
+        found = await caught_up(events)
+    assert tell(found, "type", "documentId", "number") == [
+        ("Product", product, 1),
+        ("Sample", sample, 1),
+        ("Product", product, 2),
+        ("Sample", sample, 2),
+    ]
+    assert tell(found, "resumeToken") == sorted(tell(found, "resumeToken"))
+    assert found[2]["draft"]["document"] == {"name": "b"}
+    assert found[3]["draft"]["__typename"] == "SampleDraft"
+    async with shop.changes(ALL_COMMENTS, after=after) as events:
+        said = await caught_up(events)
+    assert [(each["type"], each["comment"]["text"]) for each in said] == [
+        ("Sample", "s"),
+        ("Product", "p"),
+    ]
+
+
+async def story(shop: Shop) -> tuple[str, str, list[Row]]:
+    """Return a document, the token before its proposals, and what was sent live of them."""
+    id_ = await shop.made()
+    after = await token_now(shop)
+    async with shop.changes(DRAFTS, id=id_, after=after) as events:
+        assert await caught_up(events) == []
+        for name in ("one", "two", "three"):
+            await propose(shop, id_, name)
+        await shop.mutate("publishProduct", id=id_, draft=1)
+        await shop.mutate("rejectProduct", id=id_, draft=2)
+        shop.database["products.drafts"].delete_one({"doc": id_, "number": 3})
+        return id_, after, await following(events, 6)
+
+
+def replayed(events: list[Row], removed: int | None = None) -> list[Row]:
+    """The same events, as they are read again after a draft was removed."""
+    return [
+        {**each, "replayed": True, "draft": None if each["number"] == removed else each["draft"]}
+        for each in events
+    ]
+
+
+async def test_who_comes_back_is_sent_exactly_what_was_missed(shop: Shop) -> None:
+    """After each token, out of memory."""
+    id_, after, live = await story(shop)
+    for count, token in enumerate([after, *tell(live, "resumeToken")]):
+        async with shop.changes(DRAFTS, id=id_, after=token) as events:
+            assert await caught_up(events) == replayed(live[count:])
+
+
+async def test_another_gateway_reads_what_was_missed_from_the_oplog(
+    mongo_uri: str, client: MongoClient[Row], shop: Shop
+) -> None:
+    """As after a restart: nothing of it is in its memory. What was removed since has no content."""
+    id_, after, live = await story(shop)
+    name = shop.database.name
+    async with open_shop(client, mongo_uri, name, begun=True) as another:
+        for count, token in enumerate([after, *tell(live, "resumeToken")]):
+            async with another.changes(DRAFTS, id=id_, after=token) as events:
+                assert await caught_up(events) == replayed(live[count:], removed=3)
+        async with another.changes(DRAFTS, id=id_, after=after) as events:
+            await caught_up(events)
+            # And goes on live.
+            number = await propose(another, id_, "later")
+            (later,) = await following(events, 1)
+            assert (later["number"], later["replayed"]) == (number, False)
+
+
+async def test_large_gaps_are_read_in_pages_and_callers_take_turns(
+    mongo_uri: str, client: MongoClient[Row], shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a page, and by more at once than there are slots."""
+    monkeypatch.setattr("streams.changefeed.oplog_replay._PAGE", 7)
+    id_ = await shop.made()
+    after = await token_now(shop)
+    stored = [comment(id_, f"{n}") for n in range(100)]
+    for each in stored:
+        shop.database["products.comments"].insert_one(each)
+    async with open_shop(client, mongo_uri, shop.database.name, begun=True) as another:
+
+        async def missed() -> list[str]:
+            async with another.changes(COMMENTS, id=id_, after=after) as events:
+                return [each["comment"]["text"] for each in await caught_up(events)]
+
+        expected = [each["text"] for each in stored]
+        assert await asyncio.gather(*(missed() for _ in range(6))) == [expected] * 6
+        slots = another.gateway.proposals._replay._slots
+        assert (slots.held, slots.waiting) == (0, 0)
+
+
+async def test_one_caller_that_misses_much_leaves_slots_to_others(
+    mongo_uri: str, client: MongoClient[Row], shop: Shop
+) -> None:
+    """While all slots that a caller may have are taken, another one's replay goes on."""
+    id_ = await shop.made()
+    after = await token_now(shop)
+    await propose(shop, id_, "one")
+    async with open_shop(client, mongo_uri, shop.database.name, begun=True) as another:
+        slots = another.gateway.proposals._replay._slots
+        for _ in range(2):
+            await slots.acquire("ann")
+        async with another.changes(DRAFTS, id=id_, after=after) as waiting:
+            task = asyncio.ensure_future(anext(waiting))
+            await eventually(lambda: slots.waiting == 1)
+            given, context = {"id": id_, "after": after}, another.context("bob")
+            results: Any = await another.schema.subscribe(DRAFTS, given, context)
+            async with aclosing(results) as events:
+                (found,) = (await asyncio.wait_for(anext(events), 60)).data.values()
+                assert (found["number"], task.done()) == (1, False)
+            for _ in range(2):
+                slots.release("ann")
+            assert (await task)["number"] == 1
+
+
+async def test_tokens_of_the_future_and_of_others_are_refused_at_once(shop: Shop) -> None:
+    """As a subscription to documents refuses them."""
+    own = shop.gateway.deployment
+    later = await shop.gateway.mongo.operation_time()
+    future = tokens.encode(tokens.moment(Timestamp(later.time + 3600, 1)), own)
+    snapshot = tokens.encode(tokens.unfinished(later), own)
+    other = tokens.encode(tokens.moment(later), "another")
+    for text in (DRAFTS, COMMENTS, ALL_DRAFTS, ALL_COMMENTS):
+        for token in (future, snapshot, other, "nonsense"):
+            assert (await refused(shop, text, after=token))["code"] == "RESUME_TOKEN_INVALID"
+
+
+async def test_the_token_of_a_write_to_a_document_goes_on_here_too(shop: Shop) -> None:
+    """One token stands for one place in the stream, of whichever kind its event was."""
+    id_ = await shop.made()
+    await propose(shop, id_, "before")
+    update = await shop.mutate("updateProduct", id=id_, patch={"name": "x"})
+    await propose(shop, id_, "after")
+    await followed(shop)
+    async with shop.changes(DRAFTS, id=id_, after=update["resumeToken"]) as events:
+        (found,) = await caught_up(events)
+    assert found["draft"]["document"] == {"name": "after"}
+
+
+async def test_a_collection_that_is_dropped_ends_with_a_token_that_works(
+    mongo_uri: str, client: MongoClient[Row]
+) -> None:
+    """Nothing says which drafts went with it: the present is to be read again."""
+    name = f"dropped_{uuid4().hex[:8]}"
+    async with open_shop(client, mongo_uri, name) as shop:
+        id_ = await shop.made()
+        await propose(shop, id_, "one")
+        after = await token_now(shop)
+        await shop.mutate("rejectProduct", id=id_, draft=1)
+        shop.database.drop_collection("products.drafts")
+        async with shop.changes(DRAFTS, after=after) as events:
+            assert (await next_event(events))["draft"]["status"] == "REJECTED"
+        facts = await refused(shop, DRAFTS, after=after)
+        assert facts["code"] == "HISTORY_LOST"
+        async with shop.changes(DRAFTS, after=facts["oldestResumeToken"]) as events:
+            assert await caught_up(events) == []
+            await propose(shop, id_, "anew")
+            assert (await following(events, 1))[0]["number"] == 1
+    client.drop_database(name)
+
+
+async def test_without_images_drafts_are_read_and_what_was_removed_is_a_bare_leave(
+    mongo_uri: str, client: MongoClient[Row]
+) -> None:
+    """The draft is shown as the decision left it, though another one followed."""
+    name = f"bare_{uuid4().hex[:8]}"
+    async with open_shop(client, mongo_uri, name, Settings(images=False)) as shop:
+        id_ = await shop.made()
+        await propose(shop, id_, "one")
+        after = await token_now(shop)
+        await shop.mutate("rejectProduct", id=id_, draft=1)
+        await shop.mutate("restoreProduct", id=id_, draft=1)
+        await followed(shop)
+        async with shop.changes(DRAFTS, id=id_, after=after) as events:
+            drafts = [each["draft"] for each in await caught_up(events)]
+        assert tell(drafts, "status", "publishedAs") == [("REJECTED", None), ("PUBLISHED", 2)]
+        async with shop.changes(DRAFTS, where=PROPOSED, after=after) as events:
+            found = await caught_up(events)
+            assert tell(found, *SAID) == [("UPDATE", "LEAVE", 1)] * 2
+            shop.database["products.drafts"].delete_many({})
+            assert tell(await following(events, 1), *SAID) == [("DELETE", "LEAVE", None)]
+    client.drop_database(name)
+
+
+async def test_a_record_that_is_no_draft_ends_nothing(shop: Shop) -> None:
+    """It is left out, and what comes next is sent."""
+    id_ = await shop.made()
+    drafts = shop.database["products.drafts"]
+    async with shop.changes(DRAFTS) as events:
+        assert await caught_up(events) == []
+        wrong = [{"doc": id_, "number": 7}, {"doc": id_, "number": 8, "full": 5, "base": []}]
+        for each in wrong:
+            drafts.insert_one({"_id": ObjectId(), **each})
+        await propose(shop, await shop.made(), "one")
+        assert tell(await following(events, 1), "number") == [1]
+    drafts.delete_many({"doc": id_})
+
+
+async def test_what_a_purge_removed_is_not_read_again(
+    mongo_uri: str, client: MongoClient[Row], shop: Shop
+) -> None:
+    """Not from memory, and not from the oplog: an event of it has no content."""
+    id_ = await shop.made()
+    after = await token_now(shop)
+    await propose(shop, id_, "SECRET")
+    gateway = shop.gateway
+    archive = gateway.live._archives["products"]
+    entity = gateway.model.entity("Product")
+    await Purging(gateway.mongo, archive, gateway.progress, entity).purge(id_, by="x", why="y")
+    await followed(shop)
+    # As a gateway does that is told of a purge.
+    gateway.proposals.forget()
+    async with shop.changes(DRAFTS, id=id_, after=after) as events:
+        found = await caught_up(events)
+    assert tell(found, "operation", "draft") == [("INSERT", None), ("DELETE", None)]
+
+
+async def test_a_reader_that_is_too_slow_goes_on_after_its_last_token(
+    mongo_uri: str, client: MongoClient[Row]
+) -> None:
+    """It is ended with a checkpoint, and is told the rest when it is back."""
+    name = f"slow_{uuid4().hex[:8]}"
+    async with open_shop(client, mongo_uri, name, Settings(backlog_events=5)) as shop:
+        id_ = await shop.made()
+        comments = shop.database["products.comments"]
+        async with shop.changes(COMMENTS, id=id_) as events:
+            assert await caught_up(events) == []
+            comments.insert_one(comment(id_, "first"))
+            (first,) = await following(events, 1)
+            comments.insert_many([comment(id_, f"{n}") for n in range(20)])
+            hub = shop.gateway.hub
+            await eventually(lambda: hub.statistics("$comments")["slow_consumers"] == 1)
+            seen = [first]
+            with pytest.raises(Failed) as caught:
+                while True:
+                    seen.append(await next_event(events))
+        assert caught.value.code == "SLOW_CONSUMER"
+        last = caught.value.args[0].extensions["resumeToken"]
+        assert (seen[-1]["kind"], seen[-1]["resumeToken"]) == ("CHECKPOINT", last)
+        async with shop.changes(COMMENTS, id=id_, after=last) as events:
+            seen += await caught_up(events)
+        texts = [each["comment"]["text"] for each in seen if each["kind"] == "CHANGE"]
+        assert texts == ["first", *map(str, range(20))]
+    client.drop_database(name)
+
+
+async def test_filters_count_towards_the_limits_of_subscriptions(shop: Shop) -> None:
+    """As those of subscriptions to documents."""
+    where = {"author": {"in": [f"a{n}" for n in range(2000)]}}
+    facts = await refused(shop, DRAFTS, where=where)
+    assert (facts["code"], facts["limit"]) == ("LIMIT_EXCEEDED", "max_subscription_conditions")
+
+
+async def test_the_stream_s_place_is_sent_while_only_others_change(
+    mongo_uri: str, client: MongoClient[Row]
+) -> None:
+    """A token that is held stays fresh, though each event is another type's."""
+    name = f"quiet_{uuid4().hex[:8]}"
+    async with open_shop(client, mongo_uri, name, Settings(quiet_s=0.5)) as shop:
+        sample = await shop.made("Sample")
+        async with shop.changes(DRAFTS) as events:
+            first = await next_event(events)
+
+            async def disturb() -> None:
+                while True:
+                    await shop.mutate("proposeSample", id=sample, patch={"name": "x"})
+                    await shop.mutate("rejectSample", id=sample, draft=1)
+                    await asyncio.sleep(0.1)
+
+            disturbing = asyncio.ensure_future(disturb())
+            try:
+                later = await next_event(events)
+            finally:
+                disturbing.cancel()
+        assert (first["kind"], later["kind"]) == ("CHECKPOINT", "CHECKPOINT")
+        assert later["resumeToken"] > first["resumeToken"]
+    client.drop_database(name)
