@@ -133,6 +133,7 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
     connections = Connections(
         most=settings.sockets,
         most_http=settings.connections,
+        most_http_bytes=settings.connections_bytes,
         most_bytes=settings.sockets_bytes,
         stalled_s=settings.socket_stalled_s,
         failed=schema.failures.response,

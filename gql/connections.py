@@ -64,6 +64,7 @@ class Connections:
     Args:
         most: sockets that may be open at once.
         most_http: other connections that may be.
+        most_http_bytes: what may lie in the buffers of these.
         most_bytes: what may lie in their buffers.
         stalled_s: how long a client may take nothing of what is sent to it.
         failed: what is answered to those who are refused.
@@ -82,6 +83,7 @@ class Connections:
         *,
         most: int,
         most_http: int,
+        most_http_bytes: int,
         most_bytes: int,
         stalled_s: float,
         failed: Callable[[Exception], Answer],
@@ -90,7 +92,7 @@ class Connections:
         self.failed = failed
         self.turns = Turns(_MESSAGES_A_TURN)
         self.starts = Starts(_REQUESTS_A_TURN)
-        self.http = HttpConnections(most=most_http)
+        self.http = HttpConnections(most=most_http, most_bytes=most_http_bytes)
         self.refused = 0
         self.stalled = 0
         self.dropped: Counter[str] = Counter(stalled=0, memory=0, flood=0)

@@ -28,6 +28,7 @@ from strawberry.types.graphql import OperationType
 from gql.context import Context
 from gql.direct import direct_of
 from gql.documents import Documents, KnownDocument, KnownOperation
+from gql.engine.execution.comparison import has_read_much, off_loop
 from gql.engine.limits.client_presence import finish_without_client
 from gql.engine.limits.concurrency import ConcurrencyExtension, ConcurrencyLimiter
 from gql.engine.limits.response_size import check_response
@@ -136,11 +137,11 @@ class Schema(strawberry.Schema):
             # What this is not for, Strawberry says.
             if known is not None and context_value is not None and known.kind in allowed:
                 self.operations.begun["known"] += 1
-                return self._bounded(
+                return await self._bounded(
                     await self._execute_known(known, variable_values, context_value)
                 )
             self.operations.begun["new"] += 1
-            return self._bounded(
+            return await self._bounded(
                 await super().execute(
                     text,
                     variable_values,
@@ -321,11 +322,17 @@ class Schema(strawberry.Schema):
         except GatewayError as exc:
             yield self._refused(exc)
 
-    def _bounded(self, result: ExecutionResult) -> ExecutionResult:
-        """Raises:
-        LimitExceeded: the response is too long.
-        """
-        check_response(result.data, self._documents.limits.max_response_bytes)
+    async def _bounded(self, result: ExecutionResult) -> ExecutionResult:
+        """Return an error in the place of a response that is too long."""
+        most = self._documents.limits.max_response_bytes
+        try:
+            if has_read_much():
+                await off_loop(check_response, result.data, most)
+            else:
+                check_response(result.data, most)
+        except GatewayError as exc:
+            # With its traceback it would keep the response until it is collected as garbage.
+            return self._refused(exc.with_traceback(None))
         return result
 
     async def _events_bounded(self, results: Any) -> AsyncGenerator[ExecutionResult]:
@@ -335,17 +342,16 @@ class Schema(strawberry.Schema):
                 if isinstance(each, PreExecutionError):
                     yield each
                     continue
-                try:
-                    yield self._bounded(each)
-                except GatewayError as exc:
-                    yield ExecutionResult(data=None, errors=[self.failures.error(exc)])
+                bounded = await self._bounded(each)
+                # Not as an operation that was refused: the next event follows.
+                yield each if bounded is each else ExecutionResult(data=None, errors=bounded.errors)
 
     def event_result(self, result: CoreResult) -> ExecutionResult:
         """Return the response to an event; an error in its place, where it is too long."""
         try:
             check_response(result.data, self._documents.limits.max_response_bytes)
         except GatewayError as exc:
-            return ExecutionResult(data=None, errors=[_error(exc)])
+            return ExecutionResult(data=None, errors=[_error(exc.with_traceback(None))])
         return ExecutionResult(data=result.data, errors=result.errors)
 
     def _refused(self, exc: GatewayError) -> ExecutionResult:

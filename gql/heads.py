@@ -84,12 +84,18 @@ class RequestConnection(HttpToolsProtocol):
         else:
             self.transport.close()
 
+    def unread_bytes(self) -> int:
+        """See `gql.http_connections.Closeable`."""
+        return self.transport.get_write_buffer_size()
+
     def pause_writing(self) -> None:
         super().pause_writing()
+        self._limits.http.hold(self)
         self._stall.watch(self.transport)
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._limits.http.release(self)
         self._stall.end()
 
     def write(self, data: bytes) -> bool:

@@ -3,6 +3,7 @@
 Guarantees: no more are open than may be, but for a few that may ask for its health alone. Over the
 bound a connection that waits for its client (for a head, a body, the next request) makes room for
 the one that comes, the one that has waited longest first; one whose response is under way does not.
+What lies in their buffers for clients to read is bounded: over it, those that hold most are closed.
 
 Source: docs/decisions/0024-sockets.md.
 """
@@ -25,21 +26,31 @@ class Closeable(Protocol):
 
     def drop(self) -> None: ...
 
+    def unread_bytes(self) -> int:
+        """Return what its client has not taken yet."""
+
 
 class HttpConnections:
     """The open HTTP connections of one process.
 
     Args:
         most: how many may be open; `RESERVE` more may ask for the process's health.
+        most_bytes: what may lie in their buffers together.
 
     Attributes:
         refused: connections that were closed as they came, and requests that were answered with
             503, since no room could be made.
         displaced: connections that were closed to make room.
+        unread: connections that were closed since their clients had not read too much.
     """
 
-    def __init__(self, *, most: int) -> None:
+    def __init__(self, *, most: int, most_bytes: int) -> None:
         self.most = most
+        self.unread = 0
+        self._most_bytes = most_bytes
+        # Of those whose buffers are full, what was in them when that was looked at.
+        self._unread: dict[Closeable, int] = {}
+        self._unread_bytes = 0
         self.refused = 0
         self.displaced = 0
         # In the order in which they began to wait for their clients; and the others.
@@ -75,6 +86,28 @@ class HttpConnections:
         if self._responding.pop(connection, self) is None:
             self._waiting[connection] = None
 
+    @property
+    def unread_bytes(self) -> int:
+        """About what lies in their buffers."""
+        return self._unread_bytes
+
+    def hold(self, connection: Closeable) -> None:
+        """Note that a connection's buffer is full."""
+        self._measure(connection)
+        if self._unread_bytes > self._most_bytes:
+            # Those that have read meanwhile hold less.
+            for each in list(self._unread):
+                self._measure(each)
+        while self._unread_bytes > self._most_bytes:
+            largest = max(self._unread, key=self._unread.__getitem__)
+            self.unread += 1
+            self.close(largest)
+            largest.drop()
+
+    def release(self, connection: Closeable) -> None:
+        """Note that a connection's buffer is full no more."""
+        self._unread_bytes -= self._unread.pop(connection, 0)
+
     def serves(self, connection: Closeable, path: str) -> bool:
         """Return whether a request may be handled; others are answered with 503."""
         if connection in self._beyond:
@@ -87,6 +120,12 @@ class HttpConnections:
 
     def close(self, connection: Closeable) -> None:
         """Forget a connection that is closed, or has become a WebSocket."""
+        self.release(connection)
         self._waiting.pop(connection, None)
         self._responding.pop(connection, None)
         self._beyond.discard(connection)
+
+    def _measure(self, connection: Closeable) -> None:
+        self.release(connection)
+        self._unread[connection] = connection.unread_bytes()
+        self._unread_bytes += self._unread[connection]

@@ -316,6 +316,18 @@ METRICS: tuple[Described, ...] = (
         "HTTP connections, or requests over them, that were refused since there was no room.",
     ),
     Described(
+        "revstream_http_buffered_bytes",
+        "gauge",
+        (),
+        "About what lies in the buffers of HTTP connections whose clients read slowly, or not.",
+    ),
+    Described(
+        "revstream_http_unread_total",
+        "counter",
+        (),
+        "HTTP connections that were closed because buffers were full and theirs the largest.",
+    ),
+    Described(
         "revstream_http_stalled_total",
         "counter",
         (),
@@ -328,6 +340,12 @@ METRICS: tuple[Described, ...] = (
         "gauge",
         (),
         "Those that wait for the archive, without a place.",
+    ),
+    Described(
+        "revstream_operations_waiting_for_memory",
+        "gauge",
+        (),
+        "Those that read much, and wait until fewer others do.",
     ),
     Described(
         "revstream_operations_total",

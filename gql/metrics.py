@@ -75,10 +75,13 @@ class _Process(Collector):
         yield "http_connections", (), len(http)
         yield "http_connections_displaced_total", (), http.displaced
         yield "http_connections_refused_total", (), http.refused
+        yield "http_buffered_bytes", (), http.unread_bytes
+        yield "http_unread_total", (), http.unread
         yield "http_stalled_total", (), self._connections.stalled
         yield "operations_executing", (), self._limiter.executing
         yield "operations_waiting", (), self._limiter.waiting
         yield "operations_suspended", (), self._limiter.suspended
+        yield "operations_waiting_for_memory", (), self._limiter.large_reads.waiting
         for document, count in self._operations.begun.items():
             yield "operations_total", (document,), count
         yield "lookups_total", (), gateway.current.lookups.asked

@@ -19,6 +19,7 @@ from pymongo.uri_parser import parse_uri
 from strawberry.http.websocket_origin import normalize_allowed_origins
 
 from gql.engine.limits.concurrency import ConcurrencyLimiter
+from gql.engine.limits.operation_budget import OperationLimits
 from gql.engine.limits.subscription_filters import SubscriptionFilters
 from gql.limits import Limits
 from gql.persisted import AutomaticDocuments, Persisted, TrustedDocuments, read_manifest
@@ -113,6 +114,11 @@ class Settings:
         5000,
         "HTTP connections that may be open at once, those of streams included; over it, one that "
         "waits for its client makes room, or a request is told to try again.",
+    )
+    connections_bytes: int = _setting(
+        256 * 1024 * 1024,
+        "The most that may lie in the buffers of all HTTP connections together, for clients that "
+        "do not read; over it, those that hold the most are closed.",
     )
     sockets_bytes: int = _setting(
         128 * 1024 * 1024,
@@ -233,6 +239,12 @@ class Settings:
     max_read_bytes: int = _setting(
         64 * 1024 * 1024, "Of a query or mutation: the bytes that it reads from MongoDB."
     )
+    max_process_read_bytes: int = _setting(
+        512 * 1024 * 1024,
+        "Of all queries and mutations together: about the memory that what they read takes. One "
+        "may have a quarter of it; one that takes over 2 MB waits while four others do, two of "
+        "the same caller.",
+    )
     introspection: bool = _setting(
         True,
         "Whether the schema may be asked about, and is served at /schema.graphql and in examples.",
@@ -305,9 +317,12 @@ class Settings:
             executing=self.max_executing,
             waiting=self.max_waiting,
             suspended=self.max_archive_waiting,
-            read_bytes=self.max_read_bytes,
-            cost=self.max_cost,
-            values=self.max_values,
+            limits=OperationLimits(
+                read_bytes=self.max_read_bytes,
+                process_read_bytes=self.max_process_read_bytes,
+                cost=self.max_cost,
+                values=self.max_values,
+            ),
             per_principal=self.max_principal_operations,
             limit_s=self.operation_limit_s,
         )

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextvars import copy_context
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from streams.core.operation import OPERATION, Operation
+from streams.core.operation import MOST_TOGETHER, OPERATION, Operation
+from streams.core.read_memory import LargeRead
 
 __all__ = ["Pool", "Pools"]
 
@@ -21,6 +22,9 @@ T = TypeVar("T")
 
 _Asked = tuple[Sequence[K], "asyncio.Future[Sequence[T]]", Operation | None]
 """Keys, what is given for them, and by whose operation they were asked for."""
+
+_Part: TypeAlias = "tuple[Operation | None, list[_Asked[K, T]]]"
+"""One read, and the operation that it counts for; None: for none of those that asked."""
 
 Read = Callable[[Sequence[K]], Awaitable[Sequence[T]]]
 
@@ -85,10 +89,14 @@ class Pool(Generic[K, T]):
             self._waiting = None
         self._planned = False
         asked, self._asked = self._asked, []
+        self._begin(_by_operation(asked))
+
+    def _begin(self, parts: Sequence[_Part[K, T]]) -> None:
         loop = asyncio.get_running_loop()
-        for operation, part in _by_operation(asked):
+        for operation, part in parts:
             context = copy_context()
             context.run(OPERATION.set, operation)
+            context.run(MOST_TOGETHER.set, _MOST_TOGETHER if operation is None else 0)
             task = loop.create_task(self._run(part), context=context)
             self._under_way.add(task)
             task.add_done_callback(self._ended)
@@ -109,6 +117,10 @@ class Pool(Generic[K, T]):
             for _, future, _ in waiting:
                 future.cancel()
             raise
+        except LargeRead:
+            # Of several operations, each of which is to account for what it has asked for.
+            self._begin(_apart(waiting))
+            return
         except Exception as exc:
             for _, future, _ in waiting:
                 if not future.done():
@@ -121,20 +133,36 @@ class Pool(Generic[K, T]):
             first += len(keys)
 
 
-# So many keys of an operation are read with those of others; what that takes counts for none.
+# So many keys of an operation are read with those of others; what that takes counts for none,
+# unless it is more than so many bytes.
 _FEW = 20
+_MOST_TOGETHER = 1024 * 1024
 
 
-def _by_operation(
-    asked: Sequence[_Asked[K, T]],
-) -> list[tuple[Operation | None, Sequence[_Asked[K, T]]]]:
+def _by_operation(asked: Sequence[_Asked[K, T]]) -> list[_Part[K, T]]:
     """Divide what was asked for into reads: an operation that asks for much has one of its own,
     which counts for it and ends with it."""
-    if len({id(operation) for _, _, operation in asked}) <= 1:
-        return [(asked[0][2], asked)] if asked else []
-    together = [each for each in asked if len(each[0]) <= _FEW]
-    apart = [(each[2], [each]) for each in asked if len(each[0]) > _FEW]
-    return [(None, together), *apart] if together else [*apart]
+    parts = _apart(asked)
+    if len(parts) <= 1:
+        return parts
+    together: list[_Asked[K, T]] = []
+    large: list[_Part[K, T]] = []
+    for operation, part in parts:
+        if sum(len(keys) for keys, _, _ in part) <= _FEW:
+            together += part
+        else:
+            large.append((operation, part))
+    return [(None, together), *large] if together else large
+
+
+def _apart(asked: Sequence[_Asked[K, T]]) -> list[_Part[K, T]]:
+    """Divide what was asked for by operation."""
+    parts: dict[int, _Part[K, T]] = {}
+    for each in asked:
+        operation = each[2]
+        _, part = parts.setdefault(id(operation), (operation, []))
+        part.append(each)
+    return list(parts.values())
 
 
 class Pools:

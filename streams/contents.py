@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import bson
 from bson.raw_bson import RawBSONDocument
 
+from streams.core.operation import count_made
+from streams.core.read_memory import count_values
 from streams.documents import DECODED, RAW, Document, decode
 from streams.errors import DamagedArchive, HistoryLost
 from streams.events import identity
@@ -77,12 +79,16 @@ class Contents:
             )
             chain = {**chain, **{each["_id"]: each for each in found}}
         made = await self._parted(chain.values())
-        return [
-            {**_opened(each), "full": _shown(_content(each, chain, made), raw=raw)}
-            if each.get("packed")
-            else each
-            for each in records
-        ]
+        shown: list[Any] = []
+        for each in records:
+            if each.get("packed"):
+                before = len(made)
+                content = _content(each, chain, made)
+                states = max(1, len(made) - before)
+                shown.append({**_opened(each), "full": await _counted(content, states, raw=raw)})
+            else:
+                shown.append(each)
+        return shown
 
     async def _kept(
         self, layout: Layout, records: Sequence[Any], *, raw: bool, lenient: bool
@@ -107,7 +113,7 @@ class Contents:
                     f"more: it was number {record['kept']} there"
                 )
             content = empty(record["doc"]) if content is None else without_reserved(content)
-            made.append({**_opened(record), "full": _shown(content, raw=raw)})
+            made.append({**_opened(record), "full": await _counted(content, 1, raw=raw)})
         return made
 
     async def _parted(self, records: Any) -> dict[str, RawBSONDocument | None]:
@@ -199,5 +205,16 @@ def _raw(document: Any) -> RawBSONDocument | None:
     return RawBSONDocument(bson.encode(document, codec_options=DECODED), RAW)
 
 
-def _shown(content: RawBSONDocument | None, *, raw: bool) -> Any:
-    return content if raw or content is None else decode(content.raw)
+async def _counted(content: RawBSONDocument | None, states: int, *, raw: bool) -> Any:
+    """Decode a content, and count it for the running operation: a version of some bytes may follow
+    from one of megabytes.
+
+    Args:
+        states: how many of about its size are kept until all records are filled.
+    """
+    if content is None:
+        return None
+    size = len(content.raw)
+    shown = content if raw else decode(content.raw)
+    await count_made(size * states, 0 if raw else count_values(shown, size))
+    return shown

@@ -16,7 +16,8 @@ from typing import Any
 import bson
 import pymongo.errors
 
-from streams.core.operation import OPERATION
+from streams.client_reads import count_lost_reply, count_reply, decode_portions
+from streams.core.read_memory import SMALL_BYTES
 from streams.documents import DECODED, RAW, SHOWN, Document, decode
 from streams.refusals import refused
 from streams.wire_pool import WirePool
@@ -61,12 +62,14 @@ class Finder:
             raise
         if reply is None:
             return None
-        operation = OPERATION.get()
-        if operation is not None:
-            operation.count_read(len(reply))
+        size = len(reply)
+        # A large one is decoded document by document.
+        in_portions = size >= SMALL_BYTES
         found: Any
-        if raw:
+        if raw or in_portions:
             found = bson.decode(bytes(reply), RAW)
+            # Copied, and not to be kept as well.
+            del reply, asked
         else:
             found = decode(reply, SHOWN if naive else DECODED)
         if found.get("ok") != 1:
@@ -82,8 +85,13 @@ class Finder:
             # It is longer than a message.
             collection = cursor["ns"].partition(".")[2]
             kill = {"killCursors": collection, "cursors": [cursor["id"]]}
+            del found, cursor
             with suppress(pymongo.errors.PyMongoError):
                 await self._database.command(kill)
+            count_lost_reply(size)
             return None
+        count_reply(size)
         batch: list[Any] = cursor["firstBatch"]
-        return batch
+        if raw or not in_portions:
+            return batch
+        return await decode_portions(batch, SHOWN if naive else DECODED)

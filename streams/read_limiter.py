@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import Enum
+from traceback import clear_frames
 from typing import Any, TypeVar
 
 from streams.core.fair_semaphore import FairSemaphore
-from streams.core.operation import OPERATION
-from streams.errors import TimeLimit
+from streams.core.operation import OPERATION, Operation
+from streams.core.read_memory import LargeRead
+from streams.errors import GatewayError, TimeLimit
 
 __all__ = ["READ_SLOTS", "ReadClass", "ReadLimiter"]
 
@@ -90,16 +92,35 @@ class ReadLimiter:
         if operation is None:
             return await attempt(limit_ms, read_class)
         with operation.reading():
-            if read_class is ReadClass.INDEXED and limit_ms > _QUICK_MS:
-                try:
-                    async with self._slots[read_class].slot(operation.caller):
-                        return await attempt(_QUICK_MS, read_class)
-                except TimeLimit:
-                    read_class = ReadClass.SCAN
-            if read_class is ReadClass.SCAN and collection is not None:
-                operation.count_scanned(self.sizes.get(collection, 0))
-            async with self._slots[read_class].slot(operation.caller):
-                return await attempt(limit_ms, read_class)
+            try:
+                return await self._run(operation, read_class, attempt, limit_ms, collection)
+            except LargeRead as exc:
+                _free(exc)
+            except GatewayError as exc:
+                _free(exc)
+                raise
+            # Waited for without a slot: others read meanwhile. What it scans was counted.
+            await operation.acquire_memory()
+            return await self._run(operation, read_class, attempt, limit_ms, None)
+
+    async def _run(
+        self,
+        operation: Operation,
+        read_class: ReadClass,
+        attempt: Callable[[int, ReadClass], Awaitable[T]],
+        limit_ms: int,
+        collection: str | None,
+    ) -> T:
+        if read_class is ReadClass.INDEXED and limit_ms > _QUICK_MS:
+            try:
+                async with self._slots[read_class].slot(operation.caller):
+                    return await attempt(_QUICK_MS, read_class)
+            except TimeLimit:
+                read_class = ReadClass.SCAN
+        if read_class is ReadClass.SCAN and collection is not None:
+            operation.count_scanned(self.sizes.get(collection, 0))
+        async with self._slots[read_class].slot(operation.caller):
+            return await attempt(limit_ms, read_class)
 
     def class_of_find(self, collection: str, query: Query, sort: Sort, limit: int) -> ReadClass:
         indexes = [("_id",), *self.indexes.get(collection, ())]
@@ -126,6 +147,12 @@ class ReadLimiter:
         sort = rest[0].get("$sort", {}) if rest else {}
         limited = any("$limit" in each for each in rest[:2])
         return self.class_of_find(collection, query, list(sort.items()), int(limited))
+
+
+def _free(exc: Exception) -> None:
+    """Free what a read has brought before it failed: an error in a response has its traceback until
+    it is collected as garbage, and with it a page of megabytes."""
+    clear_frames(exc.__traceback__)
 
 
 def _semaphores(slots: Mapping[ReadClass, tuple[int, int]]) -> dict[ReadClass, FairSemaphore]:

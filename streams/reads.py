@@ -17,7 +17,8 @@ from bson import CodecOptions, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams.client import MongoOptions
-from streams.core.operation import OPERATION
+from streams.client_reads import collect
+from streams.core.operation import MOST_TOGETHER, OPERATION
 from streams.documents import DECODED, RAW, Document, decode
 from streams.finder import Finder
 from streams.read_limiter import ReadClass, ReadLimiter
@@ -380,17 +381,18 @@ class Reads:
 
 
 async def _all_of(cursor: Any, *, raw: bool) -> list[Any]:
-    """What is left of a cursor that gives documents raw; for a client's operation their bytes are
-    counted as they come."""
-    operation = OPERATION.get()
-    if operation is None:
+    """What is left of a cursor that gives documents raw; for clients' operations it is counted as
+    it comes."""
+    if OPERATION.get() is None and not MOST_TOGETHER.get():
         documents = list(await cursor.to_list(None))
         return documents if raw else [decode(each.raw) for each in documents]
-    found: list[Any] = []
-    async for document in cursor:
-        operation.count_read(len(document.raw))
-        found.append(document if raw else decode(document.raw))
-    return found
+    try:
+        return await collect(cursor, None if raw else DECODED)
+    except BaseException:
+        # Else it would stay open until it is collected as garbage.
+        with suppress(pymongo.errors.PyMongoError):
+            await awaited(cursor.close())
+        raise
 
 
 async def awaited(value: Any) -> Any:

@@ -39,8 +39,7 @@ class FairSemaphore:
 
     async def acquire(self, caller: str) -> None:
         """Take a slot, waiting for it if need be."""
-        if self.is_free(caller):
-            self._take(caller)
+        if self.try_acquire(caller):
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         queue = self._queues.setdefault(caller, deque())
@@ -57,6 +56,13 @@ class FairSemaphore:
             raise
         finally:
             self.waiting -= 1
+
+    def try_acquire(self, caller: str) -> bool:
+        """Take a slot if there is a free one."""
+        free = self.is_free(caller)
+        if free:
+            self._take(caller)
+        return free
 
     def is_free(self, caller: str) -> bool:
         """Return whether `acquire` would not wait."""

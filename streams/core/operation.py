@@ -1,5 +1,5 @@
 """The running operation of a client, as far as reads have to know it: whose it is, its execution
-slot, and the bytes that it may read.
+slot, and the memory that what it reads may take.
 
 Recorders and other work of the process itself has none.
 """
@@ -11,7 +11,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from contextvars import ContextVar
 from typing import Protocol
 
-__all__ = ["OPERATION", "Operation", "execution_suspended"]
+from streams.core.read_memory import LargeRead
+
+__all__ = ["MOST_TOGETHER", "OPERATION", "Operation", "count_made", "execution_suspended"]
 
 
 class Operation(Protocol):
@@ -28,12 +30,17 @@ class Operation(Protocol):
     @property
     def read_bytes(self) -> int: ...
 
-    def count_read(self, size: int) -> None:
-        """Count bytes that were read for it.
+    def count_read(self, size: int, values: int) -> None:
+        """Count bytes that were read for it, and the values that were decoded.
 
         Raises:
+            LargeRead: it needs memory that others have: give back what was read, acquire memory,
+                and read again.
             GatewayError: it has read more than it may.
         """
+
+    async def acquire_memory(self) -> None:
+        """Wait until the operation may read much, and so until it has ended."""
 
     def count_scanned(self, documents: int) -> None:
         """Count documents that MongoDB looks through for it without an index.
@@ -62,6 +69,10 @@ class Operation(Protocol):
 
 OPERATION: ContextVar[Operation | None] = ContextVar("operation", default=None)
 
+MOST_TOGETHER: ContextVar[int] = ContextVar("most bytes of a read for several", default=0)
+"""The most bytes that a read may bring that is made for several operations, and counts for none of
+them: beyond it, it is a `LargeRead`. 0: no limit."""
+
 
 @asynccontextmanager
 async def execution_suspended() -> AsyncIterator[None]:
@@ -72,3 +83,19 @@ async def execution_suspended() -> AsyncIterator[None]:
         return
     async with operation.suspended():
         yield
+
+
+async def count_made(size: int, values: int) -> None:
+    """Count what the running operation has made of what it read; waits for memory if need be.
+
+    Raises:
+        GatewayError: it has more than it may.
+    """
+    operation = OPERATION.get()
+    if operation is None:
+        return
+    try:
+        operation.count_read(size, values)
+    except LargeRead:
+        await operation.acquire_memory()
+        operation.count_read(size, values)

@@ -4,6 +4,8 @@ and what several places ask for is made once."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -21,15 +23,19 @@ Client = MongoClient[dict[str, Any]]
 MODEL = """
 type Thing @collection(name: "things") { id: ID! text: String meta: JSON }
 type Chapter @collection(name: "chapters") { id: ID! text: String }
+type Box @collection(name: "boxes") { id: ID! meta: JSON }
+type Note @collection(name: "notes", storage: DELTA) { id: ID! text: String stars: Int }
 """
 KEYS = 30_000
+BOXED = 50_000
 
 
 @pytest.fixture(scope="module")
 def served(
     mongo_uri: str, client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RunningGateway, Any]]:
-    """A thing of 900 KB of text, one of two versions with 30,000 keys, and 150 MB of chapters."""
+    """A thing of 900 KB of text, one of two versions with 30,000 keys, 150 MB of chapters, and 40
+    boxes of 50,000 numbers."""
     model = tmp_path_factory.mktemp("large") / "schema.graphql"
     model.write_text(MODEL)
     database = client[f"large_{uuid4().hex[:8]}"]
@@ -38,6 +44,9 @@ def served(
         database.chapters.insert_many(
             {"_id": f"c{first + n}", "text": "x" * 1_000_000} for n in range(10)
         )
+    numbers = {f"k{n}": n for n in range(BOXED)}
+    for first in range(0, 40, 10):
+        database.boxes.insert_many({"_id": f"b{first + n}", "meta": numbers} for n in range(10))
     with running_gateway(mongo_uri, database.name, model) as running:
         database.things.insert_one({"_id": "long", "text": "x" * 900_000, "version": 1})
         for version in (1, 2):
@@ -59,6 +68,12 @@ def ask(gateway: RunningGateway, query: str) -> Any:
 
 def many(text: str, count: int) -> str:
     return " ".join(f"a{number}: {text}" for number in range(count))
+
+
+def memory_mb(pid: int, name: str) -> int:
+    """`VmRSS`: what a process takes; `VmHWM`: the most that it took since that was reset."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition(f"{name}:")[2].split()[0]) // 1024
 
 
 def limit_of(answer: Any) -> str:
@@ -113,6 +128,56 @@ def test_what_is_read_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
     ):
         assert limit_of(ask(gateway, query)) == "max_read_bytes"
     assert "errors" not in ask(gateway, "{ chapters(first: 150) { nodes { id } } }")
+
+
+def test_what_all_operations_read_takes_bounded_memory(
+    served: tuple[RunningGateway, Any],
+) -> None:
+    """Those that read much have their turn, two of one caller; lookups wait for none of them."""
+    gateway, _ = served
+    large = "{ chapters(first: 60) { nodes { id text } } }"
+    lookup = '{ chapter(id: "none") { id } }'
+    ask(gateway, large)
+    pid = gateway.process.pid
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    before = memory_mb(pid, "VmRSS")
+    with ThreadPoolExecutor(16) as callers:
+        answers = [callers.submit(ask, gateway, large) for _ in range(16)]
+        while not all(each.done() for each in answers):
+            assert ask(gateway, lookup) == {"data": {"chapter": None}}
+    # Each was read, in its turn; what it says is too long.
+    assert {limit_of(each.result()) for each in answers} == {"max_response_bytes"}
+    # Four at once would be 240 MB; beside them, what lies in the buffers of eight cursors.
+    assert memory_mb(pid, "VmHWM") - before < 500
+
+
+def test_what_an_operation_reads_counts_as_it_lies_in_memory(
+    served: tuple[RunningGateway, Any],
+) -> None:
+    """Small values take ten times the bytes that they have in MongoDB."""
+    gateway, _ = served
+    found = ask(gateway, "{ boxes(first: 1) { nodes { id meta } } }")["data"]["boxes"]["nodes"]
+    assert len(found[0]["meta"]) == BOXED
+    for _ in range(3):
+        query = "{ boxes(first: 40) { nodes { id meta } } }"
+        assert limit_of(ask(gateway, query)) == "max_process_read_bytes"
+
+
+def test_versions_that_follow_from_large_ones_count_as_what_they_are(
+    served: tuple[RunningGateway, Any],
+) -> None:
+    """A change of some bytes to a text of a megabyte is a version of a megabyte."""
+    gateway, database = served
+    database.notes.insert_one({"_id": "n", "text": "x" * 1_000_000, "stars": 0, "version": 1})
+    for _ in range(150):
+        database.notes.update_one({"_id": "n"}, {"$inc": {"stars": 1, "version": 1}})
+    query = '{ note(id: "n") { history { totalCount } } }'
+    wait_until(lambda: ask(gateway, query)["data"]["note"] == {"history": {"totalCount": 151}})
+    for _ in range(3):
+        history = "history(first: #) { nodes { document { stars } } }"
+        query = f'{{ note(id: "n") {{ {history} }} }}'
+        assert limit_of(ask(gateway, query.replace("#", "151"))) == "max_read_bytes"
+        assert "errors" not in ask(gateway, query.replace("#", "10"))
 
 
 def test_differences_have_a_bound_and_equal_ones_are_found_once(

@@ -20,6 +20,7 @@ from strawberry.extensions import SchemaExtension
 from strawberry.types.graphql import OperationType
 
 from gql.engine.limits.client_presence import finish_without_client
+from gql.engine.limits.operation_budget import OperationBudget, OperationLimits, large_reads
 from gql.engine.limits.schema_only import operation_asks_schema_only
 from resolvers.errors import LimitExceeded
 from streams.core.fair_semaphore import FairSemaphore
@@ -28,8 +29,7 @@ from streams.errors import TimeLimit, Unavailable
 
 __all__ = ["ConcurrencyExtension", "ConcurrencyLimiter", "SubscriptionOperation"]
 
-SCANNED_PER_COST = 1000
-"""Documents that MongoDB looks through in the time that one more takes to be read and shown."""
+_UNLIMITED = OperationLimits()
 
 RETRY_AFTER_S = 1
 """The time after which an operation that was turned away may be sent again."""
@@ -40,10 +40,7 @@ class ConcurrencyLimiter:
         executing: how many queries and mutations at once; 0: no limit.
         waiting: how many behind them.
         suspended: how many may wait for the archive, without a slot; 0: no limit.
-        read_bytes: the most that an operation may read from the database; 0: no limit.
-        cost: the most that an operation may cost by scans, which count as `SCANNED_PER_COST`
-            documents for one that is read; 0: no limit.
-        values: the most values that are computed for one, as by `diff`; 0: no limit.
+        limits: of what each of them reads and computes.
         per_principal: operations of any kind at once of one caller with a name; 0: no limit.
         limit_s: the most that a query or mutation may take, its waiting included.
     Attributes:
@@ -57,18 +54,15 @@ class ConcurrencyLimiter:
         executing: int = 100,
         waiting: int = 1000,
         suspended: int = 1000,
-        read_bytes: int = 0,
-        cost: int = 0,
-        values: int = 0,
+        limits: OperationLimits = _UNLIMITED,
         per_principal: int = 1000,
         limit_s: float = 60.0,
     ) -> None:
         self.suspended = 0
         self.shed = 0
         self.limit_s = limit_s
-        self.read_bytes = read_bytes
-        self.cost = cost
-        self.values = values
+        self.limits = limits
+        self.large_reads = large_reads(limits)
         self._slots = FairSemaphore(executing, per_caller=(executing + 1) // 2)
         self._most_waiting = waiting
         self._most_suspended = suspended
@@ -218,73 +212,18 @@ class ConcurrencyLimiter:
         )
 
 
-class _Slot:
+class _Slot(OperationBudget):
     """Slot of one operation, several of whose fields may wait at once."""
 
-    __slots__ = (
-        "_acquiring",
-        "_closed",
-        "_held",
-        "_limiter",
-        "_reading",
-        "_scanned",
-        "_values",
-        "_waits",
-        "caller",
-        "read_bytes",
-    )
+    __slots__ = ("_held", "_limiter", "_reading", "_regaining", "_waits")
 
     def __init__(self, limiter: ConcurrencyLimiter, caller: str) -> None:
+        super().__init__(limiter.limits, limiter.large_reads, caller)
         self._limiter = limiter
-        self.caller = caller
         self._held = True
-        self._closed = False
-        self._acquiring = False
+        self._regaining = False
         self._waits = 0
         self._reading: set[asyncio.Task[Any]] = set()
-        self.read_bytes = 0
-        self._scanned = 0
-        self._values = 0
-
-    def count_read(self, size: int) -> None:
-        """See `streams.core.operation`."""
-        self.read_bytes += size
-        most = self._limiter.read_bytes
-        if 0 < most < self.read_bytes:
-            raise LimitExceeded(
-                f"the operation reads more than {most:,} bytes, which is the most; "
-                "ask for smaller pages (first, last), or for fewer fields",
-                limit="max_read_bytes",
-                asked=self.read_bytes,
-                bound=most,
-            )
-
-    def count_scanned(self, documents: int) -> None:
-        """See `streams.core.operation`."""
-        self._scanned += documents
-        cost, most = self._scanned // SCANNED_PER_COST, self._limiter.cost
-        if 0 < most < cost:
-            raise LimitExceeded(
-                f"the operation looks through {self._scanned:,} documents without an index, which "
-                f"costs {cost:,}, and {most:,} is the most; filter and order by fields that have "
-                "one (@index)",
-                limit="max_cost",
-                asked=cost,
-                bound=most,
-            )
-
-    def count_values(self, count: int) -> None:
-        """See `streams.core.operation`."""
-        self._values += count
-        most = self._limiter.values
-        if 0 < most < self._values:
-            raise LimitExceeded(
-                f"the changes that the operation asks for are {self._values:,}, "
-                f"and {most:,} is the most; ask for fewer at once",
-                limit="max_values",
-                asked=self._values,
-                bound=most,
-            )
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -303,7 +242,7 @@ class _Slot:
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
         """See `streams.core.operation`."""
-        if self._closed:
+        if self._ended:
             yield
             return
         if not self._waits:
@@ -317,11 +256,11 @@ class _Slot:
             if not self._waits:
                 self._limiter.resume(self.caller)
         # Of an operation that has failed, only the answer is left to do.
-        if not (self._waits or self._held or self._acquiring or self._closed):
+        if not (self._waits or self._held or self._regaining or self._ended):
             await self._acquire_again()
 
     def close(self) -> None:
-        self._closed = True
+        self.end()
         self._give_back()
         # Where the operation has failed, or its client has gone.
         for task in list(self._reading):
@@ -334,13 +273,13 @@ class _Slot:
             self._limiter.release(self.caller)
 
     async def _acquire_again(self) -> None:
-        self._acquiring = True
+        self._regaining = True
         try:
             await self._limiter.acquire(self.caller, resumes=True)
         finally:
-            self._acquiring = False
+            self._regaining = False
         self._held = True
-        if self._closed or self._waits:
+        if self._ended or self._waits:
             self._give_back()
 
 
@@ -351,8 +290,11 @@ class SubscriptionOperation:
         self.caller = caller
         self.read_bytes = 0
 
-    def count_read(self, size: int) -> None:
+    def count_read(self, size: int, values: int) -> None:
         # What it reads at once is bounded where it is read, by events and bytes.
+        pass
+
+    async def acquire_memory(self) -> None:
         pass
 
     def count_scanned(self, documents: int) -> None:

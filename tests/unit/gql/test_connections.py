@@ -37,7 +37,14 @@ def refused(_exc: Exception) -> Response:
 
 
 def bounded(most: int = 100, most_bytes: int = 1000) -> Connections:
-    return Connections(most=most, most_http=100, most_bytes=most_bytes, stalled_s=1, failed=refused)
+    return Connections(
+        most=most,
+        most_http=100,
+        most_http_bytes=10**6,
+        most_bytes=most_bytes,
+        stalled_s=1,
+        failed=refused,
+    )
 
 
 def test_no_more_are_admitted_than_may_be() -> None:

@@ -49,7 +49,12 @@ class Shop:
             ]
         )
         self.connections = self.app.state.connections = Connections(
-            most=10, most_http=most_http, most_bytes=10**6, stalled_s=60, failed=refused
+            most=10,
+            most_http=most_http,
+            most_http_bytes=10**6,
+            most_bytes=10**6,
+            stalled_s=60,
+            failed=refused,
         )
 
     async def echo(self, request: Request) -> Response:

@@ -13,9 +13,13 @@ class Held:
 
     def __init__(self) -> None:
         self.dropped = False
+        self.unread = 0
 
     def drop(self) -> None:
         self.dropped = True
+
+    def unread_bytes(self) -> int:
+        return self.unread
 
 
 MOST = 4
@@ -30,7 +34,7 @@ def test_who_has_waited_longest_makes_room_and_no_response_is_cut_off(
     steps: list[tuple[str, int]],
 ) -> None:
     """Against two lists; over the bound only health is served."""
-    connections = HttpConnections(most=MOST)
+    connections = HttpConnections(most=MOST, most_bytes=100)
     known: dict[int, Held] = {}
     waiting: list[int] = []
     responding: list[int] = []
@@ -72,7 +76,7 @@ def test_who_has_waited_longest_makes_room_and_no_response_is_cut_off(
 
 def test_one_beyond_the_bound_is_served_once_there_is_room() -> None:
     """And those that are refused are counted."""
-    connections = HttpConnections(most=1)
+    connections = HttpConnections(most=1, most_bytes=100)
     first, second = Held(), Held()
     assert connections.open(first)
     connections.respond(first)
@@ -82,3 +86,26 @@ def test_one_beyond_the_bound_is_served_once_there_is_room() -> None:
     assert connections.refused == 1
     connections.close(first)
     assert connections.serves(second, "/graphql")
+
+
+def test_what_clients_do_not_read_has_a_bound() -> None:
+    """Over it those that hold the most are closed; what was read meanwhile is not held."""
+    connections = HttpConnections(most=10, most_bytes=100)
+    first, second, third, fourth = (Held() for _ in range(4))
+    for held, unread in ((first, 40), (second, 50), (third, 30)):
+        held.unread = unread
+        connections.open(held)
+        connections.respond(held)
+        if held is third:
+            first.unread = 20
+        connections.hold(held)
+    assert connections.unread_bytes == 100
+    assert not any(each.dropped for each in (first, second, third))
+    connections.open(fourth)
+    fourth.unread = 10
+    connections.hold(fourth)
+    assert [each.dropped for each in (first, second, third, fourth)] == [False, True, False, False]
+    assert (connections.unread_bytes, connections.unread, len(connections)) == (60, 1, 3)
+    connections.release(third)
+    connections.close(first)
+    assert connections.unread_bytes == 10

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from resolvers.pools import Pool, Pools
+from streams.core.operation import MOST_TOGETHER, OPERATION
+from streams.core.read_memory import LargeRead
 from tests.support.eventually import eventually
 from tests.support.streams import turn
 
@@ -177,3 +181,49 @@ async def test_a_read_that_ends_with_its_operation_leaves_nobody_waiting() -> No
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(asked, 5)
     await eventually(lambda: pool.idle)
+
+
+@contextmanager
+def operation() -> Iterator[None]:
+    """Run as an operation of a client, of which a pool knows nothing else."""
+    running: Any = object()
+    token = OPERATION.set(running)
+    try:
+        yield
+    finally:
+        OPERATION.reset(token)
+
+
+async def test_an_operation_that_asks_for_much_has_a_read_of_its_own() -> None:
+    """However many times it has asked for a little."""
+    source = Source()
+    pool = Pool(source.read)
+    with operation():
+        few = [pool.ask([key]) for key in range(3)]
+    with operation():
+        many = [pool.ask([key]) for key in range(100, 150)]
+    with operation():
+        others = [pool.ask([200])]
+    await asyncio.gather(*few, *many, *others)
+    assert sorted(map(list, source.reads)) == [[0, 1, 2, 200], list(range(100, 150))]
+
+
+async def test_what_is_too_large_to_be_read_together_is_read_apart() -> None:
+    """Each operation then accounts for its own; together it would count for none."""
+
+    async def read(keys: Sequence[int]) -> list[Any]:
+        if MOST_TOGETHER.get():
+            raise LargeRead
+        return [(key, OPERATION.get()) for key in keys]
+
+    pool = Pool(read)
+    with operation():
+        first, again = pool.ask([1]), pool.ask([2])
+    with operation():
+        second = pool.ask([3])
+    (one,), (two,), (three,) = await asyncio.gather(first, again, second)
+    assert [one[0], two[0], three[0]] == [1, 2, 3]
+    assert one[1] is two[1] is not None
+    assert three[1] not in (None, one[1])
+    await turns()
+    assert pool.idle

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gql.engine.limits.concurrency import ConcurrencyLimiter
+from gql.engine.limits.operation_budget import OperationLimits
 from resolvers.errors import LimitExceeded
 from streams.errors import TimeLimit
 from streams.read_limiter import READ_SLOTS, ReadClass, ReadLimiter
@@ -100,7 +101,7 @@ async def test_an_indexed_read_that_takes_long_is_a_scan() -> None:
 
 async def test_scans_cost_what_they_look_through() -> None:
     """By the size of the collection; an indexed read only once it has turned out to be one."""
-    reads, operations = limiter(), ConcurrencyLimiter(cost=100)
+    reads, operations = limiter(), ConcurrencyLimiter(limits=OperationLimits(cost=100))
     reads.sizes["things"] = 40_000
 
     async def quick(_: int, read_class: ReadClass) -> str:

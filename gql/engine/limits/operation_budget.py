@@ -1,0 +1,162 @@
+"""Budget of one query or mutation: what it reads, the memory that this takes, what is scanned and
+computed for it.
+
+What all operations read takes bounded memory: few of them at once may read much, half of these at
+most for one caller, and the others wait. An operation that reads little waits for none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from resolvers.errors import LimitExceeded
+from streams.core.fair_semaphore import FairSemaphore
+from streams.core.read_memory import VALUE_BYTES, LargeRead
+
+__all__ = ["OperationBudget", "OperationLimits", "large_reads"]
+
+_LARGE_OPERATIONS = 4
+_SMALL_BYTES = 2 * 1024 * 1024
+"""The most memory that what an operation reads takes until it is a large one."""
+
+_SCANNED_PER_COST = 1000
+"""Documents that MongoDB looks through in the time that one more takes to be read and shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationLimits:
+    """Limits of each operation; 0: none.
+
+    Attributes:
+        read_bytes: that it reads from the database.
+        process_read_bytes: about the memory that what all operations read takes; of one, a quarter.
+        cost: of its scans, which count as `_SCANNED_PER_COST` documents for one that is read.
+        values: that are computed for it, as by `diff`.
+    """
+
+    read_bytes: int = 0
+    process_read_bytes: int = 0
+    cost: int = 0
+    values: int = 0
+
+
+def large_reads(limits: OperationLimits) -> FairSemaphore:
+    """Return the slots of a process for operations that read much."""
+    slots = _LARGE_OPERATIONS if limits.process_read_bytes else 0
+    return FairSemaphore(slots, per_caller=_LARGE_OPERATIONS // 2)
+
+
+class OperationBudget:
+    """See `streams.core.operation`.
+
+    Args:
+        large: slots of those that read much.
+    """
+
+    __slots__ = (
+        "_acquiring",
+        "_ended",
+        "_held_bytes",
+        "_is_large",
+        "_large",
+        "_limits",
+        "_scanned",
+        "_values",
+        "caller",
+        "read_bytes",
+    )
+
+    def __init__(self, limits: OperationLimits, large: FairSemaphore, caller: str) -> None:
+        self.caller = caller
+        self.read_bytes = 0
+        self._limits = limits
+        self._large = large
+        # About the memory that what was read takes.
+        self._held_bytes = 0
+        # It may read much; or waits until it may.
+        self._is_large = False
+        self._acquiring: asyncio.Task[None] | None = None
+        self._ended = False
+        self._scanned = 0
+        self._values = 0
+
+    def count_read(self, size: int, values: int) -> None:
+        """See `streams.core.operation`."""
+        read, held = self.read_bytes + size, self._held_bytes + size + VALUE_BYTES * values
+        most = self._limits.read_bytes
+        if 0 < most < read:
+            raise _too_much("bytes that the operation reads", "max_read_bytes", read, most)
+        if held > _SMALL_BYTES:
+            self._check_memory(held)
+        # Of a read that is made again, nothing counts.
+        self.read_bytes, self._held_bytes = read, held
+
+    async def acquire_memory(self) -> None:
+        """See `streams.core.operation`."""
+        if self._is_large or self._ended:
+            return
+        if self._acquiring is None:
+            acquire = self._large.acquire(self.caller)
+            self._acquiring = asyncio.create_task(acquire, name="memory for reads")
+        # Of several reads that wait, one may be given up.
+        await asyncio.shield(self._acquiring)
+        self._is_large = True
+
+    def count_scanned(self, documents: int) -> None:
+        """See `streams.core.operation`."""
+        self._scanned += documents
+        cost, most = self._scanned // _SCANNED_PER_COST, self._limits.cost
+        if 0 < most < cost:
+            raise LimitExceeded(
+                f"the operation looks through {self._scanned:,} documents without an index, which "
+                f"costs {cost:,}, and {most:,} is the most; filter and order by fields that have "
+                "one (@index)",
+                limit="max_cost",
+                asked=cost,
+                bound=most,
+            )
+
+    def count_values(self, count: int) -> None:
+        """See `streams.core.operation`."""
+        self._values += count
+        most = self._limits.values
+        if 0 < most < self._values:
+            raise LimitExceeded(
+                f"the changes that the operation asks for are {self._values:,}, "
+                f"and {most:,} is the most; ask for fewer at once",
+                limit="max_values",
+                asked=self._values,
+                bound=most,
+            )
+
+    def end(self) -> None:
+        """Give the memory back."""
+        self._ended = True
+        acquiring = self._acquiring
+        if acquiring is not None and not acquiring.done():
+            # Cancelled, it has no slot, even where it was just given one.
+            acquiring.cancel()
+        elif acquiring is not None or self._is_large:
+            self._large.release(self.caller)
+
+    def _check_memory(self, held: int) -> None:
+        most = self._limits.process_read_bytes // _LARGE_OPERATIONS
+        if 0 < most < held:
+            says = "memory of what the operation reads, in bytes"
+            raise _too_much(says, "max_process_read_bytes", held, most)
+        # What still runs of an operation that has failed is given up.
+        if not (self._is_large or self._ended):
+            if self._acquiring is not None or not self._large.try_acquire(self.caller):
+                raise LargeRead
+            self._is_large = True
+
+
+def _too_much(says: str, limit: str, asked: int, most: int) -> LimitExceeded:
+    return LimitExceeded(
+        f"{says}: {asked:,}, maximum is {most:,}; "
+        "ask for smaller pages (first, last), or for fewer fields",
+        limit=limit,
+        asked=asked,
+        bound=most,
+    )
