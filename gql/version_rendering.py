@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from bson import Timestamp
 from graphql import GraphQLObjectType
 
+from gql.engine.execution.comparison import counted
 from gql.fields import Read, field_of, internal_name
 from gql.generated import GIVEN_UP, NAMES, Make, made_of, usual_of
 from gql.records import VersionRecord
@@ -137,6 +138,7 @@ class _Code:
         self._names: dict[str, Any] = {
             **NAMES,
             "OPERATIONS": frozenset(OPERATION.values),
+            "counted": counted,
             "NOTHING": {},
             "date_texts": date_texts,
         }
@@ -279,7 +281,7 @@ class _Code:
         earlier = "None if before is None else before.get('full')"
         changed = "tuple(get('changed', ()))"
         diff = f"comparison.changes({earlier}, get('full'), {changed}, {var})"
-        self._items.append(f"{name!r}: {diff}")
+        self._items.append(f"{name!r}: counted({diff})")
         return True
 
     def _read(self, get: str, stored: str, default: str = "None") -> str:

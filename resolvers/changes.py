@@ -58,6 +58,8 @@ _Compared: TypeAlias = "tuple[str, str, Callable[[Any], Any]]"
 
 # As many kinds of writes as most programs make.
 _MOST_CHANGED = 200
+# A write may change a hundred thousand, of which nobody makes the same again.
+_MOST_PATHS = 50
 
 
 class Comparison:
@@ -122,7 +124,7 @@ class Comparison:
         if found is None:
             among = {path.partition(".")[0] for path in changed}
             found = [each for each in self._fields if each[0] in among]
-            if len(self._changed) < _MOST_CHANGED:
+            if len(self._changed) < _MOST_CHANGED and len(changed) <= _MOST_PATHS:
                 self._changed[changed] = found
         return found
 
@@ -131,7 +133,7 @@ class Comparison:
         found = self._paths.get(stored_paths)
         if found is None:
             found = changed_fields(self.entity, self.model, stored_paths)
-            if len(self._paths) < _MOST_CHANGED:
+            if len(self._paths) < _MOST_CHANGED and len(stored_paths) <= _MOST_PATHS:
                 self._paths[stored_paths] = found
         return found
 

@@ -72,9 +72,10 @@ class Status:
         self._set_aside = set_aside
         self._coverages = coverages
 
-    async def gaps(self, collection: str) -> Sequence[Gap]:
-        """The windows of a collection's history that were lost, the oldest first."""
-        return (await self._coverages.of(collection)).gaps
+    async def gaps(self, collections: Sequence[str]) -> list[Sequence[Gap]]:
+        """n collections -> for each the windows of its history that were lost, the oldest first."""
+        found = await self._coverages.gaps(collections)
+        return [found.get(each, ()) for each in collections]
 
     async def unrecorded(self) -> list[str]:
         """The names of the recorders that no process runs."""

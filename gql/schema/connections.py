@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from gql.context import Context, ResolveInfo
+from gql.engine.execution.comparison import counted
 from gql.executor import Executor
 from gql.fields import Argument, Read, Resolve
 from gql.fitness import fitting, report_unordered
@@ -245,7 +246,10 @@ def define_connections(types: Types, shape: Shape) -> None:
     )
 
     async def gaps(_source: PageRecord, info: ResolveInfo) -> Any:
-        return await info.context.status.gaps(shape.entity.collection)
+        context = info.context
+        # Once for the pages of all documents.
+        found = await context.loads.together("gaps", shape.entity.collection, context.status.gaps)
+        return counted(found)
 
     lost = Resolve(
         "gaps",

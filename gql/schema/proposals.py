@@ -10,6 +10,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import ResolveInfo
+from gql.engine.execution.comparison import counted, has_read_much, off_loop
 from gql.fields import Argument, InputField, Read, Resolve
 from gql.records import CurrentDocument, SnapshotDocument, VersionRecord, id_text
 from gql.schema.building import Types
@@ -26,7 +27,7 @@ from gql.schema.interfaces import never
 from gql.shapes import Shape
 from model.entities import Entity, Model
 from model.names import with_article
-from resolvers.changes import FieldChange, field_changes
+from resolvers.changes import Comparison, FieldChange
 from resolvers.drafts.draft import Draft
 from resolvers.drafts.pages import draft_query
 from resolvers.pages import Page, page_request
@@ -150,11 +151,16 @@ def _draft_fields(**resolvers: Callable[..., Any]) -> list[StrawberryField]:
 
 def define_drafts(types: Types, model: Model, shape: Shape) -> None:
     """Define `<Entity>Draft`, and what proposing and rejecting answer."""
-    entity = shape.entity
 
-    def diff(source: DraftRecord, info: ResolveInfo) -> Sequence[FieldChange]:
-        compared = info.context.scope.readable(entity, model)
-        return field_changes(*compared, source.draft.base, source.draft.full)
+    def diff(source: DraftRecord, info: ResolveInfo) -> Any:
+        comparison = info.context.scope.compared(shape.comparison)
+        return diff_off_loop(source, comparison) if has_read_much() else changes(source, comparison)
+
+    async def diff_off_loop(source: DraftRecord, comparison: Comparison) -> Sequence[FieldChange]:
+        return await off_loop(changes, source, comparison)
+
+    def changes(source: DraftRecord, comparison: Comparison) -> Sequence[FieldChange]:
+        return counted(comparison.changes(source.draft.base, source.draft.full))
 
     def comments(source: DraftRecord, info: ResolveInfo, **page: Any) -> Any:
         draft = source.draft

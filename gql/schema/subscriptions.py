@@ -31,10 +31,10 @@ from gql.subscriptions.resumption import ENDS, Resumption
 from gql.told import SEAT, Seat, Told
 from model.entities import Entity, Model
 from model.names import with_article
-from resolvers.changes import FieldChange, changed_fields, field_changes
+from resolvers.changes import Comparison, FieldChange, changed_fields
 from resolvers.completion import Change
 from resolvers.dates import date_text
-from resolvers.errors import BadUserInput
+from resolvers.errors import BadUserInput, LimitExceeded
 from resolvers.starts import ChangeRequest, without_received_snapshot
 from resolvers.stored_ids import ids_shown_as
 from resolvers.values import Place, id_to_api
@@ -47,14 +47,41 @@ __all__ = ["define_subscription"]
 _AT_ONCE = 20
 
 
+_MOST_CHANGES = 100_000
+"""Of one event, under all names that select its diff."""
+
+
 class ChangeRecord:
     """A change as the API shows it."""
 
-    __slots__ = ("change", "shape")
+    __slots__ = ("_diff", "_shown", "change", "shape")
 
     def __init__(self, shape: Shape, change: Change) -> None:
         self.shape = shape
         self.change = change
+        self._diff: tuple[Comparison, Sequence[FieldChange]] | None = None
+        self._shown = 0
+
+    def diff(self, comparison: Comparison) -> Sequence[FieldChange]:
+        """Compare the states before and after, once for all names under which it is selected.
+
+        Raises:
+            LimitExceeded: under all of them there are too many changes.
+        """
+        if self._diff is None or self._diff[0] is not comparison:
+            changes = comparison.changes(self.change.before, self.change.document)
+            self._diff = comparison, changes
+        found = self._diff[1]
+        self._shown += len(found)
+        if self._shown > _MOST_CHANGES:
+            raise LimitExceeded(
+                f"changes of the event, under all names: {self._shown:,}, "
+                f"maximum is {_MOST_CHANGES:,}; select diff fewer times",
+                limit="max_values",
+                asked=self._shown,
+                bound=_MOST_CHANGES,
+            )
+        return found
 
     @property
     def type_name(self) -> str:
@@ -113,7 +140,7 @@ def _define_change(types: Types, model: Model, shape: Shape) -> None:
         change = source.change
         if change.kind != "CHANGE":
             return None
-        return field_changes(*_compared(info), change.before, change.document)
+        return source.diff(info.context.scope.compared(shape.comparison))
 
     def _compared(info: ResolveInfo) -> tuple[Entity, Model]:
         return info.context.scope.readable(entity, model)

@@ -11,7 +11,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import Context, ResolveInfo
-from gql.engine.execution.comparison import count_values, has_read_much, off_loop
+from gql.engine.execution.comparison import counted, has_read_much, off_loop
 from gql.fields import Argument, Read, Resolve
 from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, VersionRecord
@@ -118,25 +118,25 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
 
     async def diff_off_loop(source: VersionRecord, info: ResolveInfo) -> Any:
         known = await off_loop(known_diff, source, info.context)
-        if known is GIVEN_UP:
-            known = await read_diff(source, info)
-        count_values(len(known))
-        return known
+        return await read_diff(source, info) if known is GIVEN_UP else known
 
     def known_diff(source: VersionRecord, context: Context) -> Any:
         """Without waiting: GIVEN_UP where the version before was not read with the page."""
         version, before = source.version, source.before
         if version.cut is not None and version.operation not in _WHOLE:
-            return compared(context).latest(version.changed, version.full)
+            return counted(compared(context).latest(version.changed, version.full))
         if version.previous is not None and before is None:
             return GIVEN_UP
-        return compared(context).changes(_full(before), version.full, version.changed)
+        return counted(compared(context).changes(_full(before), version.full, version.changed))
 
     async def read_diff(source: VersionRecord, info: ResolveInfo) -> Sequence[FieldChange]:
         before = await _before(source.version, info, shape.everything)
         # Dates of what is only shown may lack their time zone.
         after = in_utc(source.version.full)
-        return compared(info.context).changes(_full(before), after)
+        changes = compared(info.context).changes
+        if has_read_much():
+            return counted(await off_loop(changes, _full(before), after))
+        return counted(changes(_full(before), after))
 
     async def _before(
         version: Version, info: ResolveInfo, fields: frozenset[str] | None
@@ -237,8 +237,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
         found = await context.loads.together(
             ("diff", shape.name, from_, to, source.id_text), id_, compare
         )
-        count_values(len(found))
-        return found
+        return counted(found)
 
     async def blames(source: CurrentDocument, info: ResolveInfo) -> list[BlameRecord]:
         context = info.context
@@ -251,8 +250,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
             return await blame(context.history, within, shown, ids, fields)
 
         kind = ("blame", shape.name, fields)
-        found = await context.loads.together(kind, source.values["_id"], read)
-        count_values(len(found))
+        found = counted(await context.loads.together(kind, source.values["_id"], read))
         return [
             BlameRecord(each.path, each.value, VersionRecord(shape, each.version)) for each in found
         ]

@@ -43,6 +43,9 @@ QUERIES = {
         diff { path before after }
       } }
     """,
+    "lost windows of the collection": """
+      products(first: $n) { nodes { history(first: 1) { gaps { from } } } }
+    """,
     "version numbers": """
       products(first: $n) { nodes { version supplier { version } } totalCount resumeToken }
     """,

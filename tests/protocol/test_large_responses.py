@@ -27,6 +27,7 @@ type Box @collection(name: "boxes") { id: ID! meta: JSON }
 type Note @collection(name: "notes", storage: DELTA) { id: ID! text: String stars: Int }
 """
 KEYS = 30_000
+FEW_KEYS = 5_000
 BOXED = 50_000
 
 
@@ -34,8 +35,8 @@ BOXED = 50_000
 def served(
     mongo_uri: str, client: Client, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RunningGateway, Any]]:
-    """A thing of 900 KB of text, one of two versions with 30,000 keys, 150 MB of chapters, and 40
-    boxes of 50,000 numbers."""
+    """A thing of 900 KB of text, some of two versions with 30,000 keys and 5,000, 150 MB of
+    chapters, and 40 boxes of 50,000 numbers."""
     model = tmp_path_factory.mktemp("large") / "schema.graphql"
     model.write_text(MODEL)
     database = client[f"large_{uuid4().hex[:8]}"]
@@ -54,7 +55,12 @@ def served(
             database.things.replace_one(
                 {"_id": "keys"}, {"_id": "keys", "version": version, "meta": meta}, upsert=True
             )
-        query = '{ thing(id: "keys") { history { totalCount } } }'
+        for version in (1, 2):
+            meta = {f"k{n}": n + version for n in range(FEW_KEYS)}
+            database.things.replace_one(
+                {"_id": "few"}, {"_id": "few", "version": version, "meta": meta}, upsert=True
+            )
+        query = '{ thing(id: "few") { history { totalCount } } }'
         wait_until(lambda: ask(running, query)["data"]["thing"] == {"history": {"totalCount": 2}})
         yield running, database
         assert running.stop() == 0
@@ -191,3 +197,46 @@ def test_differences_have_a_bound_and_equal_ones_are_found_once(
         gateway, f'{{ thing(id: "keys") {{ {many("diff(from: 1, to: 2) { kind }", 2)} }} }}'
     )
     assert [len(each) for each in found["data"]["thing"].values()] == [KEYS, KEYS]
+    versions = f"history(first: 1) {{ nodes {{ {diffs.replace('(from: 1, to: 2)', '')} }} }}"
+    for _ in range(3):
+        assert limit_of(ask(gateway, f'{{ thing(id: "few") {{ {versions} }} }}')) == "max_values"
+
+
+def test_differences_of_drafts_have_a_bound(served: tuple[RunningGateway, Any]) -> None:
+    """A draft of some thousand changes, compared under 99 names."""
+    gateway, _ = served
+    propose = (
+        'mutation($meta: JSON) { proposeThing(id: "few", patch: {meta: $meta}) { __typename } }'
+    )
+    answer = gateway.post(propose, meta={f"k{n}": n + 5 for n in range(FEW_KEYS)})
+    assert answer == {"data": {"proposeThing": {"__typename": "ThingDrafted"}}}
+    drafts = "{ thingDrafts(first: 1) { nodes { # } } }"
+    diffs = many("diff { kind }", 99)
+    assert limit_of(ask(gateway, drafts.replace("#", diffs))) == "max_values"
+    found = ask(gateway, drafts.replace("#", "diff { kind }"))
+    assert len(found["data"]["thingDrafts"]["nodes"][0]["diff"]) == FEW_KEYS
+
+
+async def test_differences_of_events_have_a_bound(served: tuple[RunningGateway, Any]) -> None:
+    """They are found once for all names, and the subscription goes on."""
+    gateway, database = served
+    async with open_socket(gateway.address) as socket:
+        fields = f"kind documentId {many('diff { kind }', 99)}"
+        await socket.start("s", f"subscription {{ thingChanges {{ {fields} }} }}")
+        # Subscribed, once another operation that came behind is answered.
+        await socket.start("q", "{ __typename }")
+        while (await socket.receive())["id"] != "q":
+            pass
+        meta = {f"k{n}": n + 9 for n in range(FEW_KEYS)}
+        database.things.update_one({"_id": "few"}, {"$set": {"meta": meta, "version": 3}})
+        database.things.insert_one({"_id": "behind", "version": 1})
+        events: dict[str, Any] = {}
+        while "behind" not in events:
+            message = await socket.receive()
+            if message["type"] == "next" and message["id"] == "s":
+                payload = message["payload"]
+                events[payload["data"]["thingChanges"]["documentId"]] = payload
+        assert limit_of(events["few"]) == "max_values"
+        shown = [each for each in events["few"]["data"]["thingChanges"].values() if each]
+        assert len(shown) == 2 + 100_000 // FEW_KEYS
+        assert "errors" not in events["behind"]

@@ -7,14 +7,14 @@ between, since Python lets the loop go on every few milliseconds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import ParamSpec, TypeVar
 
 from streams.core.operation import OPERATION
 
-__all__ = ["count_values", "has_read_much", "off_loop"]
+__all__ = ["count_values", "counted", "has_read_much", "off_loop"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,3 +47,13 @@ def count_values(count: int) -> None:
     operation = OPERATION.get()
     if operation is not None:
         operation.count_values(count)
+
+
+def counted(values: Sequence[T]) -> Sequence[T]:
+    """Return values that were made for the running operation, and count them.
+
+    Raises:
+        LimitExceeded: it has more than it may.
+    """
+    count_values(len(values))
+    return values

@@ -1,0 +1,78 @@
+"""Lists of the API: each has a bound, in number and in cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from graphql import (
+    GraphQLField,
+    GraphQLInterfaceType,
+    GraphQLObjectType,
+    get_nullable_type,
+    is_list_type,
+)
+
+from gql.execution import Schema
+from gql.fields import field_of
+from gql.schema import build_schema
+from model.entities import Model
+from model.reading import read_model
+from resolvers.saved_cursors import _MOST as MOST_SAVED_CURSORS
+from streams.coverage import _MOST_GAPS as MOST_GAPS
+
+EXAMPLE = Path(__file__).parents[4] / "schema.graphql"
+
+BOUNDS: dict[str, tuple[int, str]] = {
+    "changedFields": (1, "of one write: read with its version or event, and bounded as bytes"),
+    "diff": (10, "counted as values once it is made; of drafts and events, read with them"),
+    "blame": (50, "the fields of one document: counted as values"),
+    "streams": (1, "recorders and listeners of the model"),
+    "savedCursors": (1, f"{MOST_SAVED_CURSORS} of a caller"),
+    "gaps": (1, f"{MOST_GAPS} of a collection: counted as values, and read once"),
+}
+"""Lists that are no pages and lie in no document: what one costs beside the ten items that it
+counts as, where more than one document is read for it, and what bounds it."""
+
+
+def lists(schema: Schema) -> Iterator[tuple[str, str, GraphQLField]]:
+    """Yield the fields of list type: type, name, field."""
+    for type_ in schema._schema.type_map.values():
+        if isinstance(type_, GraphQLObjectType | GraphQLInterfaceType):
+            if type_.name.startswith("__"):
+                continue
+            for name, field in type_.fields.items():
+                if is_list_type(get_nullable_type(field.type)):
+                    yield type_.name, name, field
+
+
+def stored_lists(model: Model) -> set[tuple[str, str]]:
+    """Return the lists of documents, by the types that show them."""
+    owners = [*model.entities, *model.embeddeds]
+    suffixes = ("", "State", "Snapshot")
+    return {
+        (f"{owner.name}{suffix}", each.name)
+        for owner in owners
+        for each in owner.fields
+        if each.is_list
+        for suffix in suffixes
+    }
+
+
+def unbounded(model: Model) -> list[str]:
+    stored = stored_lists(model)
+    found = []
+    for type_, name, field in lists(build_schema(model)):
+        is_page = type_.endswith("Connection") and name in ("nodes", "edges")
+        if is_page or (type_, name) in stored:
+            continue
+        cost, _ = BOUNDS.get(name, (-1, ""))
+        if cost < 0 or getattr(field_of(field), "cost", 0) not in (0, 1, cost):
+            found.append(f"{type_}.{name}: {field.type}")
+    return found
+
+
+def test_every_list_is_a_page_lies_in_a_document_or_has_a_known_bound(model: Model) -> None:
+    """One that is new has to be a connection, or be bounded and told here."""
+    assert unbounded(model) == []
+    assert unbounded(read_model(EXAMPLE.read_text())) == []
