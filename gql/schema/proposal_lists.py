@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeAlias
 
 from strawberry.types.field import StrawberryField
 
@@ -16,74 +16,96 @@ from gql.schema.proposals import DRAFT_WHERE, draft_page, selected_drafts
 from gql.shapes import Shape
 from model.entities import Model
 from resolvers.drafts.pages import draft_query
-from resolvers.pages import page_request
+from resolvers.pages import PageRequest, page_request
 from resolvers.stored_ids import ids_shown_as
 
 __all__ = ["all_comments", "all_drafts", "comment_list", "draft_list"]
 
 
-def _of_document(shape: Shape, id_: str) -> Mapping[str, Any]:
-    ids = ids_shown_as(shape.entity, stored_id(shape, id_))
-    return {"doc": {"$in": list(ids)}}
+_Where: TypeAlias = Literal["DraftWhere", "CommentWhere"]
+_Read: TypeAlias = Callable[
+    [ResolveInfo, Mapping[str, Shape], Mapping[str, Any], PageRequest], Awaitable[PageRecord]
+]
+"""Reads a page of drafts or comments of entities, by a query over records."""
+
+_OF_ONE = Argument("documentId", "ID", "Only those of one document.")
 
 
 def draft_list(model: Model, shape: Shape) -> StrawberryField:
     """The root field of an entity's drafts."""
-
-    async def resolve(
-        _root: None,
-        info: ResolveInfo,
-        document_id: str | None = None,
-        where: Mapping[str, Any] | None = None,
-        **page: Any,
-    ) -> PageRecord:
-        query = draft_query(model, "DraftWhere", where)
-        if document_id is not None:
-            query = {"$and": [_of_document(shape, document_id), query]}
-        whole, total = selected_drafts(info, f"{shape.name}Draft", [shape])
-        found = await info.context.editing.drafts.page(
-            [shape.entity], query, page_request(**page), whole=whole, total=total
-        )
-        return draft_page({shape.name: shape}, found)
-
+    item = f"{shape.name}Draft"
     return Resolve(
         f"{shape.entity.singular}Drafts",
-        f"{connection_name(f'{shape.name}Draft')}!",
+        f"{connection_name(item)}!",
         f"The proposed changes of all documents of {shape.name}, and proposed new ones, the newest "
         "first.",
-        resolve,
-        (Argument("documentId", "ID", "Only those of one document."), DRAFT_WHERE, *PAGE_ARGUMENTS),
+        _of_type(model, shape, "DraftWhere", _drafts(item)),
+        (_OF_ONE, DRAFT_WHERE, *PAGE_ARGUMENTS),
     )
 
 
 def all_drafts(model: Model, shapes: Mapping[str, Shape]) -> StrawberryField:
     """The root field of the drafts of all entities, for moderators."""
-
-    async def resolve(
-        _root: None, info: ResolveInfo, where: Mapping[str, Any] | None = None, **page: Any
-    ) -> PageRecord:
-        context = info.context
-        readable = [each for each in model.entities if context.scope.may_read_entity(each)]
-        of_entities = {each.name: shapes[each.name] for each in readable}
-        whole, total = selected_drafts(info, "Draft", list(of_entities.values()))
-        query = draft_query(model, "DraftWhere", where)
-        found = await context.editing.drafts.page(
-            readable, query, page_request(**page), whole=whole, total=total
-        )
-        return draft_page(of_entities, found)
-
     return Resolve(
         "allDrafts",
         f"{connection_name('Draft')}!",
         "The proposed changes of all types that the caller may read, the newest first.",
-        resolve,
+        _of_all(model, shapes, "DraftWhere", _drafts("Draft")),
         (DRAFT_WHERE, *PAGE_ARGUMENTS),
     )
 
 
 def comment_list(model: Model, shape: Shape) -> StrawberryField:
     """The root field of the comments on an entity's documents."""
+    return Resolve(
+        f"{shape.entity.singular}Comments",
+        f"{connection_name('Comment')}!",
+        f"The comments on versions and drafts of {shape.name}, the newest first.",
+        _of_type(model, shape, "CommentWhere", _comments),
+        (_OF_ONE, COMMENT_WHERE, *PAGE_ARGUMENTS),
+    )
 
+
+def all_comments(model: Model, shapes: Mapping[str, Shape]) -> StrawberryField:
+    """The root field of the comments on all entities' documents, for moderators."""
+    return Resolve(
+        "allComments",
+        f"{connection_name('Comment')}!",
+        "The comments on documents of all types that the caller may read, the newest first.",
+        _of_all(model, shapes, "CommentWhere", _comments),
+        (COMMENT_WHERE, *PAGE_ARGUMENTS),
+    )
+
+
+def _drafts(item: str) -> _Read:
+    """Read drafts, of which the items of the connection have this type."""
+
+    async def read(
+        info: ResolveInfo, shapes: Mapping[str, Shape], query: Mapping[str, Any], page: PageRequest
+    ) -> PageRecord:
+        whole, total = selected_drafts(info, item, list(shapes.values()))
+        entities = [each.entity for each in shapes.values()]
+        found = await info.context.editing.drafts.page(
+            entities, query, page, whole=whole, total=total
+        )
+        return draft_page(shapes, found)
+
+    return read
+
+
+async def _comments(
+    info: ResolveInfo, shapes: Mapping[str, Shape], query: Mapping[str, Any], page: PageRequest
+) -> PageRecord:
+    entities = [each.entity for each in shapes.values()]
+    found = await info.context.editing.comments.page(
+        entities, query, page, total=total_selected(info)
+    )
+    return shown_comments(shapes, found)
+
+
+def _of_type(
+    model: Model, shape: Shape, filter_: _Where, read: _Read
+) -> Callable[..., Awaitable[PageRecord]]:
     async def resolve(
         _root: None,
         info: ResolveInfo,
@@ -91,45 +113,25 @@ def comment_list(model: Model, shape: Shape) -> StrawberryField:
         where: Mapping[str, Any] | None = None,
         **page: Any,
     ) -> PageRecord:
-        query = draft_query(model, "CommentWhere", where)
+        query = draft_query(model, filter_, where)
         if document_id is not None:
-            query = {"$and": [_of_document(shape, document_id), query]}
-        found = await info.context.editing.comments.page(
-            [shape.entity], query, page_request(**page), total=total_selected(info)
-        )
-        return shown_comments({shape.name: shape}, found)
+            ids = ids_shown_as(shape.entity, stored_id(shape, document_id))
+            query = {"$and": [{"doc": {"$in": list(ids)}}, query]}
+        return await read(info, {shape.name: shape}, query, page_request(**page))
 
-    return Resolve(
-        f"{shape.entity.singular}Comments",
-        f"{connection_name('Comment')}!",
-        f"The comments on versions and drafts of {shape.name}, the newest first.",
-        resolve,
-        (
-            Argument("documentId", "ID", "Only those of one document."),
-            COMMENT_WHERE,
-            *PAGE_ARGUMENTS,
-        ),
-    )
+    return resolve
 
 
-def all_comments(model: Model, shapes: Mapping[str, Shape]) -> StrawberryField:
-    """The root field of the comments on all entities' documents, for moderators."""
-
+def _of_all(
+    model: Model, shapes: Mapping[str, Shape], filter_: _Where, read: _Read
+) -> Callable[..., Awaitable[PageRecord]]:
     async def resolve(
         _root: None, info: ResolveInfo, where: Mapping[str, Any] | None = None, **page: Any
     ) -> PageRecord:
-        context = info.context
-        readable = [each for each in model.entities if context.scope.may_read_entity(each)]
-        query = draft_query(model, "CommentWhere", where)
-        found = await context.editing.comments.page(
-            readable, query, page_request(**page), total=total_selected(info)
-        )
-        return shown_comments(shapes, found)
+        scope = info.context.scope
+        readable = {
+            each.name: shapes[each.name] for each in model.entities if scope.may_read_entity(each)
+        }
+        return await read(info, readable, draft_query(model, filter_, where), page_request(**page))
 
-    return Resolve(
-        "allComments",
-        f"{connection_name('Comment')}!",
-        "The comments on documents of all types that the caller may read, the newest first.",
-        resolve,
-        (COMMENT_WHERE, *PAGE_ARGUMENTS),
-    )
+    return resolve

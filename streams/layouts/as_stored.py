@@ -4,7 +4,6 @@ what was asked, and every index serves."""
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from bson import Timestamp
@@ -41,13 +40,10 @@ class AsStored(Layout):
     async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
         return await self.mongo.count(self.collection, query, at=at)
 
-    async def pages(
+    def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp
     ) -> AsyncGenerator[list[Document]]:
-        pages = self.mongo.pages(self.collection, query, sort=[("_id", 1)], size=size, at=at)
-        async with aclosing(pages) as opened:
-            async for page in opened:
-                yield page
+        return self.mongo.pages(self.collection, query, sort=[("_id", 1)], size=size, at=at)
 
     def joined(self, field: str) -> tuple[Document, list[Document]]:
         return by_field(self.collection, field)

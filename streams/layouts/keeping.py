@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -112,14 +111,11 @@ class Keeping(Layout):
         found = await self.mongo.aggregate(self.collection, stages, at=at, snapshot=self.snapshot)
         return int(found[0]["n"]) if found else 0
 
-    async def pages(
+    def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp
     ) -> AsyncGenerator[list[Document]]:
         stages = self.ordered(query, [("_id", 1)], 0)
-        pages = self.mongo.aggregate_pages(self.collection, stages, size=size, at=at)
-        async with aclosing(pages) as opened:
-            async for page in opened:
-                yield page
+        return self.mongo.aggregate_pages(self.collection, stages, size=size, at=at)
 
     def joined(self, field: str) -> tuple[Document, list[Document]]:
         # What does not depend on the key is done once for all of them: the server remembers it.

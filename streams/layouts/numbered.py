@@ -9,7 +9,6 @@ Source: docs/decisions/0010-version-of-a-current-document.md.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
 from typing import Any
 
 from bson import Timestamp
@@ -67,14 +66,11 @@ class Numbered(Archived):
         found = await self.mongo.aggregate(self.collection, stages, at=at)
         return int(found[0]["n"]) if found else 0
 
-    async def pages(
+    def pages(
         self, query: Mapping[str, Any], *, size: int, at: Timestamp
     ) -> AsyncGenerator[list[Document]]:
         stages = [*self._matched(query), {"$sort": {"_id": 1}}]
-        pages = self.mongo.aggregate_pages(self.collection, stages, size=size, at=at)
-        async with aclosing(pages) as opened:
-            async for page in opened:
-                yield page
+        return self.mongo.aggregate_pages(self.collection, stages, size=size, at=at)
 
     def joined(self, field: str) -> tuple[Document, list[Document]]:
         lookup, beginning = super().joined(field)

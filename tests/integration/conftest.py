@@ -20,6 +20,7 @@ from streams.layouts.layout import Layout
 from streams.mongo import Mongo
 from streams.wire import WireConnection
 from tests.support.editing import Shop, open_shop
+from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.layouts import LAYOUTS, Program, layout_model, program
 
 
@@ -87,6 +88,29 @@ async def counted(
         # What it takes to sign in is none of a test's commands.
         await connected.find("nothing", {})
         yield connected
+
+
+@pytest.fixture(scope="module")
+def database(client: MongoClient[dict[str, Any]], request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of a database for all tests of a module."""
+    module = request.module.__name__.rpartition(".")[2].removeprefix("test_")
+    name = f"{module}_{uuid4().hex[:8]}"
+    yield name
+    client.drop_database(name)
+
+
+@pytest.fixture(scope="module")
+def served(
+    mongo_uri: str,
+    database: str,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[RunningGateway]:
+    """The command, over that database and the `MODEL` of the module."""
+    model = tmp_path_factory.mktemp("model") / "schema.graphql"
+    model.write_text(request.module.MODEL)
+    with running_gateway(mongo_uri, database, model, "--archive-wait-s", "60") as running:
+        yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from bson import Decimal128, ObjectId
@@ -44,14 +43,6 @@ type Order @collection(name: "orders") { id: UUID! status: Status! }
 enum Status { OPEN PAID }
 """
 BAD, TOKEN = "BAD_USER_INPUT", "RESUME_TOKEN_INVALID"
-
-
-@pytest.fixture(scope="module")
-def database(client: Client) -> Iterator[str]:
-    """One for all tests here."""
-    name = f"bad_input_{uuid4().hex[:8]}"
-    yield name
-    client.drop_database(name)
 
 
 @pytest.fixture(scope="module")

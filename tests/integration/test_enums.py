@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
-import pytest
 from pymongo import MongoClient
 
-from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.gateway import RunningGateway
 from tests.support.sockets import open_socket
 
 Client = MongoClient[dict[str, Any]]
@@ -24,30 +21,13 @@ enum Status { OPEN IN_PROGRESS @stored(as: "in-progress") DONE @stored(as: "{0} 
 """
 
 
-@pytest.fixture(scope="module")
-def database(client: Client) -> Iterator[str]:
-    name = f"enums_{uuid4().hex[:8]}"
-    yield name
-    client.drop_database(name)
-
-
-@pytest.fixture(scope="module")
-def gateway(
-    mongo_uri: str, database: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningGateway]:
-    model = tmp_path_factory.mktemp("model") / "schema.graphql"
-    model.write_text(MODEL)
-    with running_gateway(mongo_uri, database, model, "--archive-wait-s", "60") as running:
-        yield running
-
-
 def test_requests_name_the_value_and_documents_hold_the_text(
-    gateway: RunningGateway, client: Client, database: str
+    served: RunningGateway, client: Client, database: str
 ) -> None:
     """In mutations, drafts, filters, documents, history, differences and blame alike."""
     tasks = client[database]["tasks"]
     tasks.insert_one({"_id": "a", "status": "in-progress", "earlier": ["OPEN"]})
-    gateway.query(
+    served.query(
         """mutation {
           createTask(id: "b", document: { status: DONE }) { __typename }
           updateTask(id: "a", patch: { status: DONE, earlier: [OPEN, IN_PROGRESS] }) { __typename }
@@ -72,8 +52,8 @@ def test_requests_name_the_value_and_documents_hold_the_text(
     }"""
     for _ in range(2):
         # The second time as it was compiled.
-        now = {"token": gateway.query("{ resumeToken }")["resumeToken"]}
-        data = gateway.query(query, now=now)
+        now = {"token": served.query("{ resumeToken }")["resumeToken"]}
+        data = served.query(query, now=now)
         state = {"status": "DONE", "earlier": ["OPEN", "IN_PROGRESS"]}
         assert data["doing"]["nodes"] == [{"id": "b", "status": "IN_PROGRESS"}]
         assert data["others"]["nodes"] == [{"id": "a", **state}]
@@ -86,10 +66,10 @@ def test_requests_name_the_value_and_documents_hold_the_text(
 
 
 async def test_subscribers_are_told_the_value(
-    gateway: RunningGateway, client: Client, database: str
+    served: RunningGateway, client: Client, database: str
 ) -> None:
     """Their filters take it, too."""
-    async with open_socket(gateway.address) as socket:
+    async with open_socket(served.address) as socket:
         await socket.start(
             "1",
             "subscription { taskChanges(where: { status: { eq: IN_PROGRESS } }) "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from pymongo import MongoClient
@@ -26,13 +25,6 @@ type Place @collection(name: "places") {
 type Reading @collection(name: "readings") { id: ID! n: Int! @fence at: JSON }
 """
 OUTSIDE = {"type": "Point", "coordinates": [500, 500]}
-
-
-@pytest.fixture(scope="module")
-def database(client: Client) -> Iterator[str]:
-    name = f"indexes_{uuid4().hex[:8]}"
-    yield name
-    client.drop_database(name)
 
 
 @pytest.fixture(scope="module")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import httpx2 as httpx
 import pytest
 from bson import Binary, Decimal128, Int64
 from pymongo import MongoClient
 
-from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.gateway import RunningGateway
 from tests.support.sockets import open_socket
 
 Client = MongoClient[dict[str, Any]]
@@ -31,25 +30,8 @@ type Thing @collection(name: "things") {
 TOO_LARGE = (str(2**63), str(-(2**63) - 1), "99999999999999999999999", "-1" + "0" * 40)
 
 
-@pytest.fixture(scope="module")
-def database(client: Client) -> Iterator[str]:
-    name = f"large_numbers_{uuid4().hex[:8]}"
-    yield name
-    client.drop_database(name)
-
-
-@pytest.fixture(scope="module")
-def gateway(
-    mongo_uri: str, database: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningGateway]:
-    model = tmp_path_factory.mktemp("model") / "schema.graphql"
-    model.write_text(MODEL)
-    with running_gateway(mongo_uri, database, model, "--archive-wait-s", "60") as running:
-        yield running
-
-
 def test_a_value_is_shown_alike_wherever_it_is_shown(
-    gateway: RunningGateway, client: Client, database: str
+    served: RunningGateway, client: Client, database: str
 ) -> None:
     """In its field, in JSON, in differences and in blame, of the present and of the past."""
     large, moment, uuid = Int64(2**53 + 1), datetime(2024, 5, 1, tzinfo=UTC), UUID(int=7)
@@ -76,8 +58,8 @@ def test_a_value_is_shown_alike_wherever_it_is_shown(
     things = client[database]["things"]
     things.insert_one({"_id": "a", "serial": 1, "price": Decimal128("1")})
     things.update_one({"_id": "a"}, {"$set": {"serial": large, "data": data}})
-    now = {"token": gateway.query("{ resumeToken }")["resumeToken"]}
-    found = gateway.query(
+    now = {"token": served.query("{ resumeToken }")["resumeToken"]}
+    found = served.query(
         """query($now: TimePoint!) {
           thingVersion(id: "a", asOf: $now) {
             document { serial data } diff { path after }
@@ -99,7 +81,7 @@ def test_a_value_is_shown_alike_wherever_it_is_shown(
 @pytest.mark.parametrize("number", TOO_LARGE)
 @pytest.mark.parametrize("field", ["data", "serial"])
 def test_an_integer_beyond_64_bits_is_refused(
-    gateway: RunningGateway, client: Client, database: str, field: str, number: str
+    served: RunningGateway, client: Client, database: str, field: str, number: str
 ) -> None:
     """As a variable in a body, and in the document itself; nothing is written."""
     with_variable = (
@@ -113,7 +95,7 @@ def test_an_integer_beyond_64_bits_is_refused(
         # Written by hand: what makes JSON of numbers might round them itself.
         body = f'{{"query": {json.dumps(query)}, "variables": {variables}}}'
         answer = httpx.post(
-            f"{gateway.address}/graphql",
+            f"{served.address}/graphql",
             content=body,
             headers={"content-type": "application/json"},
         ).json()
@@ -122,20 +104,20 @@ def test_an_integer_beyond_64_bits_is_refused(
     assert client[database]["things"].find_one({"_id": "x"}) is None
 
 
-def test_an_integer_beyond_64_bits_is_refused_in_an_address(gateway: RunningGateway) -> None:
+def test_an_integer_beyond_64_bits_is_refused_in_an_address(served: RunningGateway) -> None:
     """Its variables are JSON, too."""
     query = quote("query($n: Long) { things(where: {serial: {eq: $n}}) { totalCount } }")
     variables = quote('{"n": 99999999999999999999999}')
     answer = httpx.get(
-        f"{gateway.address}/graphql?query={query}&variables={variables}",
+        f"{served.address}/graphql?query={query}&variables={variables}",
         headers={"accept": "application/json"},
     ).json()
     assert "99999999999999999999999" in answer["errors"][0]["message"]
 
 
-async def test_an_integer_beyond_64_bits_is_refused_on_a_socket(gateway: RunningGateway) -> None:
+async def test_an_integer_beyond_64_bits_is_refused_on_a_socket(served: RunningGateway) -> None:
     """Its messages are read by the same rule."""
-    async with open_socket(gateway.address) as socket:
+    async with open_socket(served.address) as socket:
         await socket.start(
             "1",
             "query($n: Long) { things(where: {serial: {eq: $n}}) { totalCount } }",
@@ -145,10 +127,10 @@ async def test_an_integer_beyond_64_bits_is_refused_on_a_socket(gateway: Running
     assert "99999999999999999999999" in str(answer["payload"])
 
 
-def test_a_decimal_keeps_all_digits_of_a_number(gateway: RunningGateway) -> None:
+def test_a_decimal_keeps_all_digits_of_a_number(served: RunningGateway) -> None:
     """Of up to 34, also where the request has it as a number."""
     number = 1234567890123456789012345678901234
-    data = gateway.query(
+    data = served.query(
         "mutation($p: Decimal) { createThing(document: {price: $p}) {"
         " ... on ThingWritten { thing { price } } } }",
         p=number,

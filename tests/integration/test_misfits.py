@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from bson import Decimal128, Int64, ObjectId
@@ -43,13 +42,6 @@ FIELDS = "name price stock tags weight serial addedAt size { width height } supp
 
 def id_of(case: str) -> str:
     return case.replace(" ", "-")
-
-
-@pytest.fixture(scope="module")
-def database(client: Client) -> Iterator[str]:
-    name = f"misfits_{uuid4().hex[:8]}"
-    yield name
-    client.drop_database(name)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from bson import Binary, DatetimeMS, Decimal128, Int64, ObjectId
@@ -49,13 +48,6 @@ STORED: dict[str, Any] = {
     "a document": {"shop": "a", "n": 1},
     "a document of ids": {"shop": ObjectId(HEX), "n": Int64(2**60), "on": "5"},
 }
-
-
-@pytest.fixture(scope="module")
-def database(client: Client) -> Iterator[str]:
-    name = f"stored_ids_{uuid4().hex[:8]}"
-    yield name
-    client.drop_database(name)
 
 
 @pytest.fixture(scope="module")
