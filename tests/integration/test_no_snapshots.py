@@ -146,7 +146,8 @@ async def test_a_snapshot_is_of_one_moment_though_the_server_forgets_it(
                         for n in range(12)])  # fmt: skip
     things.update_many({"n": {"$gte": 50}}, {"$inc": {"version": 1}})
     condition = None if where is None else parse_where(MODEL, THING, where)
-    request = ChangeRequest(id=key and f"{int(key):02}", where=condition, needs_version=True)
+    ids = () if key is None else (f"{int(key):02}",)
+    request = ChangeRequest(ids=ids, where=condition, needs_version=True)
     async with recording.running() as task:
         at = await mongo.operation_time()
         forget(client, mongo.name)
