@@ -128,8 +128,10 @@ async def test_a_client_goes_on_at_another_process_after_sigterm_and_after_kill(
     found: list[tuple[str, int]] = []
     expected: list[tuple[str, int]] = []
     token = ""
+    # After a kill, until the lease of the recorder has run out.
+    options = ("--lease-s", "2", "--archive-wait-s", "60")
     for turn, kills in enumerate((False, True, False)):
-        with running_gateway(mongo_uri, database.name, model) as gateway:
+        with running_gateway(mongo_uri, database.name, model, *options) as gateway:
             token = token or begin(gateway)
             events = gateway.subscribe(CHANGES, after=token)
             async with contextlib.aclosing(events):
