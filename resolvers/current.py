@@ -136,6 +136,7 @@ class Current:
 
         Raises:
             BadUserInput: an order that cannot be, a cursor of another list.
+            ArchiveBehind: filter or order ask for version numbers that are not recorded yet.
             TimeLimit: the read took longer than it may.
         """
         reading = self.reading(
@@ -172,6 +173,8 @@ class Current:
     async def read(self, reading: Reading, *, shown: bool = False) -> Page[Document]:
         """See `page`."""
         layout = self._layout(reading.entity, numbered=reading.numbered)
+        if reading.numbered:
+            await self._numbers_settled(reading.entity)
         if reading.token:
             return await self._at_one_time(partial(reading.read, layout, shown))
         return await reading.read(layout, shown, None)
@@ -200,8 +203,11 @@ class Current:
         # The parent is no part of the kind: all of them were asked with the same cursor.
         keyset = Keyset(f"current {entity.name} by {stored_field}", order_keys(entity, order))
         window = Window(keyset, page)
-        layout = self._layout(entity, numbered=asks_for_number(entity, where, order))
+        numbered = asks_for_number(entity, where, order)
+        layout = self._layout(entity, numbered=numbered)
         joined = layout.joined(stored_field)
+        if numbered:
+            await self._numbers_settled(entity)
 
         async def read(at: Timestamp | None = None) -> list[Page[Document]]:
             def pages(beside: Mapping[str, Any]) -> Awaitable[list[Page[Document]]]:
@@ -276,6 +282,18 @@ class Current:
             for n, number in zip(lacking, first, strict=True):
                 numbers[n] = number
         return numbers
+
+    async def _numbers_settled(self, entity: Entity) -> None:
+        """Wait until the archive has the numbers of what is there now: a document without one
+        matches no filter.
+
+        Raises:
+            ArchiveBehind: not within the bound.
+        """
+        archive = self._archives.get(entity.collection)
+        if archive is not None and not archive.layout.keeps:
+            now = await self._mongo.operation_time()
+            await self._own_writes.settled(entity.collection, now)
 
     async def _first_numbers(
         self, entity: Entity, archive: Archive, wanted: Sequence[tuple[Any, Timestamp]]

@@ -174,18 +174,39 @@ async def read_chunk(
         try:
             return await _chunk_at(mongo, collection, after, size, layout, wall, at, arrival)
         except DatabaseError as exc:
-            if exc.number == SNAPSHOT_TOO_OLD and layout is None:
-                # The server keeps no past (minSnapshotHistoryWindowInSeconds: 0): the last moment
-                # can be read, in one batch, and it says which one that was.
-                command = _in_order(collection, after, size)
-                found, complete, at = await mongo.read_now(command)
-                documents, end = _behind(found, after, size, complete=complete)
-                return Chunk(at, wall, after, documents, end, arrival=arrival)
             attempts -= 1
             # Somebody has created the collection, or an index, since the clock was read. Layouts
             # need more than one read.
             if exc.number not in PAST_UNKNOWN or not attempts:
                 raise
+            if exc.number == SNAPSHOT_TOO_OLD and layout is None:
+                chunk = await _last_chunk(mongo, collection, after, size, wall, arrival)
+                if chunk is not None:
+                    return chunk
+
+
+async def _last_chunk(
+    mongo: Mongo,
+    collection: str,
+    after: tuple[Any] | None,
+    size: int,
+    wall: datetime,
+    arrival: ChangeEvent | None,
+) -> Chunk | None:
+    """Read as of the last moment, in one batch, which says what moment that was: of a server that
+    keeps no past (minSnapshotHistoryWindowInSeconds: 0).
+
+    Returns: None where that moment, too, was forgotten before it was read, since documents are
+    written.
+    """
+    try:
+        found, complete, at = await mongo.read_now(_in_order(collection, after, size))
+    except DatabaseError as exc:
+        if exc.number != SNAPSHOT_TOO_OLD:
+            raise
+        return None
+    documents, end = _behind(found, after, size, complete=complete)
+    return Chunk(at, wall, after, documents, end, arrival=arrival)
 
 
 async def _chunk_at(

@@ -84,6 +84,30 @@ async def test_the_first_reading_is_exact_without_snapshots(
     assert not any(gap for _, _, gap in told(records))
 
 
+async def test_a_last_moment_that_is_forgotten_too_is_chosen_again(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server chooses it, and writes go on before it reads: the recorder is not interrupted."""
+    client[mongo.name].things.insert_one({"_id": 1})
+    chosen = 0
+    read_now = mongo.read_now
+
+    async def late(command: Any) -> Any:
+        nonlocal chosen
+        chosen += 1
+        if chosen == 1:
+            raise DatabaseError("Read timestamp is older than the oldest available", number=239)
+        return await read_now(command)
+
+    async def never(command: Any, at: Timestamp, **options: Any) -> Any:
+        raise DatabaseError("Read timestamp is older than the oldest available", number=239)
+
+    monkeypatch.setattr(mongo, "read_now", late)
+    monkeypatch.setattr(mongo, "read_at", never)
+    chunk = await read_chunk(mongo, "things", Baseline(), size=10)
+    assert ([each["_id"] for each in chunk.documents], chosen) == ([1], 2)
+
+
 async def test_what_was_deleted_unseen_is_found_without_snapshots(
     mongo: Mongo, client: Client
 ) -> None:

@@ -11,8 +11,9 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
+from gql.settings import Settings
 from model.reading import read_model
-from tests.support.editing import Shop, open_shop
+from tests.support.editing import Failed, Shop, open_shop
 
 Client = MongoClient[dict[str, Any]]
 
@@ -136,3 +137,30 @@ async def test_a_subscription_filters_by_the_number_that_is_shown(shop: Shop) ->
                     shop.database.items.update_one({"_id": "b"}, {"$set": {"name": "live"}})
     # Its versions 4, 5 and 6; the fourth number brings it in.
     assert changes == [("b", "ENTER"), ("b", "STAY"), ("b", "STAY")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{ items(where: { version: { gte: 1 } }) { totalCount } }",
+        "{ items(orderBy: [{ version: DESC }]) { nodes { id } } }",
+        '{ maker(id: "m") { items(where: { version: { gte: 1 } }) { totalCount } } }',
+    ],
+    ids=["filter", "order", "references"],
+)
+async def test_numbers_that_nobody_has_recorded_are_waited_for_and_then_refused(
+    mongo_uri: str, client: Client, text: str
+) -> None:
+    """A document without a number matches no filter: the page was empty."""
+    name = f"numbers_{uuid4().hex[:8]}"
+    client[name]["makers"].insert_one({"_id": "m"})
+    client[name]["items"].insert_one({"_id": "a", "makerId": "m"})
+    settings = Settings(record=False)
+    opened = open_shop(
+        client, mongo_uri, name, settings, model=MODEL, begun=True, archive_wait_s=0.1
+    )
+    async with opened as shop:
+        with pytest.raises(Failed) as failed:
+            await shop.ask(text)
+        assert failed.value.args[0].extensions["code"] == "ARCHIVE_BEHIND"
+    client.drop_database(name)
