@@ -129,19 +129,55 @@ def _of_layout(entity: Entity, documents: list[Any]) -> list[Finding]:
         return isinstance(state, Mapping) and number in state
 
     plain = [each for each in documents if not fits(each)]
-    if not plain:
-        return []
+    odd, what, mend = _odd_in_layout(entity, number, documents)
+    checked = (
+        (
+            plain,
+            f"have no {path!r} and are not served",
+            f"say in @collection(history:) how versions are kept, which is not as "
+            f"{entity.history.value}, or leave it out",
+        ),
+        (odd, what, mend),
+    )
     return [
         Finding(
             level="warning",
             subject=_SUBJECT,
-            says=f"{entity.name}: {len(plain)} of {len(documents)} documents looked at have no "
-            f"{path!r} and are not served, as {entity.collection}/"
-            f"{described(plain[0]['_id']).rpartition(' ')[2]}",
-            mend=f"say in @collection(history:) how versions are kept, which is not as "
-            f"{entity.history.value}, or leave it out",
+            says=f"{entity.name}: {len(these)} of {len(documents)} documents looked at {says}, as "
+            f"{entity.collection}/{described(these[0]['_id']).rpartition(' ')[2]}",
+            mend=way_out,
         )
+        for these, says, way_out in checked
+        if these
     ]
+
+
+def _odd_in_layout(entity: Entity, number: str, documents: list[Any]) -> tuple[list[Any], str, str]:
+    """Documents whose earlier versions are not found, or not exact, where the layout has a list of
+    them: the documents, what they have, and how to mend them."""
+    assert entity.layout is not None
+    if entity.history is History.EMBEDDED:
+        name = entity.layout.previous
+
+        def fits(items: Any) -> bool:
+            return isinstance(items, list) and all(
+                isinstance(each, Mapping) and number in each for each in items
+            )
+
+        what = f"have a {name!r} that is no list of states with {number!r}: those are not served"
+        mend = f"store a list of the earlier states in {name!r}, each with its {number!r}"
+    elif entity.history is History.DELTAS:
+        name = entity.layout.unset
+
+        def fits(items: Any) -> bool:
+            return isinstance(items, list) and all(isinstance(each, str) for each in items)
+
+        what = f"have an {name!r} that is no list of names, and removes no field"
+        mend = f"store a list of the fields that are gone in {name!r}"
+    else:
+        return [], "", ""
+    odd = [each for each in documents if each.get(name) is not None and not fits(each[name])]
+    return odd, what, mend
 
 
 async def _duplicates(mongo: Mongo, entity: Entity) -> AsyncIterator[Finding]:

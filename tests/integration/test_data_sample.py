@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
+import pytest
 from bson import ObjectId
 from pymongo import MongoClient
 
@@ -104,6 +105,50 @@ async def test_plain_documents_in_a_layout_are_told(mongo: Mongo, client: Client
     )
     [found] = not_well(await examine_data(mongo, model)).values()
     assert "1 of 2 documents looked at have no 'current.version' and are not served" in found.says
+
+
+@pytest.mark.parametrize(
+    ("history", "well", "odd", "says"),
+    [
+        (
+            "EMBEDDED",
+            {"current": {"version": 2}, "prev": [{"version": 1}]},
+            [
+                {"current": {"version": 2}, "prev": {"version": 1}},
+                {"current": {"version": 2}, "prev": [{"version": 1}, "n"]},
+                {"current": {"version": 2}, "prev": [{"name": "n"}]},
+            ],
+            "3 of 5 documents looked at have a 'prev' that is no list of states with 'version'",
+        ),
+        (
+            "DELTAS",
+            {"docId": "a", "version": 1, "unset": ["name"]},
+            [
+                {"docId": "a", "version": 2, "unset": "name"},
+                {"docId": "a", "version": 3, "unset": [1]},
+                {"docId": "a", "version": 4, "unset": {}},
+            ],
+            "3 of 5 documents looked at have an 'unset' that is no list of names",
+        ),
+    ],
+)
+async def test_lists_of_a_layout_that_are_none_are_told(
+    mongo: Mongo,
+    client: Client,
+    history: str,
+    well: dict[str, Any],
+    odd: list[dict[str, Any]],
+    says: str,
+) -> None:
+    """The versions in them are not served; null, or none at all, is no trouble."""
+    model = read_model(
+        f'type Product @collection(name: "products", history: {history}) {{ id: ID! name: String }}'
+    )
+    none = {**well, "docId": "b", "prev": None, "unset": None, "_id": "none"}
+    client[mongo.name]["products"].insert_many([none, well, *odd])
+    [found] = not_well(await examine_data(mongo, model)).values()
+    assert (found.level, found.subject) == ("warning", "data")
+    assert says in found.says
 
 
 def test_a_start_says_so_in_its_log(
