@@ -226,6 +226,7 @@ class Schema(strawberry.Schema):
             self.finish_errors(errors, kind, context)
             return PreExecutionError(data=None, errors=errors)
         finally:
+            context.loads.close()
             self.operations.took(kind, time.perf_counter() - began)
         data, found = (None, result) if isinstance(result, list) else (result.data, result.errors)
         if found:

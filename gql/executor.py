@@ -131,6 +131,7 @@ class Executor(StrawberryGraphQLCoreExecutionContext):
     def build_response(self, data: dict[str, Any] | None) -> Any:
         if self.context_value is not None:
             self.collected_errors.errors.extend(self.context_value.problems)
+            self.context_value.loads.close()
         return super().build_response(data)
 
 

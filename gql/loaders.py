@@ -68,6 +68,13 @@ class Loaders:
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
         self._pools: dict[Hashable, Pool[Any, Any]] = {}
 
+    def close(self) -> None:
+        """Forget what was read, once the response is made. Reads refer to their loaders: without
+        this, all of it stays until the garbage collector has found it."""
+        self._documents.clear()
+        self._loaders.clear()
+        self._pools.clear()
+
     async def document(self, entity: Entity, id_: Any, fields: Fields) -> Document | None:
         """A current document, or None."""
         key = entity.name, fields, identity(id_)
@@ -214,11 +221,27 @@ class Loaders:
     ) -> T:
         loader = self._loaders.get(kind)
         if loader is None:
-            loader = self._loaders[kind] = DataLoader(load_fn=load, cache_key_fn=cache_key)
+            loader = DataLoader(load_fn=_with_errors(load), cache_key_fn=cache_key)
+            self._loaders[kind] = loader
         # Several fields wait for one result: where execution gives up one of them, the others still
         # want it.
         found: T = await asyncio.shield(loader.load(key))
         return found
+
+
+def _with_errors(
+    load: Callable[[list[K]], Awaitable[Sequence[T | Exception]]],
+) -> Callable[[list[K]], Awaitable[Sequence[T | Exception]]]:
+    """Return the error for each key, where it would be raised: raised, its traceback has the frame
+    of the loader, which refers to the futures that keep it."""
+
+    async def found(keys: list[K]) -> Sequence[T | Exception]:
+        try:
+            return await load(keys)
+        except Exception as exc:
+            return [exc] * len(keys)
+
+    return found
 
 
 def _id_and(key: tuple[Any, ...]) -> Hashable:

@@ -3,22 +3,33 @@ clients come to and leave would hold more and more between its looks."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import aiohttp
+import pytest
+from graphql import GraphQLError
 from pymongo import MongoClient
+from starlette.types import Message
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 from gql.app import create_app
 from gql.connections import WebSocketConnection
+from gql.engine.limits import client_presence
+from gql.engine.limits.client_presence import while_client_waits
+from gql.executor import Executor
 from gql.heads import RequestConnection
 from gql.introduction import Introduction
+from gql.loaders import Loaders
 from gql.sessions import Session
 from gql.sockets import LegacySocket, TransportSocket
+from streams.errors import GatewayError
 from tests.support.editing import open_shop
 from tests.support.eventually import eventually
 from tests.support.serving import served
@@ -60,11 +71,35 @@ async def ask(address: str) -> None:
         assert await answer.json() == {"data": {"__typename": "Query"}}
 
 
-def nothing_is_left(before: set[int]) -> bool:
-    found = (each for each in gc.get_objects() if type(each) in KINDS)
+def objects_of(kinds: tuple[type, ...]) -> set[int]:
+    # Not `isinstance`, which asks weak proxies what they stand for.
+    return {id(each) for each in gc.get_objects() if issubclass(type(each), kinds)}
+
+
+def nothing_is_left(before: set[int], kinds: tuple[type, ...] = KINDS) -> bool:
+    found = (each for each in gc.get_objects() if issubclass(type(each), kinds))
     left = Counter(type(each).__name__ for each in found if id(each) not in before)
     assert not left
     return True
+
+
+async def left_by(execute: Callable[[], Awaitable[object]]) -> str:
+    """What an operation leaves behind, without the garbage collector; "": nothing."""
+    for _ in range(2):
+        # The last one may be kept, as for the next of the same.
+        await execute()
+    gc.collect()
+    before = objects_of(OPERATION_KINDS)
+    gc.disable()
+    try:
+        for _ in range(3):
+            await execute()
+        await eventually(lambda: nothing_is_left(before, OPERATION_KINDS), within_s=3)
+    except AssertionError as exc:
+        return str(exc)
+    finally:
+        gc.enable()
+    return ""
 
 
 async def test_of_clients_that_have_left_nothing_is_left(
@@ -76,7 +111,7 @@ async def test_of_clients_that_have_left_nothing_is_left(
         served(create_app(shop.gateway)) as address,
     ):
         gc.collect()
-        before = {id(each) for each in gc.get_objects() if type(each) in KINDS}
+        before = objects_of(KINDS)
         gc.disable()
         try:
             for protocol in STARTS:
@@ -87,3 +122,83 @@ async def test_of_clients_that_have_left_nothing_is_left(
             await eventually(lambda: nothing_is_left(before))
         finally:
             gc.enable()
+
+
+OPERATION_KINDS = (Executor, Loaders, GraphQLError, GatewayError)
+OPERATIONS = {
+    "by id": '{ product(id: "a") { name version } }',
+    "list": "{ products(first: 3) { nodes { name version } } }",
+    "history": """{ product(id: "a") {
+        history { nodes { version diff { path } previous { version } comments { nodes { text } } } }
+        blame { path version { version } } diff(from: 1, to: 2) { path } drafts { nodes { number } }
+    } }""",
+    "version": '{ productVersion(id: "a", version: 1) { version document { name } } }',
+    "as of a token": '{ productVersion(id: "a", asOf: { token: "%s" }) { version } }',
+    "as of a time": '{ productsAsOf(asOf: { time: "2020-01-01T00:00:00Z" }) { totalCount } }',
+    "a refused token": '{ productsAsOf(asOf: { token: "F0000000FFFFFFFF~.%s" }) { totalCount } }',
+    "a refused cursor": '{ productVersions(after: "none") { nodes { version } } }',
+    "a refused limit": "{ products(first: 100000) { nodes { id } } }",
+    "a lost version": '{ product(id: "a") { diff(from: 77) { path } } }',
+    "no document": "{",
+    "a mutation": 'mutation { updateProduct(id: "a", patch: { name: "x" }) { __typename } }',
+    "a conflict": """mutation {
+        updateProduct(id: "a", expectedVersion: 99, patch: { name: "x" }) { __typename }
+    }""",
+}
+
+
+async def test_of_operations_that_are_answered_nothing_is_left(
+    client: MongoClient[dict[str, Any]],
+    mongo_uri: str,
+    database_name: str,
+) -> None:
+    """Without the garbage collector: neither what was read, nor errors, which have the frames that
+    they went through."""
+    left = {}
+    async with (
+        open_shop(client, mongo_uri, database_name) as shop,
+        served(create_app(shop.gateway)) as address,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
+    ):
+
+        async def execute(query: str) -> Any:
+            async with session.post(f"http://{address}/graphql", json={"query": query}) as answer:
+                return await answer.json()
+
+        document = '{ sku: "a", name: "n", price: "1", stock: 1, tags: [] }'
+        await execute(
+            f'mutation {{ createProduct(id: "a", document: {document}) {{ __typename }} }}'
+        )
+        await execute('mutation { updateProduct(id: "a", patch: { name: "m" }) { __typename } }')
+        token = (await execute("{ resumeToken }"))["data"]["resumeToken"]
+        facts = {"as of a token": token, "a refused token": token.rpartition(".")[2]}
+        for name, text in OPERATIONS.items():
+            query = text % facts[name] if name in facts else text
+            left[name] = await left_by(partial(execute, query))
+    assert not {name: found for name, found in left.items() if found}
+
+
+def client_watches() -> list[object]:
+    tasks = (each for each in gc.get_objects() if type(each) is asyncio.Task)
+    return [each for each in tasks if each.get_name() == "client watch"]
+
+
+async def test_of_the_watch_for_a_client_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that takes long is watched, and its task refers to itself by its end."""
+    monkeypatch.setattr(client_presence, "_PATIENCE_S", 0.0)
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def request() -> None:
+        async with while_client_waits(receive):
+            await eventually(client_watches)
+
+    gc.collect()
+    gc.disable()
+    try:
+        await asyncio.create_task(request())
+        await eventually(lambda: not client_watches(), within_s=5)
+    finally:
+        gc.enable()

@@ -38,6 +38,8 @@ class _Presence:
         self._timer.cancel()
         if self._watching is not None:
             self._watching.cancel()
+            # A cancelled task keeps the frames that it has left, and these refer to this.
+            self._watching = None
 
     def _watch(self) -> None:
         self._watching = asyncio.get_running_loop().create_task(self._wait(), name="client watch")
