@@ -1,7 +1,7 @@
 # Each target does its own set-up (tools/setup): a fresh clone needs nothing but make and Python.
 BIN := .venv/bin
 
-.PHONY: demo test check faults format bench clean lint setup
+.PHONY: demo test check faults fuzz format bench clean lint setup
 
 # Serve the example shop on a MongoDB of its own; the addresses are printed.
 demo:
@@ -24,6 +24,10 @@ check: setup lint
 # Everything breaks for 20 minutes, and nothing may be lost (tests/faults). SEED=n repeats a run.
 faults: setup
 	$(BIN)/python -m tests.faults $(if $(SEED),--seed $(SEED))
+
+# Documents of all sorts through everything for an hour (tests/fuzzing). SEED=n repeats the writes.
+fuzz: setup
+	$(BIN)/python -m tests.fuzzing $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 lint: setup
 	$(BIN)/ruff format --check .

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -20,7 +21,7 @@ from graphql import GraphQLError
 
 from gql.context import Context, ResolveInfo
 from gql.generated import sure_of
-from gql.records import CurrentDocument, EmbeddedDocument, VersionRecord
+from gql.records import CurrentDocument, EmbeddedDocument, VersionRecord, not_recorded
 from gql.references import follow
 from gql.selection import Nodes, Selections
 from gql.shapes import Link, Shape
@@ -28,7 +29,7 @@ from model.entities import Field, Scalar
 from resolvers.errors import DocumentMisfit
 from resolvers.pages import Page
 from resolvers.values import INT_LIMIT, Convert, Place, converter
-from streams.errors import ParallelLists
+from streams.errors import ArchiveBehind, GatewayError, ParallelLists
 
 __all__ = ["SURE", "fitting", "report_unordered", "showable"]
 
@@ -69,7 +70,7 @@ class _Checks:
 
 _Path: TypeAlias = "tuple[str | int, ...]"
 """Of a field below the document, as the response names it."""
-_Misfit: TypeAlias = "tuple[_Path, DocumentMisfit]"
+_Misfit: TypeAlias = "tuple[_Path, DocumentMisfit | ArchiveBehind]"
 _Demand: TypeAlias = "tuple[_Path, Link, CurrentDocument | EmbeddedDocument, Nodes]"
 
 
@@ -180,12 +181,12 @@ async def _misfits(
     numbered = selections.under(nodes, shape.name).get("version") if shape.is_entity else None
     found: list[_Misfit | None] = [None] * len(documents)
     if numbered is not None:
+        found = await _unnumbered(info, documents, shape, numbered)
         # As they were read ahead.
         known = info.context.loads.known_numbers(shape.entity, [d.values for d in documents])
-        found = [
-            None if number is None else _number_misfit(number, document.place, numbered)
-            for number, document in zip(known, documents, strict=True)
-        ]
+        for index, (number, document) in enumerate(zip(known, documents, strict=True)):
+            if number is not None:
+                found[index] = _number_misfit(number, document.place, numbered)
     demands: list[tuple[int, _Demand]] = []
     for index, document in enumerate(documents):
         wanted: list[_Demand] = []
@@ -197,6 +198,23 @@ async def _misfits(
         answers = await asyncio.gather(*(_demanded(info, demand) for _, demand in demands))
         for (index, _), answer in zip(demands, answers, strict=True):
             found[index] = found[index] or answer
+    return found
+
+
+async def _unnumbered(
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
+) -> list[_Misfit | None]:
+    """Find the documents that have no number; those whose numbers cannot be read have an error of
+    their own."""
+    found: list[_Misfit | None] = [None] * len(documents)
+    lacking = [index for index, each in enumerate(documents) if each.number is None]
+    if lacking:
+        with suppress(GatewayError):
+            values = [documents[index].values for index in lacking]
+            numbers = await info.context.loads.numbers(shape.entity, values)
+            for index, number in zip(lacking, numbers, strict=True):
+                if number is None:
+                    found[index] = (_key(nodes),), not_recorded(documents[index])
     return found
 
 

@@ -99,16 +99,17 @@ class Loaders:
 
         return self._pooled(("documents", entity.name, fields), ids, read)
 
-    async def numbers(self, entity: Entity, documents: Sequence[Document]) -> Sequence[int]:
-        """The version numbers of current documents, read with their version field."""
+    async def numbers(self, entity: Entity, documents: Sequence[Document]) -> Sequence[int | None]:
+        """The version numbers of current documents, read with their version field; None of those
+        that are not in the archive."""
 
-        async def read(documents: Sequence[Document]) -> Sequence[int]:
+        async def read(documents: Sequence[Document]) -> Sequence[int | None]:
             return await self._current.numbers(entity, documents, self._seen[entity.collection])
 
         known = self.known_numbers(entity, documents)
         unknown = [each for each, number in zip(documents, known, strict=True) if number is None]
         if not unknown:
-            return known  # type: ignore[return-value]
+            return known
         told = iter(await self._pooled(("numbers", entity.name), unknown, read))
         return [next(told) if number is None else number for number in known]
 

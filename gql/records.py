@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 from bson import Timestamp
 
 from gql.shapes import Shape
-from resolvers.values import REFUSED, Place, id_to_api
+from resolvers.values import REFUSED, Place, any_id, id_to_api
 from streams.documents import Document
+from streams.errors import ArchiveBehind
 from streams.versions import Version
 
 __all__ = [
@@ -144,6 +145,19 @@ class VersionRecord:
             return None
         values = version.full if version.full is not None else {"_id": version.document}
         return SnapshotDocument(self.shape, values, version.number, self.moment)
+
+
+def not_recorded(document: CurrentDocument) -> ArchiveBehind:
+    """Make the error of a document that has no number in the archive."""
+    place = document.place
+    shown = any_id(place.document_id)
+    return ArchiveBehind(
+        f"{place.collection}/{shown}: has no version in the archive; "
+        "try again if it was just written, else look at /readyz, and at what is stored as its id "
+        "and its version",
+        collection=place.collection,
+        documentId=shown,
+    )
 
 
 def id_text(shape: Shape, value: Any, record: Any) -> str:

@@ -261,7 +261,8 @@ def _shower(field: Field, model: Model) -> Callable[[Any], Any]:
 def _enum(by_stored: Mapping[str, str], value: Any) -> Any:
     if isinstance(value, list):
         return [_enum(by_stored, item) for item in value]
-    return by_stored.get(value, value) if isinstance(value, str) else json_value(value)
+    # Code is a str, too, and no key.
+    return by_stored.get(value, value) if value.__class__ is str else json_value(value)
 
 
 def _id(value: Any) -> Any:

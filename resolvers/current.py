@@ -233,7 +233,9 @@ class Current:
         """By collection, a place that documents read from now on are not behind: for `numbers`."""
         return self._own_writes.seen()
 
-    async def numbers(self, entity: Entity, documents: Sequence[Document], seen: str) -> list[int]:
+    async def numbers(
+        self, entity: Entity, documents: Sequence[Document], seen: str
+    ) -> list[int | None]:
         """n documents, read with their version field -> their version numbers. One lookup.
 
         The number that a document carries, less what a copied counter is ahead, or the last
@@ -243,6 +245,9 @@ class Current:
 
         Args:
             seen: of `seen`, from before the documents were read.
+
+        Returns:
+            None of a document that carries none, and was recorded after it was read, or never.
 
         Raises:
             ArchiveBehind: one carries none, and the recorder has not come to it within the bound.
@@ -271,7 +276,7 @@ class Current:
 
         wanted = [(each["_id"], at) for each in documents]
         found = await self.lookups.ask(("numbers", entity.collection), wanted, read)
-        numbers = [
+        numbers: list[int | None] = [
             max((carried_number(document, entity.version) or 0) - offset, number)
             for document, (number, offset) in zip(documents, found, strict=True)
         ]
@@ -297,9 +302,10 @@ class Current:
 
     async def _first_numbers(
         self, entity: Entity, archive: Archive, wanted: Sequence[tuple[Any, Timestamp]]
-    ) -> list[int]:
+    ) -> list[int | None]:
         """n (`_id`, moment) of documents that were not recorded by then, and were read later -> the
-        numbers of their insertions: what was read is no older."""
+        numbers of their insertions: what was read is no older. None of a document that is recorded
+        otherwise, or not at all."""
         records = await archive.find(
             {"$or": [{"doc": {"$eq": key}, "at": {"$gt": at}} for key, at in wanted]},
             projection={"doc": 1, "v": 1, "op": 1},
@@ -307,16 +313,12 @@ class Current:
         )
         # The first of each document comes last.
         firsts = {identity(each["doc"]): each for each in records}
-        numbers = []
+        numbers: list[int | None] = []
         for key, _ in wanted:
             first = firsts.get(identity(key))
-            if first is None or first["op"] != "INSERT":
-                # It may have been written between that it was read and that it was recorded.
-                raise ArchiveBehind(
-                    f"{entity.name} {key}: recorded after it was read; try again",
-                    collection=entity.collection,
-                )
-            numbers.append(int(first["v"]))
+            # Any other may have been written between that it was read and that it was recorded.
+            there = first is not None and first["op"] == "INSERT"
+            numbers.append(int(first["v"]) if there and first is not None else None)
         return numbers
 
     def known_numbers(

@@ -216,7 +216,9 @@ def _float(value: Any) -> Any:
     if value.__class__ is float:
         # JSON has no NaN and no infinity.
         return value if math.isfinite(value) else REFUSED
-    return int(value) if value.__class__ is int or value.__class__ is Int64 else REFUSED
+    # GraphQL's Float refuses integers that it would round.
+    whole = value.__class__ is int or value.__class__ is Int64
+    return int(value) if whole and int(float(value)) == value else REFUSED
 
 
 def _boolean(value: Any) -> Any:

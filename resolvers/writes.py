@@ -18,6 +18,7 @@ from bson.raw_bson import RawBSONDocument
 from model.entities import Entity, Model
 from resolvers.alterations import Alteration, attribution
 from resolvers.commits import Commits, Missed, there_already
+from resolvers.contents import Demand
 from resolvers.made import Made
 from resolvers.outcomes import Author, InvalidDocument, Written
 from resolvers.own_writes import OwnWrites
@@ -31,7 +32,7 @@ from streams.documents import Document
 from streams.mongo import Mongo
 from streams.progress import Progress
 from streams.versions import CHANGE_FIELD, Last
-from streams.writing import Writing
+from streams.writing import Writing, has_names_once
 
 __all__ = ["Beside", "Writes"]
 
@@ -165,6 +166,7 @@ class Writes:
         )
 
         layout = self.commits.layout(entity)
+        demands = [*alteration.demands, _NAMES_ONCE]
 
         async def attempt(
             writing: Writing, standing: Last | None, number: int | None
@@ -176,7 +178,7 @@ class Writes:
                 key,
                 alteration.pipeline(entity, change, counted),
                 expected=standing,
-                demands=[*(each.query for each in alteration.demands), *_limits(rows)],
+                demands=[*(each.query for each in demands), *_limits(rows)],
             )
             if found is None:
                 raise Missed
@@ -189,7 +191,7 @@ class Writes:
             return found
 
         async def explain() -> None:
-            for demand in alteration.demands:
+            for demand in demands:
                 if not await self.commits.there(
                     entity, rows.limited({"$and": [{"_id": key}, demand.query]})
                 ):
@@ -260,6 +262,14 @@ async def _fence_of(writing: Writing, entity: Entity, key: Any) -> Any:
         return None
     found = await writing.found(entity.collection, {"_id": key}, limit=1)
     return found[0].get(entity.fence.stored) if found else None
+
+
+_NAMES_ONCE = Demand(
+    path="",
+    problem="the stored document has a field twice: expected each once; store it anew without that",
+    query={"$expr": has_names_once("$$ROOT")},
+)
+"""See `has_names_once`."""
 
 
 def _limits(rows: Rows) -> Sequence[Mapping[str, Any]]:

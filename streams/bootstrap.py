@@ -23,7 +23,7 @@ from streams import tokens
 from streams.checkpoints import Baseline
 from streams.documents import DECODED, Document
 from streams.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
-from streams.events import ChangeEvent, identity
+from streams.events import ChangeEvent, identity, is_exact
 from streams.mongo import COLLATION, Mongo
 from streams.server import remedy
 
@@ -230,9 +230,18 @@ async def read_documents(
     mongo: Mongo, collection: str, after: tuple[Any] | None, *, size: int, at: Timestamp
 ) -> tuple[list[RawBSONDocument], bool]:
     """In `_id` order, ids of all types in one; and whether no others follow."""
-    command = _in_order(collection, after, size)
-    found, complete = await mongo.read_at(command, at, most_bytes=_CHUNK_BYTES)
-    return _behind(found, after, size, complete=complete)
+    most_bytes = _CHUNK_BYTES
+    while True:
+        command = _in_order(collection, after, size)
+        found, complete = await mongo.read_at(command, at, most_bytes=most_bytes)
+        documents, end = _behind(found, after, size, complete=complete)
+        if end or not documents or is_exact(documents[-1]):
+            return documents, end
+        # From an id that is not exact nothing can be read on.
+        exact = [n for n, each in enumerate(documents, 1) if is_exact(each)]
+        if exact:
+            return documents[: exact[-1]], False
+        size, most_bytes = size * 2, most_bytes * 2
 
 
 def _in_order(collection: str, after: tuple[Any] | None, size: int) -> Document:

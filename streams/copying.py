@@ -14,11 +14,14 @@ from bson import ObjectId
 from streams.copies import CopiedField, Known
 from streams.versioning.attribution import COPIER, copier_mark
 from streams.versions import CHANGE_FIELD, COPIES_FIELD, HIGHEST_COUNTER
-from streams.writing import Pipeline
+from streams.writing import Pipeline, has_names_once
 
 __all__ = ["setting"]
 
 Expression = Any
+
+# Fails, of documents only, with CONVERSION_FAILURE; a constant would fail where the update is read.
+_REFUSAL = {"$toInt": {"$concat": ["a field stands twice in the ", {"$type": "$$ROOT"}]}}
 
 
 def setting(copy: CopiedField, known: Sequence[Known], secret: str) -> Pipeline:
@@ -93,7 +96,8 @@ def _walk(copy: CopiedField) -> Expression:
             deeper = _set(value, steps[0], either(inner, steps[1:], depth + 1))
             is_there = {"$in": [{"$type": inner}, ["object", "array"]]}
             changed = {"$cond": [is_there, deeper, value]}
-        return {"$cond": [_has_type(value, "object"), changed, value]}
+        safe = {"$cond": [has_names_once(value), changed, _REFUSAL]}
+        return {"$cond": [_has_type(value, "object"), safe, value]}
 
     def either(value: Expression, steps: Sequence[str], depth: int) -> Expression:
         item = f"item{depth}"

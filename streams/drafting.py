@@ -24,8 +24,8 @@ from streams.deletions import Deletions
 from streams.differences import same
 from streams.documents import Document
 from streams.draft import Draft
-from streams.errors import is_fault_of_document
-from streams.events import ChangeEvent, identity
+from streams.errors import InexactKey, is_fault_of_document
+from streams.events import INEXACT, ChangeEvent, identity, is_exact
 from streams.layouts.kept import Kept
 from streams.layouts.recording import Passed, found_there, write_of
 from streams.memory import LastVersions
@@ -128,7 +128,8 @@ class Drafting:
                 if not is_fault_of_document(exc):
                     raise
                 await self.set_aside(event, exc)
-                await self._write_bare(event, draft)
+                if not isinstance(exc, InexactKey):
+                    await self._write_bare(event, draft)
             if count % _TURN == 0:
                 await asyncio.sleep(0)
         return draft
@@ -175,6 +176,11 @@ class Drafting:
         for count, document in enumerate(documents, 1):
             if count % _TURN == 0:
                 await asyncio.sleep(0)
+            if not is_exact(document):
+                token = self._partition_token(place, number + len(draft.records))
+                fault = InexactKey(INEXACT)
+                await self._unread(fault, draft, chunk, token, document["_id"], document)
+                continue
             last = self._lasts.get(document["_id"])
             full = None if last is None else last.full
             if last is not None and read_after(last, chunk):
@@ -216,7 +222,8 @@ class Drafting:
             raise fault
         event = event_of_reading(chunk, token, key, content, kept)
         await self.set_aside(event, fault)
-        await self._write_bare(event, draft)
+        if not isinstance(fault, InexactKey):
+            await self._write_bare(event, draft)
 
     async def _chunk_of_versions(
         self, chunk: Chunk, versions: Sequence[Kept], number: int, doubt: str

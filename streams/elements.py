@@ -17,6 +17,7 @@ __all__ = [
     "objects_of",
     "renamed",
     "unlike",
+    "value_element",
     "without_field",
 ]
 
@@ -129,6 +130,11 @@ def document_of(elements: Iterable[bytes]) -> bytes:
     """The document that has these fields."""
     body = b"".join(elements)
     return _length.pack(len(body) + 5) + body + b"\0"
+
+
+def value_element(raw: bytes, name: bytes) -> bytes | None:
+    """The first top-level field of that name."""
+    return next((element for found, element in elements_of(raw) if found == name), None)
 
 
 def renamed(element: bytes, name: str) -> bytes:

@@ -33,6 +33,7 @@ __all__ = [
     "DuplicateKey",
     "GatewayError",
     "HistoryLost",
+    "InexactKey",
     "InternalError",
     "LeaseLost",
     "ParallelLists",
@@ -151,6 +152,11 @@ class DatabaseError(InternalError):
         self.resumable = resumable
 
 
+class InexactKey(ValueError):
+    """An `_id` that no driver's values hold exactly: under another one the document would get the
+    history of the document that has that one."""
+
+
 def is_fault_of_document(failure: Exception) -> bool:
     """Whether a failure can come from what one document holds: none of MongoDB, of a lease, or of
     this machine."""
@@ -160,4 +166,6 @@ def is_fault_of_document(failure: Exception) -> bool:
 
 def reason_of(failure: BaseException) -> str:
     """For everybody to read: only our own messages are known to tell no secret."""
+    if isinstance(failure, InexactKey):
+        return str(failure)
     return failure.message if isinstance(failure, GatewayError) else type(failure).__name__

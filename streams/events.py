@@ -21,18 +21,22 @@ from bson import Binary, Decimal128, ObjectId, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
-from streams.documents import DECODED, RAW, Document, decode
-from streams.elements import document_of, elements_of, objects_of
+from streams.documents import DECODED, RAW, Document, decode, plain
+from streams.elements import document_of, elements_of, objects_of, value_element
+from streams.errors import InexactKey
 from streams.images import settled
 
 __all__ = [
+    "INEXACT",
     "PLAIN",
     "WRITES",
     "Batch",
     "ChangeEvent",
     "decode_event",
+    "holds_exactly",
     "identities",
     "identity",
+    "is_exact",
     "key_hash",
     "key_of",
 ]
@@ -151,6 +155,8 @@ def _decoded(raw: RawBSONDocument) -> ChangeEvent:
     wall = fields.get("wallTime") or datetime.fromtimestamp(at.time, UTC)
     namespace, to, document_key = fields.get("ns"), fields.get("to"), fields.get("documentKey")
     update = _raw(objects.get(b"updateDescription"))
+    if document_key is not None and not _is_plain(document_key["_id"]):
+        _check_key(rest, document_key["_id"])
     return ChangeEvent(
         token=tokens.from_stream(fields["_id"]["_data"]),
         at=at,
@@ -164,6 +170,51 @@ def _decoded(raw: RawBSONDocument) -> ChangeEvent:
         renamed_to=None if to is None else to.get("coll"),
         session=fields["lsid"]["id"] if "txnNumber" in fields else None,
     )
+
+
+def _is_plain(key: Any) -> bool:
+    """Whether it is surely what is stored: replacement characters may stand for other bytes."""
+    return key.__class__ in PLAIN and (key.__class__ is not str or "\ufffd" not in key)
+
+
+def is_exact(document: RawBSONDocument) -> bool:
+    """Return whether the document's `_id`, decoded, is the same one to MongoDB.
+
+    Not where names or texts are not UTF-8, where a name stands twice, nor for an undefined, a
+    DBPointer, or a symbol within a document, for which there are no values.
+    """
+    key = document["_id"]
+    if _is_plain(key):
+        return True
+    element = value_element(bytes(document.raw), b"_id")
+    return element is not None and holds_exactly(element, plain(key))
+
+
+def holds_exactly(element: bytes, key: Any) -> bool:
+    """The same of an id, decoded, and the element that it was decoded of."""
+    if _is_plain(key):
+        return True
+    if element[0] == _SYMBOL:
+        # Equal to the text.
+        element = bytes([_TEXT]) + element[1:]
+    elif element[0] == _DECIMAL:
+        # Each is held bit by bit.
+        return True
+    elif element[0] == _TIMESTAMP and not any(element[-8:]):
+        # Where it stands in a record, MongoDB puts the time of the write in its place.
+        return False
+    name = element[1 : element.index(0, 1)].decode(errors="replace")
+    return document_of([element]) == bson.encode({name: key}, codec_options=DECODED)
+
+
+def _check_key(event: bytes, key: Any) -> None:
+    """Raises:
+    InexactKey: the key is not what is stored.
+    """
+    objects, _ = objects_of(event, {b"documentKey"})
+    element = value_element(objects[b"documentKey"], b"_id")
+    if element is not None and not holds_exactly(element, key):
+        raise InexactKey(INEXACT)
 
 
 def _with_fault(raw: bytes, fault: Exception) -> ChangeEvent:
@@ -198,6 +249,13 @@ def key_of(raw: RawBSONDocument) -> Any:
 def _raw(document: bytes | None) -> RawBSONDocument | None:
     return None if document is None else RawBSONDocument(document, RAW)
 
+
+_TEXT, _SYMBOL, _TIMESTAMP, _DECIMAL = 0x02, 0x0E, 0x11, 0x13
+INEXACT = (
+    "its _id has bytes that no driver keeps (text that is not UTF-8, a name twice, a deprecated "
+    "type, the empty timestamp): expected one that reads and writes alike; store it under another "
+    "_id"
+)
 
 PLAIN = frozenset({str, int, ObjectId})
 """What nearly all ids are, and their own `identity`."""
@@ -243,11 +301,11 @@ def _canonical(key: Any) -> bytes:
         return b"{" + b",".join(fields)
     if isinstance(key, list):
         return b"[" + b",".join(map(_canonical, key))
-    plain = identity(key)
-    if isinstance(plain, int | float | Decimal):
+    known = identity(key)
+    if isinstance(known, int | float | Decimal):
         # Numbers that are equal have equal hashes, whatever their types, and no seed is in them:
         # Python's reference, "Hashing of numeric types".
-        return b"%d" % hash(plain)
-    if isinstance(plain, tuple):
-        return repr(plain).encode()
-    return bson.encode({"": plain}, codec_options=DECODED)
+        return b"%d" % hash(known)
+    if isinstance(known, tuple):
+        return repr(known).encode()
+    return bson.encode({"": known}, codec_options=DECODED)

@@ -60,12 +60,14 @@ OF_INDEX = {
     17280: "an index: a key that is too long",  # KeyTooLong
 }
 """Codes by which an index refuses a document, and what it refuses."""
+CONVERSION_FAILURE = 241
 OF_DOCUMENT = {
     2,  # BadValue
     14,  # TypeMismatch
     52,  # DollarPrefixedFieldName
     57,  # DottedFieldName
     121,  # DocumentValidationFailure
+    CONVERSION_FAILURE,
     *OF_INDEX,
     *(TOO_LARGE, 17419, 17420),
     DUPLICATE_KEY,

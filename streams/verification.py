@@ -28,7 +28,7 @@ from streams.checkpoints import Checkpoint
 from streams.differences import differences, same
 from streams.documents import DECODED, Document
 from streams.errors import DamagedArchive, DatabaseError, HistoryLost
-from streams.events import identity
+from streams.events import INEXACT, identity, is_exact
 from streams.mongo import Mongo
 from streams.versioning.checksum import checksum_flaws
 from streams.versions import without_reserved
@@ -151,7 +151,10 @@ class Verification:
         present: Sequence[RawBSONDocument] | None,
     ) -> None:
         assert self._checkpoint is not None
-        there = {identity(each["_id"]): each for each in present or ()}
+        there = {identity(each["_id"]): each for each in present or () if is_exact(each)}
+        for each in present or ():
+            if not is_exact(each):
+                self._tell("MISSING", f"has no versions: {INEXACT}", each["_id"])
         differing: list[tuple[Document, str]] = []
         beheaded: list[Document] = []
         async for packed in self._versions(after, last, at):

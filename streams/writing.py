@@ -27,7 +27,15 @@ from streams.documents import DECODED, RAW
 from streams.mongo import COLLATION, Mongo
 from streams.refusals import DUPLICATE_KEY, OF_DOCUMENT, translated
 
-__all__ = ["EachChanged", "FoundChanged", "Pipeline", "Writing", "change_found", "write"]
+__all__ = [
+    "EachChanged",
+    "FoundChanged",
+    "Pipeline",
+    "Writing",
+    "change_found",
+    "has_names_once",
+    "write",
+]
 
 # As long as the drivers repeat a transaction.
 _RETRIED_S = 120.0
@@ -254,6 +262,16 @@ class FoundChanged:
 
     changed: int
     refused: Mapping[int, str]
+
+
+def has_names_once(document: Any) -> dict[str, Any]:
+    """An expression that is true of an object in which no name stands twice.
+
+    MongoDB 6.0 ends itself where a pipeline changes a field that stands twice: an invariant in
+    document_diff_serialization.cpp. As an object of names and values it would lose one of them.
+    """
+    once = {"$arrayToObject": [{"$objectToArray": [document]}]}
+    return {"$eq": [{"$bsonSize": [document]}, {"$bsonSize": [once]}]}
 
 
 async def change_found(

@@ -11,7 +11,7 @@ from strawberry.types.field import StrawberryField
 from gql.context import Context, ResolveInfo
 from gql.fields import Read, Resolve
 from gql.generated import GIVEN_UP
-from gql.records import CurrentDocument, EmbeddedDocument, State
+from gql.records import CurrentDocument, EmbeddedDocument, State, not_recorded
 from gql.references import follow, followed_already
 from gql.schema.building import Types
 from gql.schema.descriptions import field_description
@@ -171,7 +171,10 @@ def _known_number(source: CurrentDocument, context: Context) -> Any:
 
 
 async def _number(shape: Shape, source: CurrentDocument, info: ResolveInfo) -> int:
-    return (await info.context.loads.numbers(shape.entity, [source.values]))[0]
+    [number] = await info.context.loads.numbers(shape.entity, [source.values])
+    if number is None:
+        raise not_recorded(source)
+    return number
 
 
 def _snapshot_identity(shape: Shape, naming: Naming) -> list[StrawberryField]:

@@ -16,7 +16,7 @@ from typing import Any
 from streams.documents import Document
 from streams.layouts.document_per_version import DocumentPerVersion
 from streams.layouts.keeping import Stages
-from streams.layouts.kept import Kept, Overtaken
+from streams.layouts.kept import Kept, Overtaken, names_a_document
 from streams.layouts.layout import SETTLE_S
 from streams.layouts.renaming import renamed_query, under
 from streams.writing import Writing, write
@@ -69,7 +69,8 @@ class CurrentFlag(DocumentPerVersion):
 
     @property
     def _flagged(self) -> Document:
-        return {self.names.current: True, self.names.deleted: {"$ne": True}}
+        flagged = {self.names.current: True, self.names.deleted: {"$ne": True}}
+        return {**flagged, **names_a_document(self.names.document)}
 
     def _alone(self) -> Stages:
         """Without those above which there is another flagged one; as documents."""

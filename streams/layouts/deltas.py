@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams.documents import RAW, Document
@@ -21,7 +20,7 @@ from streams.elements import document_of, elements_of
 from streams.events import identity
 from streams.layouts.document_per_version import DocumentPerVersion
 from streams.layouts.keeping import Stages
-from streams.layouts.kept import Kept, Meant, Overtaken
+from streams.layouts.kept import Kept, Meant, Overtaken, names_a_document
 from streams.writing import Writing
 
 __all__ = ["WHOLE_EVERY", "Deltas"]
@@ -68,18 +67,20 @@ class Deltas(DocumentPerVersion):
             {"$sort": {names.document: 1, names.number: 1}},
             {"$group": {"_id": f"${names.document}", "rows": {"$push": "$$ROOT"}}},
             {"$replaceWith": {"$reduce": {"input": "$rows", "initialValue": {}, "in": merged}}},
-            {"$match": {names.deleted: {"$ne": True}}},
+            {"$match": {names.deleted: {"$ne": True}, **names_a_document(names.document)}},
             {"$set": {"_id": f"${names.document}"}},
             {"$unset": list(self.own)},
         ]
 
-    def _merged(self, rows: Iterable[RawBSONDocument]) -> list[Kept]:
-        """The versions that documents of one or more ids make, in their order."""
+    def _versions(self, rows: Iterable[RawBSONDocument]) -> list[Kept]:
+        """Merged, each from those before it."""
         names = self.names
         made: list[Kept] = []
         fields: dict[bytes, bytes] = {}
         for row in rows:
             kept = self.rows.kept(row)
+            if kept.number is None:
+                continue
             last = made[-1] if made else None
             follows = last is not None and identity(last.key) == identity(kept.key)
             there = follows and last is not None and last.content is not None
@@ -126,12 +127,9 @@ class Deltas(DocumentPerVersion):
         asked = {(identity(key), number) for key, number in wanted}
         return {
             place: each
-            for each in self._merged(found)
+            for each in self._versions(found)
             if (place := (identity(each.key), each.number or 0)) in asked
         }
-
-    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
-        return self._merged(await self.rows.of(key, at=at))
 
     async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
         found = await super().before(wanted)
@@ -141,12 +139,6 @@ class Deltas(DocumentPerVersion):
             None if each is None else versions.get((identity(each.key), each.number or 0))
             for each in found
         ]
-
-    async def read(
-        self, after: tuple[Any] | None, *, size: int, at: Timestamp
-    ) -> tuple[list[Kept], bool]:
-        rows, end = await self.rows.read(after, size=size, at=at)
-        return self._merged(rows), end
 
     async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
         row = self._delta(last, made)

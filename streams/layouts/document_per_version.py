@@ -8,15 +8,16 @@ matches the filter need not be current. So it costs as much as there are documen
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
 
 from streams.documents import Document
 from streams.events import ChangeEvent, identity
 from streams.layouts.keeping import Keeping, Stages
-from streams.layouts.kept import Kept, Meant, Names, Overtaken
+from streams.layouts.kept import Kept, Meant, Names, Overtaken, names_a_document
 from streams.layouts.renaming import renamed_query, under
 from streams.layouts.rows import Rows
 from streams.mongo import Mongo
@@ -72,7 +73,7 @@ class DocumentPerVersion(Keeping):
             {"$sort": {names.document: -1, names.number: -1}},
             {"$group": {"_id": f"${names.document}", "last": {"$first": "$$ROOT"}}},
             {"$replaceWith": "$last"},
-            {"$match": {names.deleted: {"$ne": True}}},
+            {"$match": {names.deleted: {"$ne": True}, **names_a_document(names.document)}},
             {"$set": {"_id": f"${names.document}"}},
             {"$unset": list(self.own)},
         ]
@@ -97,7 +98,7 @@ class DocumentPerVersion(Keeping):
         return {(identity(each.key), each.number or 0): each for each in found}
 
     async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
-        return [self.rows.kept(each) for each in await self.rows.of(key, at=at)]
+        return self._versions(await self.rows.of(key, at=at))
 
     async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
         return await self.rows.before(wanted)
@@ -105,8 +106,16 @@ class DocumentPerVersion(Keeping):
     async def read(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp
     ) -> tuple[list[Kept], bool]:
-        rows, end = await self.rows.read(after, size=size, at=at)
-        return [self.rows.kept(each) for each in rows], end
+        while True:
+            rows, end = await self.rows.read(after, size=size, at=at)
+            found = self._versions(rows)
+            if found or end:
+                return found, end
+            after = (self.rows.kept(rows[-1]).key,)
+
+    def _versions(self, rows: Iterable[RawBSONDocument]) -> list[Kept]:
+        """Those that documents of one or more ids are, in their order."""
+        return [kept for kept in map(self.rows.kept, rows) if kept.number is not None]
 
     async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
         row = self.rows.row(made)

@@ -28,6 +28,7 @@ from streams.layouts.kept import (
     element,
     logical,
     moment_in,
+    number_of,
     value_of,
     whole_number,
 )
@@ -114,7 +115,7 @@ class Embedded(Keeping):
         content = logical(body, key, names.number, frozenset({names.deleted.encode()}))
         return Kept(
             key=value_of(key),
-            number=whole_number(body.get(names.number)),
+            number=number_of(body.get(names.number), key),
             content=None if deleted else content,
             change=body.get(CHANGE_FIELD) if deleted else None,
             wall=moment_in(body, names.at),

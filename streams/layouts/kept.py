@@ -10,8 +10,9 @@ from typing import Any
 import bson
 from bson.raw_bson import RawBSONDocument
 
-from streams.documents import DECODED, RAW, decode
+from streams.documents import DECODED, RAW, Document, decode
 from streams.elements import document_of, elements_of, renamed
+from streams.events import holds_exactly
 
 __all__ = [
     "ABOVE_ALL",
@@ -21,12 +22,17 @@ __all__ = [
     "NoRoom",
     "Overtaken",
     "element",
+    "is_id",
     "logical",
     "moment_in",
+    "names_a_document",
+    "number_of",
     "value_of",
     "whole_number",
 ]
 
+# Array, undefined, regular expression.
+_NO_ID = frozenset({0x04, 0x06, 0x0B})
 ABOVE_ALL = 2**63 - 1
 """Above the number of any version."""
 
@@ -121,6 +127,38 @@ def value_of(field: bytes) -> Any:
     """The value of a field, decoded."""
     (value,) = decode(document_of([field])).values()
     return value
+
+
+def number_of(value: Any, field: bytes) -> int | None:
+    """A version's number, None of what is no version: below 0, or of a document whose id is none
+    (see `names_a_document`), or not exact.
+
+    Args:
+        field: the element with the document's id.
+    """
+    number = whole_number(value)
+    return number if number is not None and number >= 0 and is_id(field) else None
+
+
+def is_id(field: bytes) -> bool:
+    """Return whether the value of an element is an id that is exact (see `names_a_document`)."""
+    if field[0] in _NO_ID:
+        return False
+    key = value_of(field)
+    if isinstance(key, Mapping) and any(name.startswith("$") for name in key):
+        return False
+    return holds_exactly(field, key)
+
+
+def names_a_document(path: str) -> Document:
+    """A query for documents in which `path` is an id that could be an `_id`; others are
+    operators where documents are looked for by them."""
+    value = f"${path}"
+    odd_name = {"$eq": [{"$indexOfBytes": ["$$name.k", {"$literal": "$"}, 0, 1]}, 0]}
+    names = {"$filter": {"input": {"$objectToArray": value}, "as": "name", "cond": odd_name}}
+    odd = {"$and": [{"$eq": [{"$type": value}, "object"]}, {"$ne": [names, []]}]}
+    of_odd_type = {"$in": [{"$type": value}, ["array", "regex", "undefined"]]}
+    return {"$expr": {"$not": [{"$or": [of_odd_type, odd]}]}}
 
 
 def moment_in(content: Mapping[str, Any], at: str | None) -> datetime | None:

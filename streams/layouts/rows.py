@@ -10,10 +10,19 @@ from bson import ObjectId, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams.documents import RAW, Document
-from streams.elements import document_of, elements_of, renamed
+from streams.elements import document_of, elements_of, renamed, value_element
 from streams.errors import DatabaseError, DuplicateKey, Unsuitable
 from streams.events import identity
-from streams.layouts.kept import Kept, Names, element, logical, moment_in, value_of, whole_number
+from streams.layouts.kept import (
+    Kept,
+    Names,
+    element,
+    is_id,
+    logical,
+    moment_in,
+    number_of,
+    value_of,
+)
 from streams.mongo import COLLATION, Mongo
 from streams.versions import CHANGE_FIELD
 
@@ -69,7 +78,7 @@ class Rows:
         content = logical(row, field, self.names.number, self._own)
         return Kept(
             key=value_of(field),
-            number=whole_number(row.get(self.names.number)),
+            number=number_of(row.get(self.names.number), field),
             content=None if deleted else content,
             change=row.get(CHANGE_FIELD) if deleted else None,
             wall=moment_in(row, self.names.at),
@@ -186,6 +195,9 @@ class Rows:
         rows, end = await self.read_at(pipeline, size=size, at=at)
         if end or not rows:
             return rows, end
+        if not (exact := up_to_exact(rows, names.document)):
+            return await self.read(after, size=2 * size, at=at)
+        rows = exact
         last = self.kept(rows[-1]).key
         whole = [each for each in rows if identity(self.kept(each).key) != identity(last)]
         return whole + await self.of(last, at=at), False
@@ -202,6 +214,19 @@ class Rows:
         }
         found, complete = await self.mongo.read_at(command, at, most_bytes=_CHUNK_BYTES)
         return found, complete and len(found) <= size
+
+
+def up_to_exact(rows: list[RawBSONDocument], field: str) -> list[RawBSONDocument]:
+    """The rows up to the last one with an id behind which it can be read on: an array stands where
+    one of its items does, and is compared otherwise."""
+    name = field.encode()
+    end = len(rows)
+    while end:
+        element = value_element(bytes(rows[end - 1].raw), name)
+        if element is None or is_id(element):
+            break
+        end -= 1
+    return rows[:end]
 
 
 def behind(field: str, after: tuple[Any] | None) -> list[Document]:

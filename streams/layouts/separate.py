@@ -35,11 +35,12 @@ from streams.layouts.kept import (
     Names,
     Overtaken,
     moment_in,
+    number_of,
     value_of,
     whole_number,
 )
 from streams.layouts.layout import SETTLE_S
-from streams.layouts.rows import Rows, behind
+from streams.layouts.rows import Rows, behind, up_to_exact
 from streams.mongo import Mongo
 from streams.versions import without_reserved
 from streams.writing import Writing, write
@@ -71,9 +72,10 @@ class Separate(AsStored, Keeping):
     def _kept(self, document: RawBSONDocument) -> Kept:
         """The current version."""
         raw = bytes(document.raw)
+        key = dict(elements_of(raw))[b"_id"]
         return Kept(
-            key=value_of(dict(elements_of(raw))[b"_id"]),
-            number=whole_number(document.get(self.names.number)),
+            key=value_of(key),
+            number=number_of(document.get(self.names.number), key),
             # As it lies there: a write compares all of it.
             content=RawBSONDocument(raw, RAW),
             wall=moment_in(document, self.names.at),
@@ -131,6 +133,10 @@ class Separate(AsStored, Keeping):
             few,
         ]
         found, end = await self.rows.read_at(pipeline, size=size, at=at, collection=self.collection)
+        if not end and found:
+            if not (exact := up_to_exact(found, "k")):
+                return await self.read(after, size=2 * size, at=at)
+            found = exact
         documents: dict[Any, tuple[list[Kept], list[Kept]]] = {}
         last = None
         for row in found:
@@ -148,6 +154,8 @@ class Separate(AsStored, Keeping):
             for previous_ones, current in documents.values()
             for each in _joined(previous_ones, current[0] if current else None)
         ]
+        if not (whole or tail or end):
+            return await self.read((last,), size=size, at=at)
         return whole + tail, end
 
     # the stream
@@ -310,7 +318,11 @@ _ALL = "$$ROOT"
 
 
 def _joined(previous: Sequence[Kept], current: Kept | None) -> list[Kept]:
-    """All versions of a document; where it is not there any more, its removal is the last."""
+    """All versions of a document; where it is not there any more, its removal is the last. What has
+    no number is none."""
+    previous = [each for each in previous if each.number is not None]
+    if current is not None and current.number is None:
+        return previous
     if current is None:
         if not previous or previous[-1].content is None:
             return list(previous)

@@ -1,13 +1,14 @@
 """Change events that a recorder can make no version of: kept with their raw bytes, for an operator.
 
 One document for each in `revstream.setAside`, `{_id: token, collection, key, operation, at, wall,
-reason, event}`. `event` has the bytes of the event, or of what is known of it, in BSON;
-beyond 8 MB they go on in documents with `of` and `n`. Removing them is the operator's answer: from
-then on they are not reported.
+reason, event}`; of a document whose id cannot be kept, one for all of its events. `event` has the
+bytes of the event, or of what is known of it, in BSON; beyond 8 MB they go on in documents with
+`of` and `n`. Removing them is the operator's answer: from then on they are not reported.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +17,8 @@ import bson
 from bson.raw_bson import RawBSONDocument
 
 from streams.documents import DECODED, Document
-from streams.errors import reason_of
+from streams.elements import objects_of, value_element
+from streams.errors import InexactKey, reason_of
 from streams.events import ChangeEvent
 from streams.mongo import Mongo
 
@@ -28,6 +30,7 @@ COLLECTION = "revstream.setAside"
 _PART_BYTES = 8 * 1024 * 1024
 # A fault that every event has fills no disk: of those that come later, the reason is kept.
 _MOST_WITH_BYTES = 1000
+_MOST_SHOWN = 200
 
 
 class SetAside:
@@ -45,7 +48,7 @@ class SetAside:
         reason = reason_of(fault)
         log.error(
             "event set aside",
-            extra={"collection": collection, "key": str(event.key), "reason": reason},
+            extra={"collection": collection, "key": _short(event.key), "reason": reason},
             exc_info=fault,
         )
         raw = b"" if await self._crowded(collection) else _bytes_of(event)
@@ -58,10 +61,14 @@ class SetAside:
             "wall": event.wall,
             "reason": reason,
         }
+        name = event.token
+        if isinstance(fault, InexactKey):
+            # Of the document, which has no versions: a reading finds it, too.
+            name = f"{collection}/{hashlib.sha256(_key_of(event)).hexdigest()}"
         for n, part in enumerate(parts[1:], 1):
-            more = {"of": event.token, "collection": collection, "n": n, "event": part}
-            await self._insert(f"{event.token}#{n}", more)
-        await self._insert(event.token, {**facts, "event": parts[0]} if parts else facts)
+            more = {"of": name, "collection": collection, "n": n, "event": part}
+            await self._insert(f"{name}#{n}", more)
+        await self._insert(name, {**facts, "event": parts[0]} if parts else facts)
 
     async def _insert(self, name: str, fields: Mapping[str, Any]) -> None:
         change = {"$setOnInsert": dict(fields)}
@@ -90,10 +97,27 @@ class SetAside:
         )
         return {
             each["_id"]: f"{each['events']} change event{'s' if each['events'] > 1 else ''} set "
-            f"aside, the last of document {each['key']!r}: {each['reason']}; their versions are "
-            f"gaps; look at {COLLECTION}, and remove from there what is dealt with"
+            f"aside, the last of document {_short(each['key'])}: {each['reason']}; their versions "
+            f"are gaps, or missing; look at {COLLECTION}, and remove from there what is dealt with"
             for each in found
         }
+
+
+def _short(key: Any) -> str:
+    """An `_id` may be a document of any length."""
+    shown = repr(key)
+    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
+
+
+def _key_of(event: ChangeEvent) -> bytes:
+    """The element with the document's `_id`, as it is stored."""
+    if event.undecoded is not None:
+        objects, _ = objects_of(event.undecoded, {b"documentKey"})
+        raw = objects[b"documentKey"]
+    else:
+        assert event.after is not None
+        raw = bytes(event.after.raw)
+    return value_element(raw, b"_id") or b""
 
 
 def _bytes_of(event: ChangeEvent) -> bytes:

@@ -7,13 +7,14 @@ from typing import Any
 
 import bson
 import pytest
+from bson.code import Code
 from bson.decimal128 import Decimal128
 from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.entities import Field, Scalar
+from model.entities import EnumType, Field, Scalar
 from resolvers.changes import (
     Comparison,
     FieldChange,
@@ -251,3 +252,10 @@ def test_the_id_is_no_field_that_changes() -> None:
     assert names == [each.name for each in THING.fields[1:]]
     counted = replace(THING, version="whole")
     assert "whole" not in [each.name for each in visible(counted)]
+
+
+def test_code_where_an_enum_is_expected_is_shown_as_it_is() -> None:
+    """It is a str to Python, and cannot be looked up."""
+    enum = next(each for each in THING.fields if isinstance(each.type, EnumType))
+    assert shown(enum, SHAPES, Code("x", {"a": 1})) == {"$code": "x", "$scope": {"a": 1}}
+    assert shown(enum, SHAPES, [Code("x", {})])

@@ -94,6 +94,7 @@ def test_a_value_that_fits_is_shown(scalar: Scalar, stored: object, shown: objec
         (Scalar.LONG, 1e19, "the double 1e+19"),
         (Scalar.LONG, NAN, "the double 'NaN'"),
         (Scalar.FLOAT, NAN, "the double 'NaN'"),
+        (Scalar.FLOAT, Int64(2**53 + 1), "the long '9007199254740993'"),
         (Scalar.FLOAT, -INFINITY, "the double '-Infinity'"),
         (Scalar.FLOAT, Decimal128("1.5"), "the decimal '1.5'"),
         (Scalar.FLOAT, False, "the bool False"),

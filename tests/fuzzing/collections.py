@@ -1,0 +1,101 @@
+"""The model that is fuzzed: one type of document in each way to keep versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["COLLECTIONS", "Fuzzed", "model_text"]
+
+FIELDS = """
+  id: ID!
+  n: Int
+  text: String
+  big: Long
+  share: Float
+  flag: Boolean
+  price: Decimal
+  at: DateTime
+  oid: ObjectID
+  uuid: UUID
+  kind: Kind
+  tags: [String!]
+  numbers: [Int!]
+  sub: Sub
+  subs: [Sub!]
+  any: JSON
+  owner: String
+"""
+TYPES = """
+enum Kind { OPEN IN_PROGRESS @stored(as: "in-progress") }
+type Sub { n: Int text: String any: JSON tags: [String!] sub: Leaf }
+type Leaf { n: Int text: String }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Fuzzed:
+    """A collection.
+
+    Attributes:
+        options: of its `@collection`, `more` other directives; `fields` of its own.
+        layout: how a program keeps versions in it.
+        images: whether MongoDB keeps images of it.
+    """
+
+    type: str
+    name: str
+    options: str = ""
+    more: str = ""
+    fields: str = ""
+    layout: str = "ARCHIVE"
+    images: bool = True
+
+    @property
+    def one(self) -> str:
+        return self.type[0].lower() + self.type[1:]
+
+
+COLLECTIONS = (
+    Fuzzed(
+        "Plain",
+        "plain",
+        more='@index(fields: ["n"]) @index(fields: ["tags"]) @sink(url: "SINK")',
+        fields="code: String @unique",
+    ),
+    Fuzzed(
+        "Packed", "packed", "storage: DELTA, version: null", '@index(fields: ["sub.n", "text"])'
+    ),
+    Fuzzed("Bare", "bare", "storage: DELTA", images=False),
+    Fuzzed("Blind", "blind", "version: null", images=False),
+    Fuzzed("Ruled", "ruled", "partitions: 2", '@access(rows: "{ owner: { eq: $sub } }")'),
+    Fuzzed(
+        "Target",
+        "targets",
+        fields='plainId: ID plain: Plain @reference(by: "plainId")'
+        ' name: String @copy(of: "plain.text") copied: Int @copy(of: "plain.n")',
+    ),
+    *(
+        Fuzzed(kind, f"{kind.lower()}_rows", f'history: {history}, version: "v"', layout=history)
+        for kind, history in (
+            ("Each", "DOCUMENT_PER_VERSION"),
+            ("Flagged", "CURRENT_FLAG"),
+            ("Embedding", "EMBEDDED"),
+            ("Apart", "SEPARATE"),
+            ("Changing", "DELTAS"),
+        )
+    ),
+)
+
+
+def model_text(sink: str) -> str:
+    """Args:
+    sink: the URL that changes of Plain are posted to.
+    """
+    parts = [TYPES]
+    for each in COLLECTIONS:
+        options = f", {each.options}" if each.options else ""
+        parts.append(
+            f'type {each.type} @collection(name: "{each.name}", plural: "{each.one}s"{options})'
+            f" {each.more} {{{FIELDS}{each.fields}\n}}\n"
+        )
+    return "".join(parts).replace("SINK", sink)

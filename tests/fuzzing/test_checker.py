@@ -1,0 +1,135 @@
+"""The checker finds what is wrong in an archive, in what a subscriber was sent, and in answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from tests.fuzzing.checker import (
+    Archived,
+    check_deliveries,
+    check_present,
+    check_states,
+    is_held,
+    with_indexes,
+    without_own,
+)
+from tests.fuzzing.collections import COLLECTIONS
+from tests.fuzzing.questions import Questions
+from tests.fuzzing.raw_documents import array_of, document_of, int32, text
+from tests.fuzzing.subscribers import Delivery
+from tests.fuzzing.writer import Document
+
+KEY = b"\x02_id\0" + text(b"d")
+
+
+def state(n: int, *more: bytes) -> bytes:
+    return document_of([KEY, b"\x10n\0" + int32(n), *more])
+
+
+def notes(*states: bytes | None) -> Document:
+    return Document("things", KEY, list(states), ["insert 00"])
+
+
+def versions(*contents: bytes | None) -> list[Archived]:
+    return [
+        Archived(f"t{n}", n, "DELETE" if each is None else "UPDATE", False, each)
+        for n, each in enumerate(contents, 1)
+    ]
+
+
+def test_an_archive_that_has_every_state_is_right() -> None:
+    """A write that changed nothing may be a version of its own; what is revstream's is beside."""
+    own = b"\x03_change\0" + document_of([])
+    document = notes(state(1), state(2, own), None)
+    assert check_states(document, versions(state(1), state(1), state(2), None)) == []
+    assert without_own(state(2, own)) == state(2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        versions(state(1), state(3)),
+        versions(state(2), state(1)),
+        versions(state(1)),
+        versions(state(1), state(2), state(3)),
+        versions(state(1), None),
+        [replace(each, number=1) for each in versions(state(1), state(2))],
+        [],
+    ],
+)
+def test_an_archive_that_differs_in_a_state_is_found(wrong: list[Archived]) -> None:
+    """Another content, another order, one too few or many; the finding has the writes."""
+    [finding, *_] = check_states(notes(state(1), state(2)), wrong)
+    assert "insert 00" in finding
+
+
+def test_a_gap_stands_for_states_before_it_only() -> None:
+    """What comes after it is compared again."""
+    document = notes(state(1), state(2), state(3), state(4))
+    gap = replace(versions(state(3))[0], number=2, token="t2", gap=True)
+    first, last = versions(state(1))[0], Archived("t3", 3, "UPDATE", False, state(4))
+    assert check_states(document, [first, gap, last]) == []
+    assert check_states(document, [first, gap, replace(last, content=state(5))])
+    assert check_states(document, [first, replace(gap, gap=False), last])
+
+
+def test_a_document_that_differs_from_its_last_version_is_found() -> None:
+    """Byte for byte, but for the names of array items where that is all that MongoDB tells."""
+    assert check_present(notes(), versions(state(1)), state(1)) == []
+    assert check_present(notes(), versions(state(1)), state(2))
+    assert check_present(notes(), versions(state(1)), None)
+    odd = state(1, b"\x04a\0" + document_of([b"\x10x\0" + int32(1)]))
+    right = state(1, b"\x04a\0" + array_of([(0x10, int32(1))]))
+    assert check_present(notes(), versions(right), odd)
+    assert check_present(notes(), versions(right), odd, told=with_indexes) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "held"),
+    [
+        (KEY, True),
+        (b"\x02_id\0" + text(b"\xff"), False),
+        (b"\x11_id\0" + bytes(8), False),
+        (b"\x03_id\0" + document_of([b"\x06a\0"]), False),
+        (b"\x03_id\0" + document_of([b"\x10a\0" + int32(1)]), True),
+    ],
+)
+def test_only_ids_that_no_driver_keeps_may_be_without_versions(key: bytes, held: bool) -> None:
+    """Of all others the versions are asked for."""
+    assert is_held(key) is held
+    document = Document("things", key, [document_of([key])], [])
+    assert bool(check_states(document, [])) is held
+
+
+def test_events_that_are_missing_doubled_or_out_of_order_are_found() -> None:
+    """Also one with the number of another version."""
+    sent = [Delivery(f"t{n}", "d", n, None) for n in (1, 2, 3)]
+    tokens, numbers = ["t1", "t2", "t3"], {"t1": 1, "t2": 2, "t3": 3}
+    assert check_deliveries("s", sent, tokens, numbers) == []
+    for wrong in (sent[:2], [*sent, sent[2]], [sent[1], sent[0], sent[2]]):
+        assert check_deliveries("s", wrong, tokens, numbers)
+    assert check_deliveries("s", [*sent[:2], replace(sent[2], version=7)], tokens, numbers)
+
+
+async def test_answers_that_lack_a_healthy_document_or_fail_are_found() -> None:
+    """A page without one, with a wrong field, with INTERNAL, and none at all."""
+    place, fields = COLLECTIONS[0], {"n": 1, "sub": {"n": 1, "text": "s"}}
+    answers: list[dict[str, Any]] = [
+        {"data": {"plains": {"nodes": [{"id": "h", **fields}]}}},
+        {"data": {"plains": {"nodes": []}}},
+        {"data": {"plains": {"nodes": [{"id": "h", **fields, "n": 2}]}}},
+        {"errors": [{"message": "x", "extensions": {"code": "INTERNAL"}}], "data": None},
+    ]
+    found = []
+    for answer in answers:
+        transport = httpx.MockTransport(lambda _, answer=answer: httpx.Response(200, json=answer))
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+            questions = Questions(client, {"plain": {"h": fields}})
+            await questions.ask_of_healthy(place, "plains", "")
+            found.append(len(questions.findings))
+    assert found[0] == 0
+    assert all(found[1:])

@@ -1,0 +1,182 @@
+"""Documents with ids that no driver keeps, and versions that name no document: they are told to an
+operator, and harm no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
+
+from streams.archive import Archive
+from streams.bootstrap import read_documents
+from streams.documents import RAW
+from streams.layouts.choice import layout_of
+from streams.mongo import Mongo
+from streams.recording.set_aside import SetAside
+from streams.verification import Verification
+from tests.fuzzing.raw_documents import array_of, document_of, int32, text
+from tests.support.eventually import wait_until
+from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.layouts import layout_model
+from tests.support.streams import Recording, told
+
+Client = MongoClient[dict[str, Any]]
+one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
+
+REPLACEMENT = "\ufffd"
+"""What decoding makes of text that is not UTF-8; an id like any other."""
+UNHELD = {
+    "text": b"\x02_id\0" + text(b"\xfe"),
+    "other text": b"\x02_id\0" + text(b"\xff"),
+    "a name twice": b"\x03_id\0" + document_of([b"\x10a\0" + int32(n) for n in (1, 2)]),
+    "undefined": b"\x03_id\0" + document_of([b"\x06a\0"]),
+    "DBPointer": b"\x0c_id\0" + text(b"x") + bytes(12),
+    "symbol inside": b"\x03_id\0" + document_of([b"\x0ea\0" + text(b"x")]),
+    "empty timestamp": b"\x11_id\0" + bytes(8),
+}
+HELD = {
+    "symbol": b"\x0e_id\0" + text(b"symbol"),
+    "null": b"\x0a_id\0",
+    "minimum": b"\xff_id\0",
+    "decimal": b"\x13_id\0" + bytes([1]) + bytes(14) + b"\x30",
+    "replacement": b"\x02_id\0" + text(REPLACEMENT.encode()),
+}
+ROWS = {
+    "regular expression": b"\x0bdocId\0h\0\0",
+    "array": b"\x04docId\0" + array_of([(0x02, text(b"other"))]),
+    "undefined": b"\x06docId\0",
+    "operator": b"\x03docId\0" + document_of([b"\x02$ref\0" + text(b"x")]),
+    "text": b"\x02docId\0" + text(b"\xff"),
+}
+NUMBERED = b"\x10v\0" + int32(1)
+
+
+def insert(client: Client, database: str, collection: str, *elements: bytes) -> None:
+    raw = RawBSONDocument(document_of(elements), RAW)
+    reply = client[database].command("insert", collection, documents=[raw])
+    assert "writeErrors" not in reply, reply
+
+
+@one_driver
+@pytest.mark.parametrize("first", [True, False], ids=["before the first reading", "beside it"])
+async def test_documents_whose_ids_no_driver_keeps_are_set_aside(
+    mongo: Mongo, client: Client, first: bool
+) -> None:
+    """They share no history with one another, nor with the document whose id theirs would become;
+    `verify` names them."""
+    recording = Recording(mongo)
+    if not first:
+        await recording.begin()
+    for key in (*UNHELD.values(), *HELD.values()):
+        insert(client, mongo.name, "things", key)
+    if first:
+        await recording.begin()
+    records = await recording.record()
+    assert len(records) == len(HELD)
+    assert [each[0] for each in told(records, REPLACEMENT)] == ["BASELINE" if first else "INSERT"]
+    [trouble] = (await SetAside(mongo).troubles()).values()
+    assert trouble.startswith(f"{len(UNHELD)} change events set aside")
+    stored = await recording.checkpoints.load(recording.name)
+    archive = Archive(mongo, "things")
+    found = await Verification(mongo, archive, stored, version_field="version").run()
+    assert [each.kind for each in found.findings] == ["MISSING"] * len(UNHELD)
+    assert all("no driver keeps" in each.problem for each in found.findings)
+
+
+@one_driver
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+async def test_a_reading_goes_on_behind_ids_that_no_driver_keeps(
+    mongo: Mongo, client: Client, size: int
+) -> None:
+    """Each document comes once, however the chunks fall."""
+    for key in (*UNHELD.values(), *HELD.values()):
+        insert(client, mongo.name, "things", key)
+    at = await mongo.operation_time()
+    after, end, found = None, False, []
+    while not end:
+        documents, end = await read_documents(mongo, "things", after, size=size, at=at)
+        found += [bytes(each.raw) for each in documents]
+        after = (documents[-1]["_id"],) if documents else after
+    keys = {document_of([each]) for each in (*UNHELD.values(), *HELD.values())}
+    assert sorted(found) == sorted(keys)
+
+
+@one_driver
+@pytest.mark.parametrize("history", ["DOCUMENT_PER_VERSION", "CURRENT_FLAG", "DELTAS", "SEPARATE"])
+async def test_versions_that_name_no_document_are_none(
+    mongo: Mongo, client: Client, history: str
+) -> None:
+    """A reading of the layout goes on behind them; an odd number is none either."""
+    layout = layout_of(mongo, layout_model(history, "things").entity("Product"))
+    rows = "things.previous" if history == "SEPARATE" else "things"
+    for odd in ROWS.values():
+        insert(client, mongo.name, rows, odd, NUMBERED)
+    for v in (
+        b"\x02v\0" + text(b"one"),
+        b"\x10v\0" + int32(-1),
+        b"\x01v\0" + bytes(6) + b"\xf8\x3f",
+    ):
+        insert(client, mongo.name, rows, b"\x02docId\0" + text(b"odd"), v)
+    insert(client, mongo.name, rows, b"\x02docId\0" + text(b"x"), NUMBERED)
+    if history == "SEPARATE":
+        insert(client, mongo.name, "things", b"\x02_id\0" + text(b"y"), b"\x02v\0" + text(b"one"))
+        insert(client, mongo.name, "things", b"\x02_id\0" + text(b"x"), b"\x10v\0" + int32(2))
+    at = await mongo.operation_time()
+    for size in (1, 2, 100):
+        after, end, found = None, False, []
+        while not end:
+            versions, end = await layout.read(after, size=size, at=at)  # type: ignore[attr-defined]
+            found += [(each.key, each.number) for each in versions]
+            after = (versions[-1].key,) if versions else after
+        assert found == ([("x", 1), ("x", 2)] if history == "SEPARATE" else [("x", 1)])
+
+
+MODEL = """
+type Thing @collection(name: "things") { id: ID! n: Int }
+type Row @collection(name: "rows", history: DOCUMENT_PER_VERSION, version: "v") { id: ID! n: Int }
+"""
+
+
+@pytest.fixture
+def database(client: Client) -> Iterator[str]:
+    name = f"odd_ids_{uuid4().hex[:8]}"
+    yield name
+    client.drop_database(name)
+
+
+@pytest.fixture
+def gateway(
+    mongo_uri: str, client: Client, database: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
+    model = tmp_path_factory.mktemp("model") / "schema.graphql"
+    model.write_text(MODEL)
+    with running_gateway(mongo_uri, database, model) as running:
+        yield running
+
+
+def test_a_document_without_versions_is_left_out_where_its_number_is_asked_for(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """The others are served; without the number, it is there."""
+    insert(client, database, "things", UNHELD["text"])
+    insert(client, database, "things", b"\x02_id\0" + text(b"healthy"))
+    for odd in ROWS.values():
+        insert(client, database, "rows", odd, NUMBERED)
+    insert(client, database, "rows", b"\x02docId\0" + text(b"healthy"), NUMBERED)
+    versions = client[database]
+    wait_until(lambda: versions["things.versions"].count_documents({}), within_s=30)
+    wait_until(lambda: versions["rows.versions"].count_documents({}), within_s=30)
+    answer = gateway.post("{ things { nodes { id version } } rows { nodes { id version } } }")
+    healthy = [{"id": "healthy", "version": 1}]
+    assert answer["data"]["things"]["nodes"] == healthy
+    # It says its number itself.
+    assert answer["data"]["rows"]["nodes"] == [*healthy, {"id": REPLACEMENT, "version": 1}]
+    assert {each["extensions"]["code"] for each in answer["errors"]} == {"ARCHIVE_BEHIND"}
+    assert all(each["extensions"]["leftOut"] for each in answer["errors"])
+    assert ["things", "nodes", 1, "version"] in [each["path"] for each in answer["errors"]]
+    ids = [each["id"] for each in gateway.query("{ things { nodes { id } } }")["things"]["nodes"]]
+    assert ids == ["healthy", REPLACEMENT]
