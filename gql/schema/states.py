@@ -9,6 +9,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from gql.context import Context, ResolveInfo
+from gql.engine.execution.comparison import count_list
 from gql.fields import Read, Resolve
 from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, EmbeddedDocument, State, not_recorded
@@ -101,8 +102,13 @@ def _reader(field: Field, embedded: Shape | None, *, past: bool) -> Callable[[St
     def read(source: State) -> Any:
         return convert(source.values.get(stored), source.place)
 
+    def read_counted(source: State) -> Any:
+        # Before each item is looked at.
+        count_list(source.values.get(stored), leaf=embedded is None)
+        return read(source)
+
     if embedded is None:
-        return read
+        return read_counted if field.is_list else read
 
     def inside(source: State, name: str, value: dict[str, Any] | None) -> EmbeddedDocument | None:
         if value is None:
@@ -113,7 +119,7 @@ def _reader(field: Field, embedded: Shape | None, *, past: bool) -> Callable[[St
         return inside(source, name, read(source))
 
     def read_list(source: State) -> Any:
-        values = read(source)
+        values = read_counted(source)
         if values is None:
             return None
         return [inside(source, f"{name}.{index}", each) for index, each in enumerate(values)]

@@ -14,13 +14,16 @@ from typing import ParamSpec, TypeVar
 
 from streams.core.operation import OPERATION
 
-__all__ = ["count_values", "counted", "has_read_much", "off_loop"]
+__all__ = ["count_list", "count_values", "counted", "has_read_much", "off_loop"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _MUCH = 1024 * 1024
 """Bytes of documents: comparing or rendering them takes some tens of milliseconds."""
+
+_WEIGHED_ITEMS = 10
+"""See `gql.weights.LIST_ITEMS`."""
 
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="comparison")
 
@@ -57,3 +60,18 @@ def counted(values: Sequence[T]) -> Sequence[T]:
     """
     count_values(len(values))
     return values
+
+
+def count_list(values: object, *, leaf: bool) -> None:
+    """Count the items of a stored list that is shown, beyond those that it was weighed as.
+
+    Args:
+        leaf: they are no objects; ten of them take as long as one that is.
+
+    Raises:
+        LimitExceeded: the operation has more than it may.
+    """
+    if values.__class__ is list:
+        more = len(values) - _WEIGHED_ITEMS
+        if more > 0:
+            count_values(more // 10 if leaf else more)

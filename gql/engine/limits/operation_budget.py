@@ -123,8 +123,8 @@ class OperationBudget:
         most = self._limits.values
         if 0 < most < self._values:
             raise LimitExceeded(
-                f"the changes that the operation asks for are {self._values:,}, "
-                f"and {most:,} is the most; ask for fewer at once",
+                f"values (changes, items of lists) that the operation asks for: {self._values:,}, "
+                f"maximum is {most:,}; ask for fewer at once",
                 limit="max_values",
                 asked=self._values,
                 bound=most,
