@@ -18,7 +18,7 @@ from resolvers.restoring import Restoring
 from resolvers.saved_cursors import SavedCursors
 from resolvers.scopes import Scope
 from resolvers.standing import Standing
-from resolvers.writes import Writes
+from resolvers.writes import BeforeInsert, Writes, nothing_to_do
 from streams.archive import Archive
 from streams.deletions import Deletions
 from streams.mongo import Mongo
@@ -71,15 +71,17 @@ async def prepare_editing(
     *,
     repeat_window_s: float,
     images: bool = True,
+    before_insert: BeforeInsert = nothing_to_do,
 ) -> Editing:
     """With the indexes of what they keep.
 
     Args:
         images: whether the server is to keep images of drafts and comments.
+        before_insert: see `Writes`.
     """
     repeats = Repeats(mongo, window_s=repeat_window_s)
     standing = Standing(mongo, archives, progress)
-    writes = Writes(mongo, model, archives, progress, own_writes, standing, repeats)
+    writes = Writes(mongo, model, archives, progress, own_writes, standing, repeats, before_insert)
     kept = ProposalImages(mongo, enabled=images)
     drafts = Drafts(mongo, archives, standing, repeats, kept)
     comments = Comments(mongo, archives, progress, drafts, repeats, kept)
@@ -87,9 +89,8 @@ async def prepare_editing(
     await repeats.prepare()
     await cursors.prepare()
     await Deletions(mongo).prepare()
-    for entity in model.entities:
-        await drafts.prepare(entity)
-        await comments.prepare(entity)
+    await drafts.prepare(model.entities)
+    await comments.prepare(model.entities)
     await kept.prepare(proposal_topics(model))
     return Editing(
         writes=writes,

@@ -87,6 +87,7 @@ _TAKEOVER_MARGIN_S = 15.0
 # Longer than a lease takes to be released, which a second cancellation would interrupt.
 _END_S = 4.0
 
+_NEEDS = "keeping history needs"
 _UNRECORDED = "nobody records: start `revstream serve` or `revstream record`"
 
 OnFatal = Callable[[BaseException], None]
@@ -260,20 +261,22 @@ async def _assemble(
     deployment = await deployment_tag(mongo)
     for each in await examine_data(mongo, model):
         if each.level in ("warning", "error"):
-            # Before the collections that are not there are made.
             log.warning("data", extra={"says": each.says, "mend": each.mend})
     setup = CollectionSetup(mongo, model, images=settings.images)
-    await setup.apply(report=report)
+    await setup.begin(report)
     archives = {
         each.collection: Archive(mongo, each.collection, layout_of(mongo, each))
         for each in model.entities
     }
-    async with permitted(mongo, "keeping history needs", "readWrite"):
+    async with permitted(mongo, _NEEDS, "readWrite"):
+        read = [*collections, *(each.name for each in archives.values())]
+        there = await mongo.existing(read)
         for archive in archives.values():
-            await archive.prepare()
+            # What a model names by mistake gets no archive either.
+            if {archive.name, archive.collection} & there:
+                await archive.prepare()
             if archive.collection not in unfit:
-                await archive.layout.prepare()
-    read = [*collections, *(each.name for each in archives.values())]
+                await archive.layout.prepare(create=False)
     statistics = ReadStatistics(mongo, read)
     await statistics.refresh()
     position = tokens.moment(await mongo.operation_time())
@@ -332,15 +335,18 @@ async def _assemble(
         leases,
     )
     own_writes = OwnWrites(progress, LastNumbers(hub))
-    editing = await prepare_editing(
-        mongo,
-        model,
-        archives,
-        progress,
-        own_writes,
-        repeat_window_s=settings.repeat_window_s,
-        images=settings.images,
-    )
+    # Told now, and not when the first version is to be written.
+    async with permitted(mongo, _NEEDS, "readWrite"):
+        editing = await prepare_editing(
+            mongo,
+            model,
+            archives,
+            progress,
+            own_writes,
+            repeat_window_s=settings.repeat_window_s,
+            images=settings.images,
+            before_insert=setup.before_insert,
+        )
     changes = Changes(mongo, archives, hub, progress, quiet_s=settings.quiet_s)
     proposals = ProposalChanges(
         mongo,

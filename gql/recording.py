@@ -36,7 +36,7 @@ def recorders_of(
 ) -> tuple[Recorder, ...]:
     """Args:
     live: the source that the hub publishes, if it is followed.
-    setup: makes images and indexes again where a collection was dropped.
+    setup: makes images and indexes.
     report: given how far a first reading has come.
     """
 
@@ -68,7 +68,7 @@ def recorders_of(
             fence_field=None if entity.fence is None else entity.fence.stored,
             deltas=entity.storage is Storage.DELTA,
             report=report,
-            restore=setup.apply,
+            setup=setup,
             options=RecorderOptions(
                 cache_bytes=_CACHE_BYTES // partition.count,
                 # All wait for the one that is furthest behind, as it is known.

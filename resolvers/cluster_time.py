@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from bson.timestamp import Timestamp
 
 from streams import tokens
+from streams.bootstrap import PAST_UNKNOWN
 from streams.core.operation import execution_suspended
-from streams.errors import ResumeTokenInvalid
+from streams.errors import DatabaseError, ResumeTokenInvalid
 from streams.mongo import Mongo
 from streams.progress import Progress
 from streams.tasks import seen
 
-__all__ = ["ClusterTime"]
+__all__ = ["ClusterTime", "at_one_time"]
+
+T = TypeVar("T")
+
+_ATTEMPTS = 5
 
 
 _CUT_OFF_S = 600
@@ -53,6 +59,18 @@ class ClusterTime:
                 f"database has only reached {now.as_datetime():%F %T}Z ({now.inc}); "
                 "take a new one from here"
             )
+
+
+async def at_one_time(mongo: Mongo, read: Callable[[Timestamp], Awaitable[T]]) -> T:
+    """Read as of now; again where the collection was created meanwhile, which the server does not
+    know as of a time before."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await read(await mongo.operation_time())
+        except DatabaseError as exc:
+            if exc.number not in PAST_UNKNOWN:
+                raise
+    return await read(await mongo.operation_time())
 
 
 class _SharedRead:

@@ -7,7 +7,7 @@ the number of ids or parents, and reads the fields asked for and no others.
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ from bson import Timestamp
 
 from model.entities import Entity
 from resolvers.batches import pages_by_key
+from resolvers.cluster_time import at_one_time
 from resolvers.dates import in_utc
 from resolvers.filters import Condition
 from resolvers.keyset import Keyset
@@ -32,9 +33,8 @@ from resolvers.scopes import OPEN, Scope
 from resolvers.stored_ids import find_other_id, first_shown_as, other_ids
 from streams import tokens
 from streams.archive import Archive
-from streams.bootstrap import PAST_UNKNOWN
 from streams.documents import Document
-from streams.errors import ArchiveBehind, DatabaseError
+from streams.errors import ArchiveBehind
 from streams.events import PLAIN, identity
 from streams.layouts.choice import layout_of
 from streams.layouts.layout import Layout
@@ -45,7 +45,6 @@ __all__ = ["Current"]
 
 T = TypeVar("T")
 
-_ATTEMPTS = 5
 _MOST_WINDOWS = 500
 
 
@@ -176,7 +175,7 @@ class Current:
         if reading.numbered:
             await self._numbers_settled(reading.entity)
         if reading.token:
-            return await self._at_one_time(partial(reading.read, layout, shown))
+            return await at_one_time(self._mongo, partial(reading.read, layout, shown))
         return await reading.read(layout, shown, None)
 
     async def pages_by_parent(
@@ -227,7 +226,7 @@ class Current:
             found, unordered = await window.read(pages)
             return [replace(each, unordered=unordered) for each in found] if unordered else found
 
-        return await (self._at_one_time(read) if token else read())
+        return await (at_one_time(self._mongo, read) if token else read())
 
     def seen(self) -> Seen:
         """By collection, a place that documents read from now on are not behind: for `numbers`."""
@@ -371,15 +370,6 @@ class Current:
         if archive is None:
             return layout_of(self._mongo, entity)
         return numbered_layout(self._mongo, archive, entity) if numbered else archive.layout
-
-    async def _at_one_time(self, read: Callable[[Timestamp], Awaitable[T]]) -> T:
-        for _ in range(_ATTEMPTS - 1):
-            try:
-                return await read(await self._mongo.operation_time())
-            except DatabaseError as exc:
-                if exc.number not in PAST_UNKNOWN:
-                    raise
-        return await read(await self._mongo.operation_time())
 
 
 def _names(ids: Sequence[Any]) -> Sequence[Any]:

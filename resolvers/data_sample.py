@@ -62,16 +62,12 @@ async def _of_entity(
 ) -> AsyncIterator[Finding]:
     collection = entity.collection
     if collection not in names:
-        meant = suggestion(collection, names)
-        yield Finding(
-            # A new database has none of them yet.
-            level="warning" if names else "note",
-            subject=_SUBJECT,
-            says=f"{entity.name}: there is no collection {collection!r}"
-            + (f", but one called {meant!r}" if meant else ""),
-            mend="correct @collection(name:) if that is a typo; else it is made at the first start",
-        )
+        yield _missing(entity, collection, "@collection(name:)", names)
         return
+    if entity.history is History.SEPARATE and entity.layout is not None:
+        previous = entity.layout.previous
+        if previous not in names:
+            yield _missing(entity, previous, "@layout(previous:)", names)
     documents = await mongo.aggregate(collection, [{"$sample": {"size": SAMPLE}}])
     if entity.history is not History.ARCHIVE:
         for each in _of_layout(entity, documents):
@@ -93,6 +89,18 @@ async def _of_entity(
         )
     async for finding in _duplicates(mongo, entity):
         yield finding
+
+
+def _missing(entity: Entity, collection: str, where: str, names: set[str]) -> Finding:
+    meant = suggestion(collection, names)
+    return Finding(
+        # A new database has none of them yet.
+        level="warning" if names else "note",
+        subject=_SUBJECT,
+        says=f"{entity.name}: there is no collection {collection!r}"
+        + (f", but one called {meant!r}" if meant else ""),
+        mend=f"correct {where} if that is a typo; else the first write creates it",
+    )
 
 
 def _of_document(

@@ -116,6 +116,7 @@ class Fences:
             Forbidden: this would not be among them.
         """
         rows = self._rows(entity)
+        await self._writes.before_insert(entity.collection)
         change = attribution(author, entity, key, op="REPLACE")
         pipeline = fenced_pipeline(self._scope.writable(entity), document, change)
         query = _within(rows, {"_id": key})
@@ -175,6 +176,7 @@ class Fences:
         if not events:
             # MongoDB has no write that writes nothing.
             return Applied(applied=0, stale=0, at=await self._mongo.operation_time())
+        await self._writes.before_insert(entity.collection)
         newest = _newest(entity, events)
         writable = self._scope.writable(entity)
         fenced = [

@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from model.entities import Entity
+from resolvers.cluster_time import at_one_time
 from resolvers.errors import Forbidden
 from resolvers.outcomes import DocumentNotFound, VersionConflict, Written
 from resolvers.scopes import OPEN, Scope
@@ -104,9 +106,12 @@ class Standing:
     async def now(self, entity: Entity, key: Any) -> Last | None:
         """The version at which a document stands now; its content as the collection has it, whose
         fields may lie in another order than the archive's."""
-        now = await self._mongo.operation_time()
         layout = self._archives[entity.collection].layout
-        found = await layout.find({"_id": key}, limit=1, at=now, raw=True)
+
+        async def read(at: Timestamp) -> tuple[Timestamp, list[Any]]:
+            return at, await layout.find({"_id": key}, limit=1, at=at, raw=True)
+
+        now, found = await at_one_time(self._mongo, read)
         await self._progress.wait(entity.collection, tokens.moment(now))
         last = await self._last(entity, key)
         if last is None and found:

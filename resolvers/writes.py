@@ -34,9 +34,14 @@ from streams.progress import Progress
 from streams.versions import CHANGE_FIELD, Last
 from streams.writing import Writing, has_names_once
 
-__all__ = ["Beside", "Writes"]
+__all__ = ["BeforeInsert", "Beside", "Writes", "nothing_to_do"]
 
 Beside = Callable[[Writing, int], Awaitable[None]]
+BeforeInsert = Callable[[str], Awaitable[None]]
+
+
+async def nothing_to_do(collection: str) -> None:
+    """Leave the first insert to create a collection as it comes."""
 
 
 class Writes:
@@ -46,6 +51,8 @@ class Writes:
         archives: by collection.
 
     Attributes:
+        before_insert: sees to it that a collection is there as the model asks for, before the first
+            document is inserted.
         commits: makes each write.
         made: what writes have made.
     """
@@ -59,7 +66,9 @@ class Writes:
         own_writes: OwnWrites,
         standing: Standing,
         repeats: Repeats,
+        before_insert: BeforeInsert = nothing_to_do,
     ) -> None:
+        self.before_insert = before_insert
         self.commits = Commits(model, archives, own_writes, standing, repeats)
         self.made = Made(mongo, archives, progress)
         self._repeats = repeats
@@ -118,6 +127,7 @@ class Writes:
         """
         if not self._scope.write_rows(entity).allow({**whole, "_id": key}):
             raise out_of_rows(entity, key)
+        await self.before_insert(entity.collection)
 
         async def insert(writing: Writing) -> RawBSONDocument:
             made = await self.commits.layout(entity).create(writing, key, whole)

@@ -62,16 +62,24 @@ class Archive:
         self.name = f"{collection}.versions"
         self.parts = f"{collection}.overflow"
         self.contents = Contents(mongo, collection, self.layout)
-        self._has_packed = False
+        self._has_packed = self._prepared = False
         self._damaged = Storm(log, "version cannot be read", level=logging.ERROR)
 
     async def prepare(self) -> None:
-        """Create the indexes; an archive that has them is left alone."""
-        for keys, options in INDEXES:
-            await self._mongo.create_index(self.name, keys, **options)
+        """Create the indexes; an archive that has them is left alone. Before the first version of a
+        process it is done by itself."""
+        await self._create_indexes()
         # It costs, and does no harm: who may not drop it keeps it.
         with suppress(Unsuitable):
             await self._mongo.drop_index(self.name, FORMER)
+
+    async def _create_indexes(self) -> None:
+        await self._mongo.create_indexes(self.name, INDEXES)
+        self._prepared = True
+
+    def forget(self) -> None:
+        """Make sure of the indexes before the next version: somebody may have dropped them."""
+        self._prepared = False
 
     async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
         """The last version of each document that has one, by `events.identity` of its `_id`. One
@@ -342,6 +350,8 @@ class Archive:
 
         Cancellation: safe; a prefix of them may be there.
         """
+        if not self._prepared:
+            await self._create_indexes()
         for each in records:
             await self._put_apart(each)
         try:

@@ -89,6 +89,8 @@ class Migration:
                 f"no recorder has ever run for {self._old.collection}, so its versions are not "
                 "known: start `revstream serve` or `revstream record` with this model"
             )
+        if not await self._mongo.existing([self._old.collection]):
+            raise Unsuitable(f"there is no collection {self._old.collection}: nothing to move")
         await self._new.prepare()
         total = await self._mongo.estimated_count(self._old.name)
         position, there = await self._position()

@@ -9,7 +9,7 @@ Source: docs/decisions/0004-driver.md.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import partial
@@ -138,6 +138,17 @@ class Mongo(Reads):
         with translated():
             await self._database[collection].create_index(list(keys), **options)
 
+    async def create_indexes(
+        self,
+        collection: str,
+        indexes: Iterable[tuple[Sequence[tuple[str, int]], Mapping[str, Any]]],
+    ) -> None:
+        """Create several, all in one step where the collection is not there: nobody sees it with
+        some of them."""
+        models = [pymongo.IndexModel(list(keys), **options) for keys, options in indexes]
+        with translated():
+            await self._database[collection].create_indexes(models)
+
     async def drop_index(self, collection: str, name: str) -> None:
         """One that is not there is left alone."""
         with translated():
@@ -152,6 +163,13 @@ class Mongo(Reads):
         with translated():
             target = self._database if database is None else self._client[database]
             return dict(await target.command(command, codec_options=DECODED))
+
+    async def existing(self, names: Iterable[str]) -> set[str]:
+        """Return those of these collections that are there, views among them."""
+        wanted = list(names)
+        command = {"listCollections": 1, "nameOnly": True, "filter": {"name": {"$in": wanted}}}
+        reply = await self.command({**command, "cursor": {"batchSize": len(wanted) + 1}})
+        return {each["name"] for each in reply["cursor"]["firstBatch"]}
 
     async def estimated_count(self, collection: str) -> int:
         """From the collection's figures, without looking at it."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from streams.errors import GatewayError
 from streams.indexes import indexed_paths
@@ -19,23 +21,42 @@ class ReadStatistics:
     """Args:
     collections: that clients read.
     every_s: how often they are looked at.
+    new_every_s: how often it is looked for those that are not there yet.
     """
 
-    def __init__(self, mongo: Mongo, collections: Sequence[str], *, every_s: float = 60.0) -> None:
+    def __init__(
+        self,
+        mongo: Mongo,
+        collections: Sequence[str],
+        *,
+        every_s: float = 60.0,
+        new_every_s: float = 1.0,
+    ) -> None:
         self._mongo = mongo
         self._collections = collections
         self._every_s = every_s
+        self._new_every_s = new_every_s
 
     async def run(self) -> None:
         """Keep them fresh: programs make and drop indexes while a gateway runs."""
         while True:
-            await asyncio.sleep(self._every_s)
+            due = time.monotonic() + self._every_s
+            while (remaining_s := due - time.monotonic()) > 0:
+                await asyncio.sleep(min(remaining_s, self._new_every_s))
+                await self._look_for_new()
             await self.refresh()
 
-    async def refresh(self) -> None:
-        """Read all of them; what cannot be read is left as it was."""
+    async def _look_for_new(self) -> None:
+        # That of `_id` is among the indexes of every collection.
+        new = [each for each in self._collections if not self._mongo.limiter.indexes.get(each)]
+        if new:
+            with suppress(GatewayError):
+                await self.refresh(list(await self._mongo.existing(new)))
+
+    async def refresh(self, names: Sequence[str] | None = None) -> None:
+        """Read these, or all of them; what cannot be read is left as it was."""
         limiter = self._mongo.limiter
-        for name in self._collections:
+        for name in self._collections if names is None else names:
             try:
                 limiter.indexes[name] = await indexed_paths(self._mongo, name)
                 limiter.sizes[name] = await self._mongo.estimated_count(name)

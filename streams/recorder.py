@@ -12,7 +12,7 @@ import asyncio
 import functools
 import itertools
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.committing import Committing
 from streams.draft import Draft
 from streams.drafting import Drafting
-from streams.errors import HistoryLost
+from streams.errors import HistoryLost, Unsuitable
 from streams.events import Batch, ChangeEvent
 from streams.joint_source import JointSource
 from streams.layouts.keeping import Keeping
@@ -32,6 +32,7 @@ from streams.mongo import Mongo
 from streams.partitions import Partition
 from streams.progress import Progress
 from streams.recording.arrival import Arrival, read_on
+from streams.recording.collection_setup import CollectionSetup
 from streams.recording.coverage_writer import UNREADABLE, CoverageWriter
 from streams.recording.health import Health, Stuck
 from streams.recording.layout_repair import repair_layout
@@ -44,7 +45,6 @@ __all__ = ["Recorder", "RecorderOptions"]
 log = logging.getLogger(__name__)
 
 Report = Callable[[str, int, int], None]
-Restore = Callable[[str], Awaitable[None]]
 
 _GONE = frozenset({"drop", "rename", "dropDatabase"})
 
@@ -84,13 +84,13 @@ class Recorder:
         deltas: bool = False,
         options: RecorderOptions | None = None,
         report: Report = lambda collection, read, total: None,
-        restore: Restore | None = None,
+        setup: CollectionSetup | None = None,
     ) -> None:
         """Args:
         report: given how far the first reading has come: what is read, how many documents were
             read, and how many there are, as far as is known; equal at the end, both 0 where it
             breaks off.
-        restore: makes the images and indexes of the collection again.
+        setup: makes the images and indexes of the collection.
         """
         self.partition = partition or Partition(archive.collection)
         self.name = self.partition.name
@@ -103,9 +103,9 @@ class Recorder:
         self._progress = progress
         self._options = options or RecorderOptions()
         self._report = report
-        self._restore = restore
-        # Whether the collection of the name, when there is one again, lacks images and indexes.
-        self._bare = False
+        self._setup = setup
+        # Whether it is not known that images and indexes are there: a write says that they can be.
+        self._bare = True
         self._committing = Committing(
             self.name,
             archive,
@@ -150,6 +150,8 @@ class Recorder:
         """Record until something is in the way."""
         # From what is stored, not from memory: another holder may have gone on in between.
         self._drafting.forget()
+        self._archive.forget()
+        self._bare = True
         self._chunk = None
         self._checkpoint = checkpoint = await stored_place(
             self._mongo, self._checkpoints, self.partition
@@ -288,7 +290,7 @@ class Recorder:
         for writes, group in itertools.groupby(events, key=lambda each: each.is_write):
             if writes:
                 if self._bare:
-                    await self._make_again()
+                    await self._make()
                 await self._committing.write(draft)
                 meant = await self._meant(list(group))
                 draft = await self._drafting.writes(meant, self._checkpoint.baseline)
@@ -319,10 +321,13 @@ class Recorder:
         if event.operation == "dropDatabase":
             # The archive went with it.
             self._drafting.forget()
-            await self._archive.prepare()
+            self._archive.forget()
+            if not self._bare:
+                await self._archive.prepare()
             await self._coverage.begin_again(event)
-        if arrived or event.operation in ("drop", "dropDatabase"):
-            await self._make_again()
+        dropped = event.operation == "dropDatabase" and not self._bare
+        if arrived or dropped or event.operation == "drop":
+            await self._make(create=True)
         elif event.operation == "rename":
             # Not at once: it would stand in the way of the one that is to be renamed to its name.
             self._bare = True
@@ -334,14 +339,17 @@ class Recorder:
             self._progress.note_reading(self.partition, read)
             self._report(self.partition.label, read.read, read.total)
 
-    async def _make_again(self) -> None:
-        """Make what went with the collection: images, the indexes of the model, and that by which
-        its layout compares versions."""
-        self._bare = False
-        if self._layout.keeps:
-            await self._layout.prepare()
-        if self._restore is not None:
-            await self._restore(self.collection)
+    async def _make(self, *, create: bool = False) -> None:
+        """Make what the collection lacks: images, the indexes of the model and of its layout; with
+        `create`, itself."""
+        setup = self._setup
+        there = setup is None or await setup.apply(self.collection, create=create)
+        try:
+            prepared = await self._layout.prepare(create=False)
+        except Unsuitable as exc:
+            # Documents came before it.
+            raise Stuck(exc.message) from exc
+        self._bare = not (there and prepared)
 
     async def _take_chunk(self, chunk: Chunk) -> None:
         baseline = self._checkpoint.baseline

@@ -22,6 +22,7 @@ __all__ = [
     "check_collections",
     "check_sharding",
     "check_stream",
+    "create_collection",
     "enable_images",
     "inspect_server",
     "keep_images",
@@ -236,15 +237,24 @@ async def keep_images(mongo: Mongo, name: str, *, create: bool = True) -> None:
     except DatabaseError as exc:
         if exc.number != _NAMESPACE_NOT_FOUND:
             raise
-        if not create:
-            return
-        try:
-            await mongo.command({"create": name, "changeStreamPreAndPostImages": images})
-        except DatabaseError as late:
-            if late.number != _NAMESPACE_EXISTS:
-                raise
-            # Somebody created it in between.
-            await keep_images(mongo, name, create=create)
+        if create and not await create_collection(mongo, name, images=True):
+            await keep_images(mongo, name)
+
+
+async def create_collection(mongo: Mongo, name: str, *, images: bool) -> bool:
+    """Create a collection; False where somebody else has created it in between.
+
+    Args:
+        images: whether the server keeps them from its first document on.
+    """
+    options = {"changeStreamPreAndPostImages": {"enabled": True}} if images else {}
+    try:
+        await mongo.command({"create": name, **options})
+    except DatabaseError as exc:
+        if exc.number != _NAMESPACE_EXISTS:
+            raise
+        return False
+    return True
 
 
 def _log_refusal(names: Sequence[str], exc: GatewayError, **more: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -38,6 +38,11 @@ from streams.progress import Progress
 from streams.writing import Writing
 
 __all__ = ["Comment", "Comments", "Subject"]
+
+_INDEXES: tuple[tuple[list[tuple[str, int]], Document], ...] = (
+    ([("doc", 1), ("version", 1), ("draft", 1)], {}),
+    *(([(field, 1), ("_id", 1)], {}) for field in ("doc", "by", "owner")),
+)
 
 Subject = tuple[Any, str, int]
 """A commented version or draft: a document's `_id`, "version" or "draft", and its number."""
@@ -106,10 +111,10 @@ class Comments:
         limited._scope, limited._drafts = scope, drafts
         return limited
 
-    async def prepare(self, entity: Entity) -> None:
-        await self._mongo.create_index(_name(entity), [("doc", 1), ("version", 1), ("draft", 1)])
-        for field in ("doc", "by", "owner"):
-            await self._mongo.create_index(_name(entity), [(field, 1), ("_id", 1)])
+    async def prepare(self, entities: Iterable[Entity]) -> None:
+        """Create indexes where there are comments; else they are made with the first one."""
+        for name in await self._mongo.existing(map(_name, entities)):
+            await self._mongo.create_indexes(name, _INDEXES)
 
     async def on(
         self, entity: Entity, subjects: Sequence[Subject], request: PageRequest, *, total: bool
@@ -242,6 +247,8 @@ class Comments:
             }
 
             await self._images.keep(_name(entity))
+            # Each time: somebody may have dropped the database.
+            await self._mongo.create_indexes(_name(entity), _INDEXES)
 
             async def work(writing: Writing) -> Comment:
                 # As it is stored, so that a repetition is answered with the same.

@@ -9,7 +9,7 @@ Source: docs/decisions/0014-drafts.md.
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -46,6 +46,11 @@ from streams.writing import Writing
 
 __all__ = ["Drafts", "decide", "decided"]
 
+_INDEXES: tuple[tuple[list[tuple[str, int]], Document], ...] = (
+    ([("doc", 1), ("number", 1)], {"unique": True}),
+    *(([(field, 1), ("_id", 1)], {}) for field in ("doc", "status", "by", "owner")),
+)
+
 
 class Drafts:
     """Of all entities.
@@ -78,10 +83,10 @@ class Drafts:
         limited._scope, limited._standing = scope, standing
         return limited
 
-    async def prepare(self, entity: Entity) -> None:
-        await self._mongo.create_index(_name(entity), [("doc", 1), ("number", 1)], unique=True)
-        for field in ("doc", "status", "by", "owner"):
-            await self._mongo.create_index(_name(entity), [(field, 1), ("_id", 1)])
+    async def prepare(self, entities: Iterable[Entity]) -> None:
+        """Create indexes where there are drafts; else they are made with the first one."""
+        for name in await self._mongo.existing(map(_name, entities)):
+            await self._mongo.create_indexes(name, _INDEXES)
 
     async def page(
         self,
@@ -282,6 +287,9 @@ class Drafts:
             "bytes": await self._limits.check_draft(self._mongo, entity, content, author),
         }
         await self._images.keep(_name(entity))
+        # Each time: one that is not unique gives two drafts the same number, and somebody may have
+        # dropped the database.
+        await self._mongo.create_indexes(_name(entity), _INDEXES)
         for _ in range(ATTEMPTS):
             newest = await self._mongo.find(
                 _name(entity),

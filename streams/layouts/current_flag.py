@@ -33,8 +33,8 @@ class CurrentFlag(DocumentPerVersion):
     def _own(self) -> tuple[str, ...]:
         return (*super()._own(), self.names.current)
 
-    async def prepare(self) -> None:
-        await super().prepare()
+    async def create_indexes(self) -> None:
+        await super().create_indexes()
         names = self.names
         await self.mongo.create_index(
             self.collection,

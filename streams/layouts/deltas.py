@@ -33,8 +33,8 @@ class Deltas(DocumentPerVersion):
     def _own(self) -> tuple[str, ...]:
         return (*super()._own(), self.names.unset, self.names.whole)
 
-    async def prepare(self) -> None:
-        await super().prepare()
+    async def create_indexes(self) -> None:
+        await super().create_indexes()
         await self.mongo.create_index(
             self.collection,
             [(self.names.document, 1), (self.names.number, -1)],

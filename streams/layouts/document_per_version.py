@@ -36,7 +36,7 @@ class DocumentPerVersion(Keeping):
         """The fields that are the layout's, but for the number."""
         return (self.names.document, self.names.deleted)
 
-    async def prepare(self) -> None:
+    async def create_indexes(self) -> None:
         await self.rows.prepare()
 
     def indexed(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:

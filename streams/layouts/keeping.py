@@ -39,9 +39,21 @@ class Keeping(Layout):
     def __init__(self, mongo: Mongo, collection: str, names: Names) -> None:
         super().__init__(mongo, collection)
         self.names = names
+        self._prepared = False
         self._lost = Storm(
             logging.getLogger(__name__), "a version is not where its layout keeps it: passed over"
         )
+
+    async def prepare(self, *, create: bool = True) -> bool:
+        where = {self.collection, *self.beside}
+        if not create and await self.mongo.existing(where) != where:
+            return False
+        await self.create_indexes()
+        self._prepared = True
+        return True
+
+    async def create_indexes(self) -> None:
+        """Create what `prepare` does, and where there is no collection that one."""
 
     # what an adapter says of itself
 
@@ -207,7 +219,7 @@ class Keeping(Layout):
         if demands and not await self._of(last.content, demands, ()):
             return False
         made = Kept(key=key, number=(last.number or 0) + 1, content=None, change=change)
-        await self.write(writing, last, made)
+        await self._write(writing, last, made)
         return True
 
     async def _of(
@@ -230,8 +242,15 @@ class Keeping(Layout):
             own.add(self.names.at.encode())
         fields += [each for name, each in elements_of(bytes(content.raw)) if name not in own]
         whole = RawBSONDocument(document_of(fields), RAW)
-        await self.write(writing, last, Kept(key=key, number=number, content=whole))
+        await self._write(writing, last, Kept(key=key, number=number, content=whole))
         return whole
+
+    async def _write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+        # Without its unique index nothing is compared. Where it is on a collection of previous
+        # versions, the first one is not among them.
+        if not self._prepared and not (last is None and self.beside):
+            await self.prepare()
+        await self.write(writing, last, made)
 
 
 def _write(

@@ -47,12 +47,17 @@ class Layout(ABC):
         self.mongo = mongo
         self.collection = collection
 
-    async def prepare(self) -> None:  # noqa: B027
+    async def prepare(self, *, create: bool = True) -> bool:
         """Create the indexes that it rests on.
+
+        Args:
+            create: where there is no collection for them, too.
+        Returns: whether they are there.
 
         Raises:
             Unsuitable: one cannot be made over the data that is there.
         """
+        return True
 
     def indexed(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
         """Where fields of current documents lie, and options, for an index over them; None where

@@ -56,7 +56,7 @@ class Separate(AsStored, Keeping):
         self.beside = (names.previous,)
         self.rows = Rows(mongo, names.previous, names, [names.document, names.deleted])
 
-    async def prepare(self) -> None:
+    async def create_indexes(self) -> None:
         await self.rows.prepare()
 
     def ordered(

@@ -1,15 +1,24 @@
-"""The images and indexes of a collection: what a model asks for, made at the start and again after
-somebody has dropped the collection."""
+"""The images and indexes of a collection: what a model asks for, made once there is such a
+collection, and again after somebody has dropped it.
+
+Guarantees: a collection that is not there is not created for the model's sake, whose name for it
+may be a typo; only before a document is inserted here, and where one was dropped. Each collection
+is seen to once, known by its UUID, so that one that takes the place of another is, too.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from model.entities import Model
+from streams.errors import DatabaseError, Unsuitable
 from streams.indexes import create_indexes
 from streams.mongo import Mongo
-from streams.server import enable_images
+from streams.server import create_collection, enable_images
 
 __all__ = ["CollectionSetup"]
 
@@ -31,20 +40,81 @@ class CollectionSetup:
         self._model = model
         self._images = images
         self.refused: dict[str, str] = {}
+        # By collection: the UUID of the one that was seen to.
+        self._done: dict[str, Any] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._inserted_into: set[str] = set()
 
-    async def apply(self, *names: str, report: Report = lambda text, done, total: None) -> None:
-        """Create the missing parts of these collections, or of all of the model; log a refusal.
+    async def begin(self, report: Report) -> None:
+        """Make what is missing of all collections of the model that are there; a refusal is logged.
 
         Raises:
             Unavailable: MongoDB is away.
         """
-        every = [entity.collection for entity in self._model.entities]
+        found = await self._found([entity.collection for entity in self._model.entities])
+        await self._make(list(found), report)
+        self._done = found
+        self._inserted_into = set(found)
+
+    async def apply(self, name: str, *, create: bool = False) -> bool:
+        """Make what is missing of a collection; a refusal is logged.
+
+        Args:
+            create: where it is not there, too.
+        Returns: whether it is there.
+
+        Raises:
+            Unavailable: MongoDB is away.
+        """
+        async with self._locks[name]:
+            found = await self._found([name])
+            if create and not found:
+                await self._create(name)
+                # Now: it may be another one by the time that the indexes are made.
+                found = await self._found([name])
+            if name in found and self._done.get(name) != found[name]:
+                await self._make([name], lambda text, done, total: None)
+                self._done |= found
+            return bool(found)
+
+    async def before_insert(self, name: str) -> None:
+        """Create a collection that is not there before a document is inserted, so that what is
+        unique is so from the first one on.
+
+        Raises:
+            Unavailable: MongoDB is away.
+        """
+        if name in self._inserted_into:
+            return
+        # With documents of other programs in it, the indexes may take a while: the recorder makes
+        # them.
+        if not await self._mongo.find(name, {}, projection={"_id": 1}, limit=1):
+            await self.apply(name, create=True)
+        self._inserted_into.add(name)
+
+    async def _found(self, names: Sequence[str]) -> dict[str, Any]:
+        """Of these collections those that are there, by name, with their UUIDs."""
+        which = {"name": {"$in": list(names)}, "type": "collection"}
+        cursor = {"batchSize": len(names) + 1}
+        reply = await self._mongo.command({"listCollections": 1, "filter": which, "cursor": cursor})
+        return {each["name"]: each["info"].get("uuid") for each in reply["cursor"]["firstBatch"]}
+
+    async def _create(self, name: str) -> None:
+        try:
+            await create_collection(self._mongo, name, images=self._images)
+        except (DatabaseError, Unsuitable) as exc:
+            log.warning(
+                "collection cannot be created", extra={"collection": name, "reason": exc.message}
+            )
+
+    async def _make(self, names: Sequence[str], report: Report) -> None:
+        if not names:
+            return
         if self._images:
-            await enable_images(self._mongo, names or every)
-        for name in names or every:
-            self.refused = {
-                index: why for index, why in self.refused.items() if index.split()[1] != name
-            }
+            await enable_images(self._mongo, names)
+        self.refused = {
+            index: why for index, why in self.refused.items() if index.split()[1] not in names
+        }
         for refused in await create_indexes(self._mongo, self._model, report, only=names):
             fields = ", ".join(refused.fields)
             self.refused[f"index {refused.collection} {fields}"] = (

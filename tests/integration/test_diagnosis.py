@@ -83,10 +83,13 @@ async def test_a_sharded_cluster_is_said_with_what_is_not_right_there(
 
 
 async def test_before_the_first_start_it_says_what_to_start(mongo: Mongo) -> None:
-    """No history, no index, and the collection is not there yet."""
+    """No history, and no index; those of a collection that is not there come with it."""
     found = await examined(mongo, None, None)
-    assert set(found) == {"indexes", "recorders"}
+    assert set(found) == {"recorders"}
     assert "none has ever run for things" in found["recorders"][0].says
+    await mongo.command({"create": "things"})
+    found = await examined(mongo, None, None)
+    assert set(found) == {"images", "indexes", "recorders"}
     assert "{size: 1, _id: 1}, {name: 1}" in found["indexes"][0].says
 
 
