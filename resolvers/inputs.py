@@ -38,6 +38,7 @@ from resolvers.values import (
     uuid_text,
     whole_number,
 )
+from streams.events import possible_ids
 
 __all__ = ["field_from_api", "from_api", "id_from_api", "ids_from_api", "ids_meant"]
 
@@ -90,7 +91,7 @@ def ids_meant(text: str) -> tuple[Any, ...]:
         other = make(text) if pattern.fullmatch(text) else REFUSED
         if other is not REFUSED and any_id(other) == text and other not in meant:
             meant.append(other)
-    return tuple(meant)
+    return tuple(possible_ids(meant))
 
 
 def _double(text: str) -> Any:

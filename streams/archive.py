@@ -27,7 +27,7 @@ from streams.archive_indexes import DOCUMENTS, FORMER, INDEXES, last_of_each, lo
 from streams.contents import Contents, empty
 from streams.documents import Document
 from streams.errors import DamagedArchive, DuplicateKey, Unsuitable
-from streams.events import identity
+from streams.events import identity, possible_ids
 from streams.layouts.archived import Archived
 from streams.layouts.layout import Layout
 from streams.mongo import Mongo
@@ -281,7 +281,7 @@ class Archive:
                 self.name, query, projection=projection, sort=_NEWEST_FIRST, limit=1,
                 raw=raw, short=True,
             )  # fmt: skip
-        pipeline = [{"$match": {"doc": {"$in": keys}}}, *last_of_each(at)]
+        pipeline = [{"$match": {"doc": {"$in": possible_ids(keys)}}}, *last_of_each(at)]
         if projection is not None:
             pipeline.append({"$project": projection})
         return await self._mongo.aggregate(self.name, pipeline, raw=raw, short=len(keys) <= _SHORT)

@@ -17,7 +17,7 @@ from math import isnan
 from typing import Any
 
 import bson
-from bson import Binary, Decimal128, ObjectId, Timestamp
+from bson import Binary, Decimal128, ObjectId, Regex, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
@@ -39,6 +39,7 @@ __all__ = [
     "is_exact",
     "key_hash",
     "key_of",
+    "possible_ids",
 ]
 
 WRITES = frozenset({"insert", "update", "replace", "delete"})
@@ -287,6 +288,21 @@ def identity(key: Any) -> Any:
 def identities(keys: Sequence[Any]) -> Sequence[Any]:
     """Of each key its `identity`."""
     return keys if PLAIN.issuperset(map(type, keys)) else [identity(each) for each in keys]
+
+
+def possible_ids(keys: Sequence[Any]) -> Sequence[Any]:
+    """Return those that a document may have as its `_id`.
+
+    MongoDB takes no list, no regular expression and no document that begins like an operator, and
+    `$in` refuses the last, or looks through all documents.
+    """
+    return keys if PLAIN.issuperset(map(type, keys)) else list(filter(_is_possible, keys))
+
+
+def _is_possible(key: Any) -> bool:
+    if isinstance(key, Mapping):
+        return not next(iter(key), "").startswith("$")
+    return not isinstance(key, list | Regex)
 
 
 def key_hash(key: Any) -> int:

@@ -21,7 +21,7 @@ from streams.archive import Archive
 from streams.coverage import COLLECTION, Coverage, Mark, history_lost
 from streams.cuts import Cut, is_born
 from streams.errors import ArchiveBehind, HistoryLost
-from streams.events import identity
+from streams.events import identity, possible_ids
 from streams.mongo import Mongo
 
 __all__ = ["Horizons", "Place", "check_horizon"]
@@ -142,7 +142,7 @@ class Horizons:
             return {}
         found = await self._mongo.find(
             archive.name,
-            {"doc": {"$in": list(wanted.values())}, "first": True},
+            {"doc": {"$in": possible_ids([*wanted.values()])}, "first": True},
             projection=dict.fromkeys(("doc", "v", "at", "wall", "op", "gap", "born", "cut"), 1),
         )
         return {

@@ -48,6 +48,7 @@ COPIER = f"{RESERVED_NAMES}copier"
 # Ids that can be looked up as they are: a regular expression, say, would find others.
 _ID_TYPES = (str, int, float, ObjectId, UUID, Binary)
 _CHANGED = frozenset({"update", "replace"})
+_NO_NUMBER = 2**31
 _NAME = CHANGE_FIELD.encode() + b"\0"
 
 
@@ -138,7 +139,9 @@ def attribution(claimed: Mapping[str, Any], *, by_copier: bool = False) -> dict[
     if is_reserved_name(texts["by"]) and not by_copier:
         texts["by"] = None
     numbers = {name: whole_number(claimed.get(name)) for name in ("restoredFrom", "draft")}
-    return {name: value for name, value in (texts | numbers).items() if value is not None}
+    # Numbers of versions and drafts are no others.
+    fitting = {name: n for name, n in numbers.items() if n is not None and 0 < n < _NO_NUMBER}
+    return {name: text for name, text in texts.items() if text is not None} | fitting
 
 
 def said_operation(event: ChangeEvent, claimed: Mapping[str, Any] | None) -> str | None:

@@ -237,3 +237,15 @@ def test_equal_numbers_that_show_otherwise_are_not_found(
     assert data == {"one": {"id": "8.0"}, "other": None}
     refused = gateway.query('mutation { updateKit(id: "8", patch: {name: "x"}) { __typename } }')
     assert refused == {"updateKit": {"__typename": "DocumentNotFound"}}
+
+
+@pytest.mark.parametrize("text", ['{"$gt": 1}', '{"$minKey": 1}', "{", '{"a": ', "1e999", "-"])
+def test_text_that_is_no_id_finds_nothing(gateway: RunningGateway, text: str) -> None:
+    """Also where it looks like an operator, a number or a document."""
+    data = gateway.query(
+        """query($id: ID!) {
+          kit(id: $id) { id } kits(where: { id: { in: [$id] } }) { nodes { id } }
+        }""",
+        id=text,
+    )
+    assert data == {"kit": None, "kits": {"nodes": []}}
