@@ -107,7 +107,8 @@ class ChangeRegister:
             return False
         if self._secret is None:
             self._secret = await copier_secret(self._mongo)
-        return hmac.compare_digest(mark, copier_mark(self._secret, str(claim.id)))
+        # As bytes: of text that is not ASCII, which a program may have written, it makes an error.
+        return hmac.compare_digest(mark.encode(), copier_mark(self._secret, str(claim.id)).encode())
 
 
 def _name(event: ChangeEvent, claim: Claim) -> Hashable:

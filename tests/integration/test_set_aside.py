@@ -296,3 +296,15 @@ async def test_a_model_that_names_a_view_from_the_start_is_refused(
     )
     assert ended.returncode == 1
     assert "things is a view" in ended.stderr
+
+
+@one_driver
+async def test_a_mark_that_no_copier_has_written_is_none(mongo: Mongo, client: Client) -> None:
+    """Text that is not ASCII, too: the version is recorded, and attributed to nobody."""
+    recording = Recording(mongo)
+    await recording.begin()
+    for n, mark in enumerate(("é", "0" * 64, "", 7)):
+        change = {"id": f"c{n}", "by": "revstream:copier", "mark": mark}
+        client[mongo.name].things.insert_one({"_id": n, "_change": change})
+    records = await recording.record()
+    assert [(each["doc"], each["by"]) for each in records] == [(n, None) for n in range(4)]
