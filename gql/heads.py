@@ -52,6 +52,9 @@ class RequestConnection(HttpToolsProtocol):
     _line_bytes = 0
     # Of the body, since it was last looked at.
     _body_bytes = 0
+    # The request that is answered. uvicorn's `cycle` is the last one that came, behind which others
+    # may wait.
+    _answering: RequestResponseCycle | None = None
     # Why the request is refused that is being read.
     _refusal: Refused | None = None
     # It was answered, and what still comes is not read.
@@ -74,6 +77,9 @@ class RequestConnection(HttpToolsProtocol):
         self._limits.http.close(self)
         self._end_timer()
         self._stall.end()
+        if self._answering is not None and not self._answering.response_complete:
+            self._answering.disconnected = True
+            self._answering.message_event.set()
         super().connection_lost(exc)
         self._leave_scope()
 
@@ -195,6 +201,7 @@ class RequestConnection(HttpToolsProtocol):
             refused = self._limits.failed(exc)
             refused.headers["connection"] = "close"
             app = refused
+        self._answering = cycle
         self._starts.start(super()._start_asgi_task, cycle, app)
 
     @property

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+import uvloop
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from gql import heads
@@ -269,3 +272,31 @@ def test_no_more_are_let_in_than_there_may_be_files() -> None:
     assert not connections.fit(724)
     assert connections.http.most + connections.most + RESERVE <= 724
     assert connections.http.most == 181
+
+
+def test_a_client_that_goes_with_a_request_behind_leaves_no_error_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The request that is answered learns of it, and not only the one behind it."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"late"})
+        ended.set()
+
+    async def ask() -> None:
+        shop = Shop()
+        shop.app.routes.append(Mount("/going", answer))
+        async with served(shop.app) as address, asyncio.timeout(10):
+            async with opened(address) as (_, writer):
+                writer.write(2 * b"GET /going/ HTTP/1.1\r\nHost: shop\r\n\r\n")
+                await begun.wait()
+            await ended.wait()
+
+    # asyncio's own transports take what is written behind their end.
+    uvloop.run(ask())
+    assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == []
