@@ -234,7 +234,8 @@ def _drop_tracebacks(errors: Sequence[BaseException]) -> None:
         if each is None or id(each) in seen:
             continue
         seen.add(id(each))
-        each.__traceback__ = None
+        # Not by assignment, which a frozen dataclass refuses.
+        each.with_traceback(None)
         waiting += (each.__cause__, each.__context__)
         if isinstance(each, GraphQLError):
             waiting.append(each.original_error)
