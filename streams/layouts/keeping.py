@@ -173,7 +173,7 @@ class Keeping(Layout):
             if version is None:
                 self._lost.note(collection=self.collection, key=str(each.key), number=each.number)
                 continue
-            write = _write(event, version, known, known_before=before)
+            write = _write(event, version, known, known_before=before, existed=each.existed)
             if write is not None:
                 made.append(write)
         return made
@@ -254,10 +254,16 @@ class Keeping(Layout):
 
 
 def _write(
-    event: ChangeEvent, version: Kept, earlier: Kept | None, *, known_before: bool
+    event: ChangeEvent,
+    version: Kept,
+    earlier: Kept | None,
+    *,
+    known_before: bool,
+    existed: bool | None,
 ) -> ChangeEvent | None:
     """The write that an event means; None where it has no effect: a deletion of nothing."""
-    existed = earlier is not None and earlier.content is not None
+    if existed is None:
+        existed = earlier is not None and earlier.content is not None
     if version.content is None:
         operation = "delete"
         if known_before and not existed:

@@ -82,6 +82,7 @@ class Meant:
 
     `version`: None where the event does not carry it: the one with `number` is to be looked up.
     `before`: the one before it, as far as the event tells; `asks_before` where it does not.
+    `existed`: whether there was a document before, where the event says so; None else.
     """
 
     key: Any
@@ -89,6 +90,7 @@ class Meant:
     version: Kept | None
     before: Kept | None = None
     asks_before: bool = True
+    existed: bool | None = None
 
 
 def logical(

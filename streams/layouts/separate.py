@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from bson import Timestamp
@@ -162,10 +163,18 @@ class Separate(AsStored, Keeping):
 
     def meant(self, event: ChangeEvent) -> Meant | None:
         earlier = None if event.before is None else self._kept(event.before)
-        asks = earlier is None
+        # Without an image the archive knows the state before. Of the previous versions the last one
+        # may be of a later write by now, or the one that says that the document is gone.
+        said = partial(
+            Meant,
+            key=event.key,
+            before=earlier,
+            asks_before=False,
+            existed=event.operation != "insert",
+        )
         if event.operation == "delete":
             gone = Kept(key=event.key, number=None, content=None)
-            return Meant(key=event.key, number=None, version=gone, before=earlier, asks_before=asks)
+            return said(number=None, version=gone)
         number = None
         if event.update is not None:
             number = whole_number((event.update.get("updatedFields") or {}).get(self.names.number))
@@ -173,18 +182,11 @@ class Separate(AsStored, Keeping):
                 # Of a write that does not count no version is kept.
                 return None
         if event.after is None:
-            return Meant(
-                key=event.key, number=number, version=None, before=earlier, asks_before=asks
-            )
+            return said(number=number, version=None)
         made = self._kept(event.after)
         if made.number is None or (earlier is not None and earlier.number == made.number):
             return None
-        if event.operation == "insert":
-            # What may lie among the previous ones was deleted.
-            asks = False
-        return Meant(
-            key=event.key, number=made.number, version=made, before=earlier, asks_before=asks
-        )
+        return said(number=made.number, version=made)
 
     # writing
 
