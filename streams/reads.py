@@ -388,8 +388,9 @@ async def _all_of(cursor: Any, *, raw: bool) -> list[Any]:
         return documents if raw else [decode(each.raw) for each in documents]
     try:
         return await collect(cursor, None if raw else DECODED)
-    except BaseException:
-        # Else it would stay open until it is collected as garbage.
+    except Exception:
+        # Else it would stay open until it is collected as garbage. A read that is cancelled ends
+        # with its session, and does not wait for a MongoDB that is away.
         with suppress(pymongo.errors.PyMongoError):
             await awaited(cursor.close())
         raise

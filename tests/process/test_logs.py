@@ -17,7 +17,6 @@ WRITES = 3000
 GENEROUS_S = 120.0
 # The words of a run from start to end, in this order, and the facts that each has.
 STORY = [
-    ("progress", {"step", "done", "total"}),
     ("connected", {"mongodb", "database", "driver", "deployment"}),
     ("serving", {"address"}),
     ("share", {"members", "partitions"}),
