@@ -51,8 +51,9 @@ class CollectionSetup:
         Raises:
             Unavailable: MongoDB is away.
         """
-        found = await self._found([entity.collection for entity in self._model.entities])
-        await self._make(list(found), report)
+        names = [entity.collection for entity in self._model.entities]
+        found = await self._found(names)
+        await self._make([name for name in names if name in found], report)
         self._done = found
         self._inserted_into = set(found)
 

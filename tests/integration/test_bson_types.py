@@ -73,7 +73,7 @@ VALUES: dict[str, tuple[int, bytes]] = {
     "UUID": (0x05, binary(4, bytes(16))),
     "short UUID": (0x05, binary(4, b"\1")),
     "MD5": (0x05, binary(5, bytes(16))),
-    "compressed": (0x05, binary(7, b"\1\2")),
+    "compressed": (0x05, binary(7, b"\0")),
     "sensitive": (0x05, binary(8, b"secret")),
     "user-defined binary": (0x05, binary(0x80, b"")),
     "undefined": (0x06, b""),

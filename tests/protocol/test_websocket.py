@@ -27,8 +27,8 @@ INVALID = 4400
 
 def subscribers(gateway: RunningGateway) -> float:
     lines = httpx.get(f"{gateway.address}/metrics").text.splitlines()
-    (line,) = (each for each in lines if each.startswith("revstream_subscribers{"))
-    return float(line.rpartition(" ")[2])
+    found = [each for each in lines if each.startswith("revstream_subscribers{")]
+    return sum(float(each.rpartition(" ")[2]) for each in found)
 
 
 @BOTH
