@@ -114,11 +114,10 @@ def _number_misfit(number: int, place: Place, nodes: Nodes) -> _Misfit | None:
 
 def report_unordered(info: ResolveInfo, page: Page[Any]) -> None:
     """Add the error of documents that have no place in a page's order to the response."""
-    if page.unordered:
-        fields = ", ".join(path.removeprefix("full.") for path in page.unordered[:-1])
+    for kind in page.unordered:
         misfit = ParallelLists(
-            f"documents with lists in several of the fields {fields}: no order has a place for "
-            "them, and they are left out; store single values there",
+            f"documents with {kind}: no order has a place for them, and they are left out; "
+            "store single and short values there",
             leftOut=True,
         )
         info.context.problems.append(

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
 from itertools import combinations
 from typing import Any, Generic, TypeVar, cast
 
 from resolvers.errors import BadUserInput
 from resolvers.keyset import Keys, Keyset, reversed_keys
 from streams.documents import Document
-from streams.errors import ParallelLists
+from streams.errors import DatabaseError, ParallelLists
+from streams.refusals import TOO_LARGE
 
 __all__ = [
     "LONGEST_PAGE",
@@ -36,6 +38,9 @@ USUAL_PAGE = 20
 """How many items a page has where a request does not say."""
 
 LONGEST_PAGE = 1000
+
+# Of a document and the values that it is sorted by; a little less than 16 MB, for what is beside.
+_SORTED_BYTES = 16_000_000
 
 PLACED = "__placed"
 """Name under which the server's sort key is read: it says where a list stands in an order."""
@@ -59,8 +64,8 @@ class Page(Generic[T]):
     not asked for. `token`: the moment at which all this was so; None where not asked for.
     `beyond`: the item that follows the way that was walked, where it was read. `ends`: of versions,
     by token, when each was replaced, by the wall clock, None where it was not; None where not asked
-    for. `unordered`: the paths of the order, where documents were left out that hold lists in
-    several of them.
+    for. `unordered`: the kinds of documents that were left out, as "lists in several of the fields
+    a, b", since MongoDB has no place for them in the order.
     The way that was walked, `has_next` (or `has_previous`) is exact. Looking back it says whether a
     cursor bounds the page, without a further read: what stood there may have been deleted since.
     """
@@ -157,21 +162,31 @@ class Window:
     ) -> tuple[R, Sequence[str]]:
         """Read in this order, without the documents that have no place in it.
 
-        MongoDB sorts none where one of them holds lists in two of the fields.
+        MongoDB sorts none where one of them holds lists in two of the fields, or is longer than a
+        document may be together with the values that it is sorted by.
 
         Args:
             read: given what the query has to say beside.
 
         Returns:
-            What was read, and the order's paths where documents were left out.
+            What was read, and the kinds of documents that were left out.
         """
-        try:
-            return await read({}), ()
-        except ParallelLists:
-            paths = [path for path, _ in self._keyset.keys]
-            lists = {path: {"$type": "array"} for path in paths}
-            pairs = [{a: lists[a], b: lists[b]} for a, b in combinations(paths, 2)]
-            return await read({"$nor": pairs}), paths
+        paths = [path for path, _ in self._keyset.keys]
+        fields = ", ".join(path.removeprefix("full.") for path in paths[:-1])
+        left_out: dict[str, dict[str, Any]] = {}
+        while True:
+            try:
+                return await read(reduce(both, left_out.values(), {})), tuple(left_out)
+            except (ParallelLists, DatabaseError) as exc:
+                if isinstance(exc, ParallelLists):
+                    kind, query = f"lists in several of the fields {fields}", _no_lists(paths)
+                elif exc.number == TOO_LARGE and fields:
+                    kind, query = f"too long values in the fields {fields}", _not_too_long(paths)
+                else:
+                    raise
+                if kind in left_out:
+                    raise
+                left_out[kind] = query
 
     @property
     def sort(self) -> dict[str, int]:
@@ -242,6 +257,17 @@ class Window:
             beyond=made[self.size] if more else None,
             unordered=unordered,
         )
+
+
+def _no_lists(paths: Sequence[str]) -> dict[str, Any]:
+    lists = {path: {"$type": "array"} for path in paths}
+    return {"$nor": [{a: lists[a], b: lists[b]} for a, b in combinations(paths, 2)]}
+
+
+def _not_too_long(paths: Sequence[str]) -> dict[str, Any]:
+    keys = {f"k{n}": f"${path}" for n, path in enumerate(paths)}
+    size = {"$add": [{"$bsonSize": "$$ROOT"}, {"$bsonSize": keys}]}
+    return {"$expr": {"$lte": [size, _SORTED_BYTES]}}
 
 
 class Cursors(Sequence[str]):

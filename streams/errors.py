@@ -105,7 +105,8 @@ class Unsuitable(GatewayError):
 
 
 class ParallelLists(GatewayError):
-    """A document holds lists in several fields that an order goes by; MongoDB sorts none then."""
+    """A document has no place in an order, by lists in several of its fields; MongoDB sorts none
+    then."""
 
     code = "DOCUMENT_MISFIT"
 

@@ -476,3 +476,33 @@ async def test_replay_out_of_the_archive_goes_on_past_what_does_not_fit(
         while not expected <= received:
             change = (await socket.receive())["payload"]["data"]["productChanges"]
             received.add(change["documentId"])
+
+
+def test_a_document_that_is_too_long_to_be_sorted_does_not_harm_the_page(
+    gateway: RunningGateway, client: Client, database: str
+) -> None:
+    """With the values that it is sorted by it is longer than MongoDB lets a document be: that one
+    is left out with an error."""
+    products = client[database]["products"]
+    products.insert_one({"_id": "long", **GOOD, "name": "n" * 9_000_000, "supplierId": SUPPLIER})
+    query = f"""query($now: TimePoint!) {{
+      products(orderBy: {{name: ASC}}, first: 100) {{ nodes {{ id }} }}
+      productsAsOf(asOf: $now, orderBy: {{name: ASC}}, first: 100) {{ nodes {{ documentId }} }}
+      supplier(id: "{SUPPLIER}") {{ products(orderBy: {{name: ASC}}) {{ nodes {{ id }} }} }}
+    }}"""
+    try:
+        now = {"token": gateway.query("{ resumeToken }")["resumeToken"]}
+        for _ in range(2):
+            # The second time as it was compiled.
+            answer = gateway.post(query, now=now)
+            data = answer["data"]
+            others = all_ids(database, client) - {"long"}
+            assert {each["id"] for each in data["products"]["nodes"]} == others
+            then = {each["documentId"] for each in data["productsAsOf"]["nodes"]}
+            assert then - {"long"} == others
+            assert "good" in [each["id"] for each in data["supplier"]["products"]["nodes"]]
+            assert ["products"] in [each["path"] for each in answer["errors"]]
+            assert {each["extensions"]["code"] for each in answer["errors"]} == {"DOCUMENT_MISFIT"}
+            assert "too long values in the fields name" in answer["errors"][0]["message"]
+    finally:
+        products.delete_one({"_id": "long"})
