@@ -38,7 +38,12 @@ type Tally @collection(name: "tallies", version: null) {
     + COPIED_MODEL
 )
 START_S = 60.0
-AWAY = ("MongoDB cannot be reached", "connection to MongoDB was lost", "primary has changed")
+AWAY = (
+    "MongoDB cannot be reached",
+    "connection to MongoDB was lost",
+    "primary has changed",
+    "MongoDB has not confirmed a write",
+)
 
 
 @dataclass

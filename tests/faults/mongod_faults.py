@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from pymongo.errors import PyMongoError
+from pymongo.errors import ConnectionFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from tests.faults.cluster import Member
@@ -17,6 +17,7 @@ from tests.faults.truth import Write, content_of
 __all__ = ["MongodFaults"]
 
 DISK_FULL = 14031  # OutOfDiskSpace
+_PATIENCE_S = 120.0
 
 
 class MongodFaults:
@@ -146,9 +147,12 @@ class MongodFaults:
             "errorCode": DISK_FULL,
             "namespace": f"{self.stage.database}.{name}",
         }
-        await self._fail_point("alwaysOn", data)
-        await asyncio.sleep(self.stage.rng.uniform(2.0, 6.0))
-        await self._fail_point("off", data)
+        try:
+            await self._fail_point("alwaysOn", data)
+            await asyncio.sleep(self.stage.rng.uniform(2.0, 6.0))
+        finally:
+            # Left on, it would look like a recorder that is stuck.
+            await self._fail_point("off", data)
         return name
 
     async def clock_jumps(self) -> str:
@@ -171,10 +175,20 @@ class MongodFaults:
 
     async def _fail_point(self, mode: str, data: dict[str, Any]) -> None:
         for each in self.stage.cluster.members:
-            async with each.direct() as client:
-                await client.admin.command(
-                    "configureFailPoint", "failCommand", mode=mode, data=data
-                )
+            await self._configure(each, mode, data)
+
+    async def _configure(self, member: Member, mode: str, data: dict[str, Any]) -> None:
+        """Set a fail point; a member that another fault has taken away is waited for."""
+        async with asyncio.timeout(_PATIENCE_S):
+            while True:
+                try:
+                    async with member.direct() as client:
+                        await client.admin.command(
+                            "configureFailPoint", "failCommand", mode=mode, data=data
+                        )
+                    return
+                except ConnectionFailure:
+                    await asyncio.sleep(0.2)
 
     async def _secondary(self) -> Member:
         primary = await self.stage.cluster.primary()
