@@ -20,7 +20,7 @@ class Given:
     """Leases that answer what they are told to, in turn; the last answer for ever."""
 
     def __init__(self, *answers: int | Exception | None, lasts_s: float = 60.0) -> None:
-        self.options = LeaseOptions(duration_s=100, renew_every_s=0.005)
+        self.options = LeaseOptions(duration_s=0.5, renew_every_s=0.005)
         self.released: list[int] = []
         self.asked = 0
         self._answers = list(answers)
