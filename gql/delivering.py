@@ -19,8 +19,8 @@ from gql.settings import Settings
 from gql.sinks import urls_of
 from model.entities import Model
 from resolvers.dates import date_text
+from resolvers.json_values import json_value
 from resolvers.stored_ids import ids_shown_as
-from resolvers.values import json_value
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
 from streams.deliveries import Drop, Waiting, pass_over, try_again, waiting_in

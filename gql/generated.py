@@ -29,7 +29,7 @@ from graphql import (
 from gql.fields import Read, Resolve, Whole, field_of
 from model.entities import EnumType, Field, Scalar
 from resolvers.dates import date_text, utc_text
-from resolvers.values import SAFE_INTEGER
+from resolvers.json_values import SAFE_INTEGER
 
 if TYPE_CHECKING:
     from gql.context import Context

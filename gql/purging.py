@@ -12,9 +12,9 @@ from gql.settings import Settings
 from model.entities import Entity, Model
 from resolvers.copied_histories import CopiedHistory, copied_histories
 from resolvers.inputs import id_from_api
+from resolvers.json_values import json_value
 from resolvers.purging import Purged, Purging
 from resolvers.stored_ids import find_other_id
-from resolvers.values import json_value
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints
 from streams.hub import Hub

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 from bson import Timestamp
 
 from gql.shapes import Shape
-from resolvers.values import REFUSED, Place, any_id, id_to_api
+from resolvers.json_values import REFUSED
+from resolvers.values import Place, any_id, id_to_api
 from streams.documents import Document
 from streams.errors import ArchiveBehind
 from streams.versions import Version

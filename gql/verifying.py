@@ -8,7 +8,7 @@ from typing import Any
 from gql.progress import Report
 from gql.settings import Settings
 from model.entities import Model
-from resolvers.values import json_value
+from resolvers.json_values import json_value
 from streams.archive import Archive
 from streams.checkpoints import Checkpoints, furthest
 from streams.layouts.choice import layout_of

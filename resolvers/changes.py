@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 from model.entities import Entity, EnumType, Field, Model, ObjectType, Scalar
 from resolvers.errors import BadUserInput
-from resolvers.values import any_id, json_value
+from resolvers.json_values import json_value
+from resolvers.values import any_id
 from streams.differences import OBJECTS, PLAIN, Difference, Kind, differences, same
 from streams.documents import Document
 from streams.versions import RESERVED

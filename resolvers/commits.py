@@ -17,12 +17,12 @@ from bson.raw_bson import RawBSONDocument
 from model.entities import Entity, Model
 from model.names import with_article
 from resolvers.changes import changed_fields
+from resolvers.json_values import json_value
 from resolvers.outcomes import AlreadyExists, Author, InvalidDocument, Written
 from resolvers.own_writes import OwnWrites
 from resolvers.repeats import Repeats
 from resolvers.scopes import OPEN, Scope
 from resolvers.standing import Standing, not_found
-from resolvers.values import json_value
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import DatabaseError, DuplicateKey, Unavailable

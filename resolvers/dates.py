@@ -65,8 +65,12 @@ def date_text(date: datetime | DatetimeMS) -> str:
     if isinstance(date, DatetimeMS):
         return _far_text(int(date))
     if date.tzinfo is not None and date.tzinfo is not utc:
-        # The driver's is UTC; other zones come from tests and input.
-        date = date.astimezone(UTC)
+        # The driver's is UTC; other zones come from tests and input, and may lie beyond Python's
+        # last year in UTC.
+        moved = from_milliseconds(milliseconds(date))
+        if isinstance(moved, DatetimeMS):
+            return _far_text(int(moved))
+        date = moved
     return utc_text(date)
 
 

@@ -24,6 +24,7 @@ from model.entities import Entity
 from resolvers.alterations import attribution, fenced_pipeline
 from resolvers.commits import ATTEMPTS, problem_of_document
 from resolvers.errors import BadUserInput
+from resolvers.json_values import json_value
 from resolvers.mutations.first_events import FencedEvent, FirstEvents, KeysMet, is_stale
 from resolvers.outcomes import AlreadyExists, Author, StaleWrite, Written
 from resolvers.own_writes import OwnWrites
@@ -31,7 +32,7 @@ from resolvers.repeats import Repeats
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
 from resolvers.standing import decoded, not_found, out_of_rows
-from resolvers.values import json_value, whole_number
+from resolvers.values import whole_number
 from resolvers.writes import Writes
 from streams.archive import Archive
 from streams.documents import Document

@@ -28,16 +28,8 @@ from model.entities import EnumType, Field, Scalar
 from model.names import with_article
 from resolvers.dates import date_from_text, from_milliseconds, milliseconds
 from resolvers.errors import BadUserInput
-from resolvers.values import (
-    INT_LIMIT,
-    LONG_LIMIT,
-    REFUSED,
-    any_id,
-    json_value,
-    shortened,
-    uuid_text,
-    whole_number,
-)
+from resolvers.json_values import REFUSED, json_value, uuid_text
+from resolvers.values import INT_LIMIT, LONG_LIMIT, any_id, shortened, whole_number
 from streams.events import possible_ids
 
 __all__ = ["field_from_api", "from_api", "id_from_api", "ids_from_api", "ids_meant"]

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from model.entities import Entity
+from resolvers.json_values import json_value
 from resolvers.outcomes import DocumentNotFound, Written
 from resolvers.scopes import OPEN, Scope
 from resolvers.standing import decoded, not_found
-from resolvers.values import json_value
 from streams import tokens
 from streams.archive import Archive
 from streams.errors import ArchiveBehind, HistoryLost

@@ -38,8 +38,8 @@ from resolvers.conditions import (
     Text,
 )
 from resolvers.dates import milliseconds
+from resolvers.json_values import REFUSED, uuid_text
 from resolvers.queries import regular_expression
-from resolvers.values import REFUSED, uuid_text
 from streams.events import identity
 
 __all__ = ["Predicate", "compile_predicate", "kind_of", "reached"]

@@ -16,8 +16,8 @@ from bson import ObjectId
 from model.entities import Entity
 from resolvers.commits import ATTEMPTS, restless
 from resolvers.errors import BadUserInput
+from resolvers.json_values import json_value
 from resolvers.purge_watch import PURGES
-from resolvers.values import json_value
 from streams import deletions, tokens
 from streams.archive import Archive
 from streams.cuts import Purge, sealed

@@ -11,11 +11,11 @@ from bson.raw_bson import RawBSONDocument
 from model.entities import Entity
 from resolvers.alterations import Alteration, attribution
 from resolvers.commits import ATTEMPTS, restless
+from resolvers.json_values import json_value
 from resolvers.outcomes import AlreadyExists, Author, DocumentNotFound, Written
 from resolvers.own_writes import OwnWrites
 from resolvers.scopes import OPEN, Scope
 from resolvers.standing import Standing, conflict, decoded, not_found
-from resolvers.values import json_value
 from resolvers.writes import Writes
 from streams.archive import Archive
 from streams.horizons import Horizons

@@ -21,9 +21,9 @@ from bson.raw_bson import RawBSONDocument
 from model.entities import Entity
 from resolvers.cluster_time import at_one_time
 from resolvers.errors import Forbidden
+from resolvers.json_values import json_value
 from resolvers.outcomes import DocumentNotFound, VersionConflict, Written
 from resolvers.scopes import OPEN, Scope
-from resolvers.values import json_value
 from streams import tokens
 from streams.archive import Archive
 from streams.differences import same

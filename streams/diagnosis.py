@@ -395,8 +395,5 @@ def _shown(keys: Sequence[tuple[str, int]]) -> str:
 
 
 def _resize(most_mb: float) -> str:
-    size = max(990, round(most_mb * 2))
-    return (
-        f"db.adminCommand({{replSetResizeOplog: 1, size: Double({size}), minRetentionHours: 48}}) "
-        "on each member"
-    )
+    size = f"size: Double({max(990, round(most_mb * 2))}), minRetentionHours: 48"
+    return f"db.adminCommand({{replSetResizeOplog: 1, {size}}}) on each member"

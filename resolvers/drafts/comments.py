@@ -19,6 +19,7 @@ from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from resolvers.drafts.pages import RecordSource, read_page
 from resolvers.drafts.store import Drafts
 from resolvers.errors import BadUserInput
+from resolvers.json_values import json_value
 from resolvers.outcomes import Author
 from resolvers.pages import Page, PageRequest
 from resolvers.projections import record_projection
@@ -26,7 +27,6 @@ from resolvers.repeats import Repeats
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
 from resolvers.standing import decoded
-from resolvers.values import json_value
 from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document

@@ -14,8 +14,8 @@ import bson
 
 from model.entities import Entity
 from resolvers.errors import LimitExceeded
+from resolvers.json_values import json_value
 from resolvers.outcomes import Author
-from resolvers.values import json_value
 from streams.documents import Document
 from streams.mongo import Mongo
 

@@ -18,6 +18,7 @@ from resolvers.changes import hidden_fields
 from resolvers.commits import ATTEMPTS, restless
 from resolvers.drafts.draft import PROPOSED, PUBLISHED, REJECTED, Draft
 from resolvers.drafts.store import Drafts, decide, decided
+from resolvers.json_values import json_value
 from resolvers.merging import REMOVED, merge_of_paths
 from resolvers.outcomes import (
     AlreadyExists,
@@ -28,7 +29,6 @@ from resolvers.outcomes import (
 )
 from resolvers.scopes import OPEN, Scope
 from resolvers.standing import Standing, conflict, not_found
-from resolvers.values import json_value
 from resolvers.writes import Beside, Writes
 from streams.differences import Difference, Kind, differences
 from streams.documents import Document

@@ -23,6 +23,7 @@ from resolvers.drafts.draft import PROPOSED, REJECTED, Draft
 from resolvers.drafts.images import ProposalImages
 from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from resolvers.drafts.pages import RecordSource, read_page
+from resolvers.json_values import json_value
 from resolvers.merging import applied
 from resolvers.outcomes import (
     AlreadyExists,
@@ -35,7 +36,6 @@ from resolvers.repeats import Repeats
 from resolvers.rows import Rows
 from resolvers.scopes import OPEN, Scope
 from resolvers.standing import Standing, conflict, not_found, out_of_rows
-from resolvers.values import json_value
 from streams.archive import Archive
 from streams.documents import Document
 from streams.errors import DuplicateKey

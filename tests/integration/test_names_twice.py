@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from bson.raw_bson import RawBSONDocument
@@ -29,13 +28,6 @@ type Thing @collection(name: "things") {
   n: Int
 }
 """
-
-
-@pytest.fixture
-def database(client: Client) -> Iterator[str]:
-    name = f"twice_{uuid4().hex[:8]}"
-    yield name
-    client.drop_database(name)
 
 
 @pytest.fixture

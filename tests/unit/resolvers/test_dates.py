@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from bson.datetime_ms import DatetimeMS
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from resolvers.dates import (
@@ -45,6 +45,7 @@ DATES = st.one_of(
 )
 
 
+@example([datetime(9999, 12, 31, 19, tzinfo=timezone(timedelta(hours=-5)))])
 @given(st.lists(st.one_of(DATES, st.sampled_from([None, "2024-05-01T12:00:00.000Z", 5]))))
 def test_the_texts_of_many_are_those_of_each(values: list[Any]) -> None:
     """Of what is no datetime there is none."""

@@ -23,7 +23,8 @@ from bson.timestamp import Timestamp
 
 from model.entities import EnumType, Field, Scalar
 from resolvers.errors import DocumentMisfit
-from resolvers.values import Place, converter, id_to_api, json_value, to_api
+from resolvers.json_values import json_value
+from resolvers.values import Place, converter, id_to_api, to_api
 from streams.documents import RAW
 
 PLACE = Place("products", ObjectId("64a000000000000000000001"))
