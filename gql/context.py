@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, TypeAlias
 from weakref import ref
@@ -129,7 +129,14 @@ class Context:
     def fresh(self, plan: Plan) -> Context:
         """The same services with nothing read yet: for one operation, or one event of a
         subscription."""
-        return replace(self, plan=plan, executor=None)
+        # Field by field: `replace` takes three times as long, of each request.
+        made = object.__new__(Context)
+        for name in _GIVEN:
+            setattr(made, name, getattr(self, name))
+        made.plan, made.executor = plan, None
+        made.trusting, made.begun, made.given = False, None, {}
+        made.__post_init__()
+        return made
 
     def over(self, session: Session) -> Context:
         """The same for all that is asked over a socket, each with a `fresh` one of it."""
@@ -226,6 +233,8 @@ class Context:
         """
         return tokens.decode(text, self.deployment)
 
+
+_GIVEN = tuple(each.name for each in fields(Context) if each.init)
 
 ResolveInfo: TypeAlias = GraphQLResolveInfo[Context]
 """What graphql-core hands to a field's function."""

@@ -16,6 +16,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gql.connections import Connections, response_bytes
+from gql.engine.limits.client_presence import CLIENT, ClientPresence
 from gql.http_requests import Refused
 from gql.stalling import Stall
 from gql.writers import WRITER
@@ -47,9 +48,9 @@ class RequestConnection(HttpToolsProtocol):
     # A head, or a body, has begun and is not complete.
     _in_head = False
     _in_body = False
+    # Begun in the data that is looked at.
+    _heads = 0
     _head_bytes = 0
-    # Of a line that is not complete.
-    _line_bytes = 0
     # Of the body, since it was last looked at.
     _body_bytes = 0
     # The request that is answered. uvicorn's `cycle` is the last one that came, behind which others
@@ -59,6 +60,8 @@ class RequestConnection(HttpToolsProtocol):
     _refusal: Refused | None = None
     # It was answered, and what still comes is not read.
     _parting = False
+    # See `gql.engine.limits.client_presence`.
+    presence: ClientPresence | None = None
 
     def __init__(self, *args: Any, connections: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -80,6 +83,8 @@ class RequestConnection(HttpToolsProtocol):
         if self._answering is not None and not self._answering.response_complete:
             self._answering.disconnected = True
             self._answering.message_event.set()
+        if self.presence is not None:
+            self.presence.leave()
         super().connection_lost(exc)
         self._leave_scope()
 
@@ -118,26 +123,25 @@ class RequestConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._in_head = True
-        self._head_bytes = self._line_bytes = 0
-
-    def on_url(self, url: bytes) -> None:
-        super().on_url(url)
-        self._count_head(len(url))
+        self._head_bytes = 0
+        self._heads += 1
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # Behind the head it is a trailer, which nobody has checked: a proxy strips headers.
         if self._in_head:
             super().on_header(name, value)
-            self._count_head(len(name) + len(value) + _LINE_BYTES)
 
     def on_headers_complete(self) -> None:
         self._end_timer()
         self._in_head = False
         self._in_body = True
         self._body_bytes = 0
+        lines = sum([len(name) + len(value) + _LINE_BYTES for name, value in self.headers])
+        if len(self.url) + lines > _HEAD_BYTES:
+            self._refuse(_head_too_large())
         if self.parser.should_upgrade() and self._should_upgrade() and _has_body(self.headers):
             self._refuse(Refused(400, "WebSocket handshake: it has a body, expected none"))
-        extensions: Any = {WRITER: self}
+        extensions: Any = {WRITER: self, CLIENT: self}
         self.scope["extensions"] = extensions
         super().on_headers_complete()
 
@@ -172,20 +176,18 @@ class RequestConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._parting:
             return
-        read_bytes = self._head_bytes if self._in_head else 0
-        # Else some of it may be of the request before.
-        of_head = self._in_head or not (self._in_body or self._responding)
+        # Where it is not clear which of the data are of the head, the next ones are counted.
+        begins = 0 if self._in_head else 1
+        whole = not self._in_body
+        self._heads = 0
         super().data_received(data)
         if self.parser is None or self.transport.is_closing() or self._parting:
             return
-        if of_head and self._in_head:
-            # Of a line that goes on, nothing is handed out before its end.
-            self._line_bytes = max(0, self._line_bytes + len(data) + read_bytes - self._head_bytes)
-            if self._head_bytes + self._line_bytes > _HEAD_BYTES:
+        if self._in_head and whole and self._heads == begins:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_BYTES:
                 self._part(_head_too_large())
                 return
-        else:
-            self._line_bytes = 0
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
@@ -207,11 +209,6 @@ class RequestConnection(HttpToolsProtocol):
     @property
     def _responding(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
-
-    def _count_head(self, size_bytes: int) -> None:
-        self._head_bytes += size_bytes
-        if self._head_bytes > _HEAD_BYTES:
-            self._refuse(_head_too_large())
 
     def _refuse(self, refusal: Refused) -> None:
         """Have the parser stop, and `send_400_response` called."""
@@ -269,7 +266,7 @@ class RequestConnection(HttpToolsProtocol):
     def _leave_scope(self) -> None:
         """Break the cycle between this and its last scope, which only the collector would find."""
         if self.scope is not None:
-            cast("dict[str, Any]", self.scope.get("extensions", {})).pop(WRITER, None)
+            cast("dict[str, Any]", self.scope.get("extensions", {})).clear()
 
     def _set_timer(self, delay_s: float, call: Any) -> None:
         self._end_timer()

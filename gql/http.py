@@ -153,7 +153,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
             )
         asked = await read_request(scope, receive, headers, most_bytes=self._body_bytes)
         context = await self.callers.of_request(headers)
-        async with while_client_waits(receive):
+        with while_client_waits(scope):
             return await self._response_to(asked, context, scope, headers, formats)
 
     async def _response_to(
@@ -217,12 +217,35 @@ async def _one(result: ExecutionResult) -> AsyncGenerator[ExecutionResult]:
     yield result
 
 
+class _Executed:
+    """Response 200, with headers that are made once for each media type: starlette's makes them
+    anew, which is a twentieth of what a lookup takes."""
+
+    def __init__(self, body: bytes, media_type: MediaType) -> None:
+        self._body = body
+        self._headers = _JSON_HEADERS[media_type.name]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        length = (b"content-length", b"%d" % len(self._body))
+        start = {"type": "http.response.start", "status": 200, "headers": [*self._headers, length]}
+        await send(start)
+        await send({"type": "http.response.body", "body": self._body})
+
+
+_JSON_HEADERS = {
+    media_type.name: [
+        (name.encode(), value.encode())
+        for name, value in {**HEADERS, "content-type": str(media_type)}.items()
+    ]
+    for media_type in (JSON, RESPONSE_JSON)
+}
+
+
 def _executed_response(result: ExecutionResult, media_type: MediaType) -> ASGIApp:
     """Make the response to an operation that was executed or refused."""
     body = body_of(result)
     if "data" in body:
-        headers = {**HEADERS, "content-type": str(media_type)}
-        return Response(orjson.dumps(body), headers=headers)
+        return _Executed(orjson.dumps(body), media_type)
     # In application/json, for which the specification wants 200, what is wrong with a document is
     # no matter of the status.
     return answer(body, media_type, otherwise=400 if media_type is RESPONSE_JSON else 200)

@@ -131,15 +131,16 @@ async def _body(receive: Receive, given: str, most: int) -> bytes:
     if given.isdecimal() and (len(given) > 18 or int(given) > most):
         raise _too_long(most)
     try:
-        async with asyncio.timeout(_BODY_MOST_S):
-            return await _received(receive, most)
+        # Nearly every body is there as a whole; the connection has a limit for the first part.
+        async with asyncio.timeout(None) as limit:
+            return await _received(receive, most, limit)
     except TimeoutError:
         raise Refused(
             408, f"the request has not come within {_BODY_MOST_S:g} s; send it again"
         ) from None
 
 
-async def _received(receive: Receive, most: int) -> bytes:
+async def _received(receive: Receive, most: int, limit: asyncio.Timeout) -> bytes:
     body, more = b"", True
     while more:
         message = await receive()
@@ -149,6 +150,8 @@ async def _received(receive: Receive, most: int) -> bytes:
         body = body + chunk if body else chunk
         if len(body) > most:
             raise _too_long(most)
+        if more and limit.when() is None:
+            limit.reschedule(asyncio.get_running_loop().time() + _BODY_MOST_S)
     return body
 
 

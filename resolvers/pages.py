@@ -171,13 +171,13 @@ class Window:
         Returns:
             What was read, and the kinds of documents that were left out.
         """
-        paths = [path for path, _ in self._keyset.keys]
-        fields = ", ".join(path.removeprefix("full.") for path in paths[:-1])
         left_out: dict[str, dict[str, Any]] = {}
         while True:
             try:
                 return await read(reduce(both, left_out.values(), {})), tuple(left_out)
             except (ParallelLists, DatabaseError) as exc:
+                paths = [path for path, _ in self._keyset.keys]
+                fields = ", ".join(path.removeprefix("full.") for path in paths[:-1])
                 if isinstance(exc, ParallelLists):
                     kind, query = f"lists in several of the fields {fields}", _no_lists(paths)
                 elif exc.number == TOO_LARGE and fields:

@@ -1,8 +1,9 @@
 """Shares of MongoDB for the reads of clients: lookups and indexed pages never wait behind scans.
 
 A read is of a class, by what its query says and which indexes there are. Each class has slots of
-its own, which callers have in turn. An indexed read that takes long is repeated as a scan: a walk
-over a whole index is a scan, too. Reads of the process itself, as of recorders, are not limited.
+its own, which callers have in turn. A scan of few documents has a slot of the indexed reads. An
+indexed read that takes long is repeated as a scan: a walk over a whole index is a scan, too. Reads
+of the process itself, as of recorders, are not limited.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _QUICK_MS = 500
 
 _FEW_IDS = 100
 """More of them take some milliseconds."""
+
+_FEW_DOCUMENTS = 10_000
+"""To look through so many takes some milliseconds, as an indexed page does."""
 
 _EQUAL = frozenset({"$eq", "$in"})
 _RANGES = frozenset({"$gt", "$gte", "$lt", "$lte"})
@@ -111,16 +115,34 @@ class ReadLimiter:
         limit_ms: int,
         collection: str | None,
     ) -> T:
-        if read_class is ReadClass.INDEXED and limit_ms > _QUICK_MS:
+        documents = 0 if collection is None else self.sizes.get(collection, 0)
+        quick = read_class is ReadClass.INDEXED
+        if read_class is ReadClass.SCAN:
+            operation.count_scanned(documents)
+            quick = 0 < documents <= _FEW_DOCUMENTS
+        if quick and limit_ms > _QUICK_MS:
             try:
-                async with self._slots[read_class].slot(operation.caller):
-                    return await attempt(_QUICK_MS, read_class)
+                return await self._in_turn(operation, ReadClass.INDEXED, attempt, _QUICK_MS)
             except TimeLimit:
+                if read_class is ReadClass.INDEXED:
+                    operation.count_scanned(documents)
                 read_class = ReadClass.SCAN
-        if read_class is ReadClass.SCAN and collection is not None:
-            operation.count_scanned(self.sizes.get(collection, 0))
-        async with self._slots[read_class].slot(operation.caller):
+        return await self._in_turn(operation, read_class, attempt, limit_ms)
+
+    async def _in_turn(
+        self,
+        operation: Operation,
+        read_class: ReadClass,
+        attempt: Callable[[int, ReadClass], Awaitable[T]],
+        limit_ms: int,
+    ) -> T:
+        slots = self._slots[read_class]
+        if not slots.try_acquire(operation.caller):
+            await slots.acquire(operation.caller)
+        try:
             return await attempt(limit_ms, read_class)
+        finally:
+            slots.release(operation.caller)
 
     def class_of_find(self, collection: str, query: Query, sort: Sort, limit: int) -> ReadClass:
         indexes = [("_id",), *self.indexes.get(collection, ())]

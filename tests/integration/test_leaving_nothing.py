@@ -10,19 +10,18 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
+from weakref import ref
 
 import aiohttp
-import pytest
 from graphql import GraphQLError
 from pymongo import MongoClient
-from starlette.types import Message
+from starlette.requests import ClientDisconnect
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 from gql.app import create_app
 from gql.connections import WebSocketConnection
-from gql.engine.limits import client_presence
-from gql.engine.limits.client_presence import while_client_waits
+from gql.engine.limits.client_presence import CLIENT, ClientPresence, while_client_waits
 from gql.executor import Executor
 from gql.heads import RequestConnection
 from gql.introduction import Introduction
@@ -178,27 +177,36 @@ async def test_of_operations_that_are_answered_nothing_is_left(
     assert not {name: found for name, found in left.items() if found}
 
 
-def client_watches() -> list[object]:
-    tasks = (each for each in gc.get_objects() if type(each) is asyncio.Task)
-    return [each for each in tasks if each.get_name() == "client watch"]
+class Connection:
+    presence: ClientPresence | None = None
 
 
-async def test_of_the_watch_for_a_client_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request that takes long is watched, and its task refers to itself by its end."""
-    monkeypatch.setattr(client_presence, "_PATIENCE_S", 0.0)
+async def test_of_the_presence_of_a_client_nothing_is_left() -> None:
+    """A request that is cancelled leaves no cycle behind, though its task and the connection know
+    of each other while it runs."""
+    connection = Connection()
+    left: list[ref[ClientPresence]] = []
 
-    async def receive() -> Message:
-        await asyncio.Event().wait()
-        return {"type": "http.disconnect"}
-
-    async def request() -> None:
-        async with while_client_waits(receive):
-            await eventually(client_watches)
+    async def request() -> str:
+        try:
+            with while_client_waits({"type": "http", "extensions": {CLIENT: connection}}):
+                assert connection.presence is not None
+                left.append(ref(connection.presence))
+                await asyncio.Event().wait()
+        except ClientDisconnect:
+            return "gone"
+        return "answered"
 
     gc.collect()
     gc.disable()
     try:
-        await asyncio.create_task(request())
-        await eventually(lambda: not client_watches(), within_s=5)
+        task = asyncio.create_task(request())
+        await eventually(lambda: left)
+        assert connection.presence is not None
+        connection.presence.leave()
+        assert await task == "gone"
+        del task
+        assert connection.presence is None
+        await eventually(lambda: left[0]() is None, within_s=5)
     finally:
         gc.enable()

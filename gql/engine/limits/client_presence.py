@@ -7,67 +7,77 @@ waits for its turn; one that has begun is finished, since half of it may have be
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, Protocol
 
 from starlette.requests import ClientDisconnect
-from starlette.types import Receive
+from starlette.types import Scope
 
-__all__ = ["finish_without_client", "while_client_waits"]
+__all__ = [
+    "CLIENT",
+    "ClientConnection",
+    "ClientPresence",
+    "finish_without_client",
+    "while_client_waits",
+]
 
-# Most requests have been answered by then, and need not be watched.
-_PATIENCE_S = 0.05
+CLIENT = "revstream.client"
+"""Key of a `ClientConnection` among the extensions of its scope."""
 
 
-class _Presence:
+class ClientConnection(Protocol):
+    """Connection that answers one request at a time.
+
+    Attributes:
+        presence: of the client whose request is answered; its `leave` is called at the end of the
+            connection.
+    """
+
+    presence: ClientPresence | None
+
+
+class ClientPresence:
     """Args:
     task: executes the request.
     """
 
-    def __init__(self, receive: Receive, task: asyncio.Task[object]) -> None:
+    def __init__(self, task: asyncio.Task[Any]) -> None:
         self.gone = False
-        self._receive = receive
-        self._task: asyncio.Task[object] | None = task
-        self._watching: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(_PATIENCE_S, self._watch)
+        self._task: asyncio.Task[Any] | None = task
 
-    def finish(self) -> None:
-        """Stop watching: whatever the client does, the request goes on."""
-        self._task = None
-        self._timer.cancel()
-        if self._watching is not None:
-            self._watching.cancel()
-            # A cancelled task keeps the frames that it has left, and these refer to this.
-            self._watching = None
-
-    def _watch(self) -> None:
-        self._watching = asyncio.get_running_loop().create_task(self._wait(), name="client watch")
-
-    async def _wait(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+    def leave(self) -> None:
+        """Cancel the request."""
         if self._task is not None:
             self.gone = True
             self._task.cancel()
 
+    def finish(self) -> None:
+        """Let the request go on, whatever the client does."""
+        self._task = None
 
-_PRESENCE: ContextVar[_Presence | None] = ContextVar("presence of a client", default=None)
+
+_PRESENCE: ContextVar[ClientPresence | None] = ContextVar("presence of a client", default=None)
 
 
-@asynccontextmanager
-async def while_client_waits(receive: Receive) -> AsyncIterator[None]:
-    """Cancel what is inside once the client has gone.
+@contextmanager
+def while_client_waits(scope: Scope) -> Iterator[None]:
+    """Cancel the running request once its client has gone.
 
     Args:
-        receive: of a request whose body has come.
+        scope: of a request whose body has come. Nothing is known of the client where the server is
+            not ours.
 
     Raises:
         ClientDisconnect: the client has gone.
     """
+    connection: ClientConnection | None = scope.get("extensions", {}).get(CLIENT)
     task = asyncio.current_task()
-    assert task is not None
-    presence = _Presence(receive, task)
+    if connection is None or task is None:
+        yield
+        return
+    presence = connection.presence = ClientPresence(task)
     _PRESENCE.set(presence)
     try:
         yield
@@ -78,6 +88,7 @@ async def while_client_waits(receive: Receive) -> AsyncIterator[None]:
         raise
     finally:
         presence.finish()
+        connection.presence = None
 
 
 def finish_without_client() -> None:

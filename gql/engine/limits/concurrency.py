@@ -69,9 +69,12 @@ class ConcurrencyLimiter:
         self._most_per_principal = per_principal
         self._suspended_of: Counter[str] = Counter()
         self._operations_of: Counter[str] = Counter()
-        # The time limits of operations that have begun, and those that an outage has ended.
-        self._running: set[asyncio.Timeout] = set()
+        # Operations that have begun, with the loop's time at which each has to end, the first one
+        # first; and those that an outage has ended.
+        self._running: dict[asyncio.Timeout, float] = {}
         self._interrupted: set[asyncio.Timeout] = set()
+        # One for all: a timer of each operation would cost more than its slot.
+        self._timer: asyncio.TimerHandle | None = None
         self._outage: str | None = None
 
     @property
@@ -120,10 +123,10 @@ class ConcurrencyLimiter:
         """
         if self._outage is not None:
             raise self._away()
-        limit = asyncio.timeout(self.limit_s)
+        limit = asyncio.timeout(None)
         try:
             async with limit:
-                self._running.add(limit)
+                self._limit_time(limit)
                 await self.acquire(caller)
                 slot = _Slot(self, caller)
                 OPERATION.set(slot)
@@ -138,7 +141,7 @@ class ConcurrencyLimiter:
                 raise
             raise (self._away() if limit in self._interrupted else self.late()) from exc
         finally:
-            self._running.discard(limit)
+            self._running.pop(limit, None)
             self._interrupted.discard(limit)
 
     def interrupt(self, outage: str | None) -> None:
@@ -151,10 +154,28 @@ class ConcurrencyLimiter:
         if outage is None:
             return
         now = asyncio.get_running_loop().time()
-        for limit in self._running - self._interrupted:
+        for limit in self._running.keys() - self._interrupted:
             if not limit.expired():
                 self._interrupted.add(limit)
                 limit.reschedule(now)
+
+    def _limit_time(self, limit: asyncio.Timeout) -> None:
+        loop = asyncio.get_running_loop()
+        self._running[limit] = loop.time() + self.limit_s
+        if self._timer is None:
+            self._timer = loop.call_later(self.limit_s, self._end_late)
+
+    def _end_late(self) -> None:
+        """End the operations whose time is over, and look again when that of the next one is."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        for limit, ends_at in list(self._running.items()):
+            if ends_at > loop.time():
+                self._timer = loop.call_at(ends_at, self._end_late)
+                return
+            del self._running[limit]
+            if not limit.expired():
+                limit.reschedule(ends_at)
 
     def _away(self) -> Unavailable:
         return Unavailable(

@@ -22,20 +22,22 @@ def check_response(data: Any, most_bytes: int) -> None:
     if most_bytes <= 0:
         return
     size = 0
-    waiting = [data]
+    # Lists and objects.
+    waiting: list[Any] = [[data]]
     while waiting:
         each = waiting.pop()
-        kind = each.__class__
-        if kind is dict:
-            size += sum(map(len, each)) + _OTHER * len(each)
-            waiting += each.values()
-        elif kind is list:
-            size += len(each)
-            waiting += each
-        elif kind is str:
-            size += len(each)
+        if each.__class__ is dict:
+            size += sum(map(len, each))
+            values = each.values()
         else:
-            size += _OTHER
+            values = each
+        size += _OTHER * len(values)
+        for value in values:
+            kind = value.__class__
+            if kind is str:
+                size += len(value)
+            elif kind is dict or kind is list:
+                waiting.append(value)
         if size > most_bytes:
             raise LimitExceeded(
                 f"the response would have more than {most_bytes:,} bytes, which is the most; "

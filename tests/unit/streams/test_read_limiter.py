@@ -99,6 +99,28 @@ async def test_an_indexed_read_that_takes_long_is_a_scan() -> None:
     assert given == [(500, INDEXED), (30_000, SCAN)]
 
 
+async def test_a_scan_of_few_documents_begins_as_an_indexed_read() -> None:
+    """It waits behind no long one; where it takes long itself, it is repeated as one. It counts
+    once."""
+    reads, operations, given = limiter(), ConcurrencyLimiter(limits=OperationLimits(cost=15)), []
+    reads.sizes["things"] = 10_000
+
+    async def attempt(limit_ms: int, read_class: ReadClass) -> str:
+        given.append((limit_ms, read_class))
+        if limit_ms < 30_000:
+            raise TimeLimit("too long")
+        return "done"
+
+    async with operations.slot("ann"):
+        assert await reads.run(SCAN, attempt, 30_000, "things") == "done"
+    assert given == [(500, INDEXED), (30_000, SCAN)]
+    given.clear()
+    reads.sizes["things"] = 10_001
+    async with operations.slot("ann"):
+        assert await reads.run(SCAN, attempt, 30_000, "things") == "done"
+    assert given == [(30_000, SCAN)]
+
+
 async def test_scans_cost_what_they_look_through() -> None:
     """By the size of the collection; an indexed read only once it has turned out to be one."""
     reads, operations = limiter(), ConcurrencyLimiter(limits=OperationLimits(cost=100))
