@@ -30,6 +30,7 @@ from gql.engine.execution.comparison import has_read_much, off_loop
 from gql.executor import Executor
 from gql.fields import Prepared, Resolve, field_of
 from gql.generated import GIVEN_UP, Make, made_of
+from streams.core.operation import OPERATION
 
 __all__ = ["Coerce", "Direct", "coercion_of", "direct_of"]
 
@@ -75,6 +76,7 @@ class _Resolved:
 
     resolve: Callable[..., Awaitable[Any]]
     made: Make
+    growth: None = None
 
     async def read(self, info: Any, **arguments: Any) -> Any:
         return await self.resolve(None, info, **arguments)
@@ -88,6 +90,16 @@ class Direct:
 
     def __init__(self, roots: Sequence[_Root]) -> None:
         self._roots = roots
+        growths = [each.prepared.growth for each in roots]
+        self._growth = None if None in growths else max(each or 0 for each in growths)
+
+    def is_short(self, most_bytes: int) -> bool:
+        """Return whether the response cannot have more bytes, by what was read for it: to look
+        through it would take a fifth of the time of a long page."""
+        operation = OPERATION.get()
+        if operation is None or self._growth is None:
+            return False
+        return 0 < self._growth * operation.read_bytes <= most_bytes
 
     async def answer(self, context: Context, given: Given) -> dict[str, Any] | None:
         """The data of the response; None where it is for the executor to say, with a context that

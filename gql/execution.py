@@ -137,9 +137,7 @@ class Schema(strawberry.Schema):
             # What this is not for, Strawberry says.
             if known is not None and context_value is not None and known.kind in allowed:
                 self.operations.begun["known"] += 1
-                return await self._bounded(
-                    await self._execute_known(known, variable_values, context_value)
-                )
+                return await self._execute_known(known, variable_values, context_value)
             self.operations.begun["new"] += 1
             return await self._bounded(
                 await super().execute(
@@ -219,7 +217,9 @@ class Schema(strawberry.Schema):
                         context = context.fresh(plan)
                         data = await plan.direct.answer(context, given)
                         if data is not None:
-                            return ExecutionResult(data=data, errors=None)
+                            answer = ExecutionResult(data=data, errors=None)
+                            short = plan.direct.is_short(self._documents.limits.max_response_bytes)
+                            return answer if short else await self._bounded(answer)
                 result = await self._execute(known, variables, context)
         except Exception as exc:
             errors = [_error(exc)]
@@ -231,7 +231,7 @@ class Schema(strawberry.Schema):
         data, found = (None, result) if isinstance(result, list) else (result.data, result.errors)
         if found:
             self.finish_errors(found, kind, context)
-        return ExecutionResult(data=data, errors=found)
+        return await self._bounded(ExecutionResult(data=data, errors=found))
 
     async def _stream_known(
         self, known: KnownOperation, variables: dict[str, Any] | None, context: Context

@@ -73,7 +73,15 @@ class Beside(Protocol):
 
 
 class Prepared(Protocol):
-    """A root field with what is selected below it, compiled (`gql.direct`)."""
+    """A root field with what is selected below it, compiled (`gql.direct`).
+
+    Attributes:
+        growth: bytes that the response has at most for each byte that is read for the field; None
+            where that is not known.
+    """
+
+    @property
+    def growth(self) -> float | None: ...
 
     @property
     def read(self) -> Callable[..., Awaitable[Any]]:

@@ -39,6 +39,12 @@ __all__ = ["NOTHING", "Related", "Rendering", "rendering_of"]
 
 _DEPTH = 6
 
+# Bytes: of a control character in JSON; of a value that is not read, as a type's name, with its
+# marks; of the shortest document.
+_ESCAPED = 6.0
+_SHORT_VALUE = 60
+_SHORTEST = 14
+
 _Unusual: TypeAlias = "Callable[[Document, Any], Any]"
 """(document, its version's number) -> what the response has of it, or GIVEN_UP."""
 _Rows: TypeAlias = "Callable[[Sequence[Document], Related, _Unusual], Any]"
@@ -84,12 +90,16 @@ NOTHING = Related()
 class Rendering:
     """Args:
     fields: what has to be read of a document. make: of a record, what the response has.
+    Attributes:
+    growth: bytes that the response has at most for each byte of a document; None where it may show
+        values of others.
     """
 
     def __init__(self, shape: Shape, fields: frozenset[str], make: Make) -> None:
         self.shape = shape
         self.fields = fields
         self.version = False
+        self.growth: float | None = None
         self.links: list[tuple[Link, Rendering]] = []
         self.besides: list[Beside] = []
         # Of each of these, what the response has.
@@ -202,6 +212,8 @@ def rendering_of(
         if not code.add(name, type_, found):
             return None
     rendering._rows = code.function()
+    if not (rendering.links or rendering.besides):
+        rendering.growth = code.growth
     return rendering
 
 
@@ -218,10 +230,13 @@ class _Code:
         self._reads: list[str] = []
         self._tests: list[str] = []
         self._items: list[str] = []
+        # Of the cursor.
+        self.growth = _ESCAPED
 
     def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
         """Whether the field can be part of the function."""
         field_name = details[0].node.name.value
+        self.growth += _ESCAPED + (len(name) + _SHORT_VALUE) / _SHORTEST
         if field_name == "__typename":
             self._items.append(f"{name!r}: {parent.name!r}")
             return True

@@ -125,6 +125,9 @@ _Found = tuple[list[Document], Related]
 class _PreparedDocument:
     """See `gql.fields.Prepared`."""
 
+    # It may be read for others as well.
+    growth = None
+
     def __init__(self, rendering: Rendering) -> None:
         self._rendering = rendering
         self._stored_id = stored_ids(rendering.shape)

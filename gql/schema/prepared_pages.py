@@ -74,6 +74,7 @@ class _PreparedPage:
         make: Make,
         readings: Readings,
     ) -> None:
+        self.growth = rendering.growth
         self._model = model
         self._shape = rendering.shape
         self._selected = selected

@@ -192,6 +192,8 @@ class _PreparedVersions:
     items: where the versions' fields are selected.
     """
 
+    growth = None
+
     def __init__(
         self, page: CompiledVersions, items: Nodes, read: ReadVersions, reading: VersionReading
     ) -> None:

@@ -29,6 +29,7 @@ type Chapter @collection(name: "chapters") { id: ID! text: String }
 type Box @collection(name: "boxes") { id: ID! meta: JSON }
 type Note @collection(name: "notes", storage: DELTA) { id: ID! text: String stars: Int }
 """
+TEXTS = "chapters(first: #) { nodes { text } }"
 KEYS = 30_000
 FEW_KEYS = 5_000
 BOXED = 50_000
@@ -102,6 +103,39 @@ def test_a_response_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
         )
         found = ask(gateway, f'{{ thing(id: "long") {{ {many("text", 10)} }} }}')
         assert {len(each) for each in found["data"]["thing"].values()} == {900_000}
+
+
+def test_a_page_has_the_same_bound(served: tuple[RunningGateway, Any]) -> None:
+    """Each document is shown once, with a text under many names."""
+    gateway, _ = served
+    for _ in range(3):
+        names = many("text", 9)
+        assert limit_of(ask(gateway, f"{{ chapters(first: 2) {{ nodes {{ {names} }} }} }}")) == (
+            "max_response_bytes"
+        )
+        page = ask(gateway, f"{{ chapters(first: 1) {{ nodes {{ {names} }} }} }}")
+        assert len(page["data"]["chapters"]["nodes"][0]) == 9
+
+
+def test_a_page_of_short_documents_has_the_same_bound(
+    mongo_uri: str, client: Client, tmp_path: Path
+) -> None:
+    """Long names, and characters that have six in JSON."""
+    model = tmp_path / "schema.graphql"
+    model.write_text(MODEL)
+    database = client[f"large_{uuid4().hex[:8]}"]
+    begin_new(mongo_uri, database.name, model)
+    database.things.insert_many({"_id": f"s{n}"} for n in range(100))
+    database.chapters.insert_many({"_id": f"c{n}", "text": "\x01" * 3_000} for n in range(100))
+    options = "--max-response-bytes=300000"
+    with running_gateway(mongo_uri, database.name, model, options) as gateway:
+        for shown in (f"things(first: #) {{ nodes {{ {'n' * 4_000}: id }} }}", TEXTS):
+            for _ in range(3):
+                refused = ask(gateway, f"{{ {shown.replace('#', '100')} }}")
+                assert limit_of(refused) == "max_response_bytes"
+                assert "errors" not in ask(gateway, f"{{ {shown.replace('#', '10')} }}")
+        assert gateway.stop() == 0
+    client.drop_database(database.name)
 
 
 async def test_an_event_has_a_bound(served: tuple[RunningGateway, Any]) -> None:
