@@ -45,6 +45,8 @@ _NOT_A_REPLICA_SET = 40573
 _DROP_PENDING = 215
 _BAD_VALUE = 2
 _DISK_FULL = 14031  # OutOfDiskSpace
+# CommandNotSupportedOnView; OperationNotSupportedInTransaction, as of a capped collection.
+_NOT_WRITTEN_SO = {166, 263}
 _UNDONE = {251, 290}  # NoSuchTransaction, TransactionExceededLifetimeLimitSeconds
 DUPLICATE_KEY = 11000
 TOO_LARGE = 10334  # BSONObjectTooLarge
@@ -161,6 +163,11 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
             return Unavailable(_NO_ROOM)
         if exc.code in _UNDONE or exc.has_error_label("TransientTransactionError"):
             return Unavailable(f"MongoDB has undone the transaction; try again: {_first_line(exc)}")
+        if exc.code in _NOT_WRITTEN_SO:
+            return Unsuitable(
+                f"MongoDB does not write this so: {_first_line(exc)}; "
+                "revstream doctor says which collections are none that it can serve"
+            )
         if exc.code == _NOT_A_REPLICA_SET:
             return Unsuitable(STANDALONE)
         if exc.code == _BAD_VALUE and "parallel arrays" in str(exc):

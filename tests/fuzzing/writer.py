@@ -14,7 +14,15 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from tests.fuzzing.collections import COLLECTIONS, Fuzzed
-from tests.fuzzing.raw_documents import RawDocuments, array_of, document_of, has_twice, int32, text
+from tests.fuzzing.raw_documents import (
+    RawDocuments,
+    array_of,
+    document_of,
+    elements_of,
+    has_twice,
+    int32,
+    text,
+)
 from tests.support.layouts import Program, program
 
 __all__ = ["HEALTHY", "Document", "Writer"]
@@ -281,7 +289,11 @@ class Writer:
             self._attempt(document, f"{document.collection}.previous", *_inserting(row))
         raw = document_of([v, *body])
         if self._attempt(document, document.collection, *_replacing(document.key, raw)):
-            document.embedded[:] = [v, *body]
+            # A timestamp of zeros is the server's own time once it is stored.
+            stored = self._stored(document)
+            document.embedded[:] = [
+                whole for name, _, whole in elements_of(stored or b"") if name != b"_id"
+            ]
 
     def _document(self, collection: str, key: bytes) -> Document:
         """The notes of the document with an id that is equal to this one."""
@@ -330,11 +342,14 @@ class Writer:
         return not refused
 
     def _note(self, document: Document) -> None:
-        query = _query(document.key)
-        found = self._database.get_collection(document.collection, RAW).find_one(query)
-        state = None if found is None else bytes(found.raw)
+        state = self._stored(document)
         if (document.states[-1] if document.states else None) != state:
             document.states.append(state)
+
+    def _stored(self, document: Document) -> bytes | None:
+        query = _query(document.key)
+        found = self._database.get_collection(document.collection, RAW).find_one(query)
+        return None if found is None else bytes(found.raw)
 
 
 def _name_of(element: bytes) -> bytes:

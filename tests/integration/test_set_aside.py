@@ -274,6 +274,11 @@ def test_what_is_put_in_a_collections_place_troubles_that_one_alone(
             streams = {each["name"]: each["trouble"] for each in gateway.query(STREAMS)["streams"]}
             assert said in streams["recorder:things"]
             assert streams["recorder:others"] is None
+            refused = gateway.post(
+                "mutation { createThing(id: 9, document: {n: 1}) { __typename } }"
+            )
+            codes = {each["extensions"]["code"] for each in refused.get("errors", ())}
+            assert codes <= {"UNAVAILABLE"}
             doctor = run_command(
                 *("doctor", "--mongodb-uri", mongo_uri, "--database", database_name),
                 *("--schema", str(model)),
