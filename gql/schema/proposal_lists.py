@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from strawberry.types.field import StrawberryField
 
@@ -15,14 +15,13 @@ from gql.schema.nodes import stored_id
 from gql.schema.proposals import DRAFT_WHERE, draft_page, selected_drafts
 from gql.shapes import Shape
 from model.entities import Model
-from resolvers.drafts.pages import draft_query
+from resolvers.drafts.pages import RecordFilter, draft_query
 from resolvers.pages import PageRequest, page_request
 from resolvers.stored_ids import ids_shown_as
 
 __all__ = ["all_comments", "all_drafts", "comment_list", "draft_list"]
 
 
-_Where: TypeAlias = Literal["DraftWhere", "CommentWhere"]
 _Read: TypeAlias = Callable[
     [ResolveInfo, Mapping[str, Shape], Mapping[str, Any], PageRequest], Awaitable[PageRecord]
 ]
@@ -104,7 +103,7 @@ async def _comments(
 
 
 def _of_type(
-    model: Model, shape: Shape, filter_: _Where, read: _Read
+    model: Model, shape: Shape, filter_: RecordFilter, read: _Read
 ) -> Callable[..., Awaitable[PageRecord]]:
     async def resolve(
         _root: None,
@@ -123,7 +122,7 @@ def _of_type(
 
 
 def _of_all(
-    model: Model, shapes: Mapping[str, Shape], filter_: _Where, read: _Read
+    model: Model, shapes: Mapping[str, Shape], filter_: RecordFilter, read: _Read
 ) -> Callable[..., Awaitable[PageRecord]]:
     async def resolve(
         _root: None, info: ResolveInfo, where: Mapping[str, Any] | None = None, **page: Any
