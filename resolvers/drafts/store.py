@@ -330,7 +330,10 @@ class Drafts:
 
 
 def _allowed(rows: Rows, record: Mapping[str, Any]) -> bool:
-    states = (record["base"], record["full"])
+    states = [record["full"]]
+    # A new document is based on nothing, which no rule is to judge.
+    if record["basedOn"] != 0 or record["basedOnDraft"] is not None:
+        states.append(record["base"])
     return all(rows.allow({**state, "_id": record["doc"]}) for state in states)
 
 

@@ -146,3 +146,19 @@ async def test_a_row_rule_holds_for_drafts_comments_and_for_what_becomes_hidden(
     (removed,) = (await told(site, BOB, "memoDraftChanges", DRAFTS, after))[2:]
     # Like what was moved away: a caller with a rule does not learn which.
     assert (removed["operation"], removed["transition"]) == (None, "LEAVE")
+
+
+async def test_a_proposed_new_document_is_sent_to_those_whose_row_it_would_be(site: Shop) -> None:
+    """Its draft is based on nothing, which no rule is to judge."""
+    after = await token_now(site)
+    content = '{owner: "ann", title: "x"}'
+    await ask(site, ANN, f'proposeNewMemo(id: "new", document: {content}) {{ __typename }}')
+    await ask(site, ANN, 'commentOnMemo(id: "new", draft: 1, text: "SECRET") { text }')
+    for name, selection in (
+        ("memoDraftChanges", DRAFTS),
+        ("allDraftChanges", DRAFTS),
+        ("memoCommentChanges", COMMENTS),
+    ):
+        (hers,) = await told(site, ANN, name, selection, after)
+        assert (hers["transition"], hers["documentId"]) == ("ENTER", "new")
+        assert await told(site, BOB, name, selection, after) == []

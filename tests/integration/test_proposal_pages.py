@@ -275,3 +275,58 @@ async def test_row_rules_hold_in_queues_and_totals(mongo_uri: str, client: Any) 
         "nodes": [{"documentId": "ann", "text": "d"}, {"documentId": "ann", "text": "v"}],
         "totalCount": 2,
     }
+
+
+async def test_a_new_document_is_proposed_and_published_under_a_row_rule(
+    mongo_uri: str, client: Any
+) -> None:
+    """Its draft is based on nothing, so that the rule judges only what it would be: on pages, for
+    comments, for drafts that go on from it, and where it is published or rejected."""
+    model = read_model(
+        """
+        type Page @collection(name: "pages") @access(rows: "{ owner: { eq: $sub } }") {
+          id: ID! owner: String title: String
+        }
+        """
+    )
+    ann, bob = Principal(name="ann"), Principal(name="bob")
+    queue = "{ done: pageDrafts { nodes { number } totalCount } }"
+    talk = "{ done: pageComments { nodes { text } totalCount } }"
+    new = """
+    mutation { done: proposeNewPage(id: "%s", document: {owner: "ann", title: "x"}) {
+      __typename ... on PageDrafted { draft { number basedOn } } } }
+    """
+    follow_up = """
+    mutation { done: proposePage(id: "n", basedOnDraft: 1, patch: {title: "y"}) {
+      __typename ... on PageDrafted { draft { number basedOn } } } }
+    """
+    publish = 'mutation { done: publishPage(id: "n", draft: 2) { __typename } }'
+    reject = 'mutation { done: rejectPage(id: "m", draft: 1) { __typename } }'
+    comment = 'mutation { done: commentOnPage(id: "n", draft: 1, text: "t") { text } }'
+    async with open_shop(client, mongo_uri, "new_proposal_rows", model=model) as shop:
+        proposed = [await ask_as(shop, ann, new % each) for each in ("n", "m")]
+        proposed.append(await ask_as(shop, ann, follow_up))
+        said = [await ask_as(shop, who, comment) for who in (ann, bob)]
+        seen = [await ask_as(shop, who, queue) for who in (ann, bob)]
+        heard = [await ask_as(shop, who, talk) for who in (ann, bob)]
+        decided = [
+            (await ask_as(shop, who, text))["__typename"]
+            for text in (publish, reject)
+            for who in (bob, ann)
+        ]
+        published = shop.database["pages"].find_one({"_id": "n"}) or {}
+    client.drop_database("new_proposal_rows")
+    assert [each.get("draft") for each in proposed] == [
+        {"number": 1, "basedOn": 0},
+        {"number": 1, "basedOn": 0},
+        {"number": 2, "basedOn": 0},
+    ]
+    assert said == [{"text": "t"}, "BAD_USER_INPUT"]
+    empty = {"nodes": [], "totalCount": 0}
+    assert seen == [
+        {"nodes": [{"number": 2}, {"number": 1}, {"number": 1}], "totalCount": 3},
+        empty,
+    ]
+    assert heard == [{"nodes": [{"text": "t"}], "totalCount": 1}, empty]
+    assert decided == ["DocumentNotFound", "PageWritten", "DocumentNotFound", "PageDrafted"]
+    assert (published["owner"], published["title"]) == ("ann", "y")
