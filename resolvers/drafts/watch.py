@@ -284,7 +284,8 @@ class ProposalWatch:
         # It was there, and may have matched: the server has kept no image.
         unknown = state.before is None and operation != "insert"
         if after:
-            return "STAY" if before or (unknown and matches is None) else "ENTER"
+            # A record does not leave its document: it was there before.
+            return "STAY" if before or (unknown and self._request.where is None) else "ENTER"
         if before:
             return "LEAVE"
         if not unknown:
