@@ -19,6 +19,7 @@ import contextlib
 import random
 from collections.abc import AsyncGenerator, Hashable, Mapping
 from contextlib import aclosing
+from contextvars import copy_context
 from typing import Any, Protocol
 
 import orjson
@@ -155,12 +156,18 @@ async def _with_beats(
     results: AsyncGenerator[ExecutionResult], every_s: float
 ) -> AsyncGenerator[ExecutionResult | None]:
     """None whenever nothing has come for so long."""
-    waiting: asyncio.Future[ExecutionResult] | None = None
+    waiting: asyncio.Task[ExecutionResult] | None = None
+    # One for all: a subscription sets in it, once, by which operation it reads.
+    context = copy_context()
+
+    async def following() -> ExecutionResult:
+        return await anext(results)
+
     async with aclosing(results):
         try:
             while True:
                 if waiting is None:
-                    waiting = asyncio.ensure_future(anext(results))
+                    waiting = asyncio.create_task(following(), context=context)
                 # Not wait_for, which would cancel what it waits for.
                 done, _ = await asyncio.wait({waiting}, timeout=every_s)
                 if not done:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextvars import copy_context
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from streams.core.operation import MOST_TOGETHER, OPERATION, Operation
 from streams.core.read_memory import LargeRead
@@ -23,8 +23,19 @@ T = TypeVar("T")
 _Asked = tuple[Sequence[K], "asyncio.Future[Sequence[T]]", Operation | None]
 """Keys, what is given for them, and by whose operation they were asked for."""
 
-_Part: TypeAlias = "tuple[Operation | None, list[_Asked[K, T]]]"
-"""One read, and the operation that it counts for; None: for none of those that asked."""
+
+class _Part(NamedTuple, Generic[K, T]):
+    """Keys of one read.
+
+    Attributes:
+        operation: it counts for; None: for none of those that asked.
+        together: they were asked for by several operations.
+    """
+
+    operation: Operation | None
+    asked: list[_Asked[K, T]]
+    together: bool = False
+
 
 Read = Callable[[Sequence[K]], Awaitable[Sequence[T]]]
 
@@ -93,10 +104,10 @@ class Pool(Generic[K, T]):
 
     def _begin(self, parts: Sequence[_Part[K, T]]) -> None:
         loop = asyncio.get_running_loop()
-        for operation, part in parts:
+        for part in parts:
             context = copy_context()
-            context.run(OPERATION.set, operation)
-            context.run(MOST_TOGETHER.set, _MOST_TOGETHER if operation is None else 0)
+            context.run(OPERATION.set, part.operation)
+            context.run(MOST_TOGETHER.set, _MOST_TOGETHER if part.together else 0)
             task = loop.create_task(self._run(part), context=context)
             self._under_way.add(task)
             task.add_done_callback(self._ended)
@@ -106,8 +117,8 @@ class Pool(Generic[K, T]):
         if self._asked:
             self._plan(asyncio.get_running_loop())
 
-    async def _run(self, asked: Sequence[_Asked[K, T]]) -> None:
-        waiting = [each for each in asked if not each[1].done()]
+    async def _run(self, part: _Part[K, T]) -> None:
+        waiting = [each for each in part.asked if not each[1].done()]
         if not waiting:
             return
         try:
@@ -117,11 +128,11 @@ class Pool(Generic[K, T]):
             for _, future, _ in waiting:
                 future.cancel()
             raise
-        except LargeRead:
-            # Of several operations, each of which is to account for what it has asked for.
-            self._begin(_apart(waiting))
-            return
         except Exception as exc:
+            if part.together and isinstance(exc, LargeRead):
+                # Each operation is to account for what it has asked for.
+                self._begin(_apart(waiting))
+                return
             for _, future, _ in waiting:
                 if not future.done():
                     future.set_exception(exc)
@@ -145,14 +156,15 @@ def _by_operation(asked: Sequence[_Asked[K, T]]) -> list[_Part[K, T]]:
     parts = _apart(asked)
     if len(parts) <= 1:
         return parts
-    together: list[_Asked[K, T]] = []
+    small: list[_Part[K, T]] = []
     large: list[_Part[K, T]] = []
-    for operation, part in parts:
-        if sum(len(keys) for keys, _, _ in part) <= _FEW:
-            together += part
-        else:
-            large.append((operation, part))
-    return [(None, together), *large] if together else large
+    for part in parts:
+        few = sum(len(keys) for keys, _, _ in part.asked) <= _FEW
+        (small if few else large).append(part)
+    if len(small) <= 1:
+        return parts
+    together = [each for part in small for each in part.asked]
+    return [_Part(None, together, together=True), *large]
 
 
 def _apart(asked: Sequence[_Asked[K, T]]) -> list[_Part[K, T]]:
@@ -160,8 +172,7 @@ def _apart(asked: Sequence[_Asked[K, T]]) -> list[_Part[K, T]]:
     parts: dict[int, _Part[K, T]] = {}
     for each in asked:
         operation = each[2]
-        _, part = parts.setdefault(id(operation), (operation, []))
-        part.append(each)
+        parts.setdefault(id(operation), _Part(operation, [])).asked.append(each)
     return list(parts.values())
 
 

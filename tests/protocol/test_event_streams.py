@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import email.parser
 import json
 import socket
@@ -22,7 +23,15 @@ from tests.support.metrics import scraped
 
 Things = Collection[dict[str, Any]]
 
-MODEL = 'type Thing @collection(name: "things") { id: ID! name: String text: String }'
+MODEL = """
+type Thing @collection(name: "things") {
+  id: ID!
+  name: String
+  text: String
+  partId: ID
+  part: Thing @reference(by: "partId")
+}
+"""
 CHANGES = "subscription { thingChanges { kind documentId } }"
 AFTER = """
 subscription Changes($after: ResumeToken) {
@@ -91,6 +100,29 @@ async def test_each_event_carries_its_token(
             change, same = await without.change(), await selected.change()
             assert change["documentId"] == same["documentId"] == id_
             assert change["id"] == same["id"] == same["resumeToken"]
+
+
+@pytest.mark.parametrize("media_type", ["text/event-stream", APOLLO])
+async def test_each_event_may_lead_to_much(
+    gateway: RunningGateway, things: Things, media_type: str
+) -> None:
+    """The second event, too, where references bring more than is read for several at once."""
+    [large] = insert(things, "large", text="x" * 1_500_000)
+    query = {"query": "subscription { thingChanges { documentId thing { part { text } } } }"}
+    async with (
+        asyncio.timeout(20),
+        httpx.AsyncClient(timeout=60) as client,
+        client.stream(
+            "POST", f"{gateway.address}/graphql", json=query, headers={"accept": media_type}
+        ) as response,
+    ):
+        chunks, sent = response.aiter_bytes(), b""
+        while b"documentId" not in sent:
+            sent += await anext(chunks)
+        written = insert(things, "a", "b", partId=large)
+        while sent.count(b"x" * 1_500_000) < 2:
+            sent += await anext(chunks)
+    assert all(each.encode() in sent for each in written)
 
 
 STARTS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -130,6 +131,21 @@ async def test_a_client_that_goes_ends_what_it_asked(sending: bool) -> None:
     response = StreamResponse(streamed(source(), SSE, Place(), 60), SSE.media_type)
     await asyncio.wait_for(response({"type": "http"}, receive, send), 30)
     assert closed == ["operation"]
+
+
+@pytest.mark.parametrize("framing", [SSE, MULTIPART], ids=["SSE", "multipart"])
+async def test_all_results_of_a_stream_are_made_in_one_context(framing: Framing) -> None:
+    """A subscription says once by which operation it reads."""
+    operation: ContextVar[int] = ContextVar("operation", default=0)
+
+    async def source() -> AsyncGenerator[ExecutionResult]:
+        operation.set(7)
+        for _ in range(3):
+            yield ExecutionResult(data={"operation": operation.get()}, errors=None)
+
+    sent = [each async for each in streamed(source(), framing, Place(), 60)]
+    assert b"".join(sent).count(b'{"operation":7}') == 3
+    assert operation.get() == 0
 
 
 async def test_what_is_quiet_beats() -> None:

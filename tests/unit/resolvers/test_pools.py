@@ -208,6 +208,43 @@ async def test_an_operation_that_asks_for_much_has_a_read_of_its_own() -> None:
     assert sorted(map(list, source.reads)) == [[0, 1, 2, 200], list(range(100, 150))]
 
 
+async def test_what_no_operation_has_asked_for_is_read_once_however_large() -> None:
+    """Apart from what operations have asked for, it is all that it can be divided into."""
+    reads: list[Sequence[int]] = []
+
+    async def read(keys: Sequence[int]) -> list[int]:
+        reads.append(keys)
+        # As `streams.client_reads` does of what counts for no operation.
+        if OPERATION.get() is None and MOST_TOGETHER.get():
+            raise LargeRead
+        return [each * 2 for each in keys]
+
+    pool = Pool(read)
+    async with asyncio.timeout(5):
+        assert await pool.ask([1]) == [2]
+        asked = [pool.ask([2]), pool.ask([3])]
+        with operation():
+            asked.append(pool.ask([4]))
+        assert await asyncio.gather(*asked) == [[4], [6], [8]]
+    assert reads == [[1], [2, 3, 4], [2, 3], [4]]
+
+
+async def test_what_cannot_be_divided_fails_where_it_is_too_large() -> None:
+    """Instead of being read again and again."""
+
+    async def read(keys: Sequence[int]) -> list[int]:
+        raise LargeRead
+
+    pool = Pool(read)
+    with operation():
+        asked = pool.ask([1])
+    async with asyncio.timeout(5):
+        with pytest.raises(LargeRead):
+            await asked
+    await turns()
+    assert pool.idle
+
+
 async def test_what_is_too_large_to_be_read_together_is_read_apart() -> None:
     """Each operation then accounts for its own; together it would count for none."""
 
