@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from math import isnan
 from typing import Any, NamedTuple
 
 from bson import Decimal128, Timestamp
@@ -162,9 +163,11 @@ def fence_number(value: Any) -> Any:
     """As Python compares it; None where MongoDB calls it no number, or it is none that compares."""
     if isinstance(value, Decimal128):
         value = value.to_decimal()
-    numeric = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-    # NaN is not equal to itself.
-    return value if numeric and value == value else None
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    # math.isnan raises on a signaling one, and so does a comparison.
+    nan = value.is_nan() if isinstance(value, Decimal) else isnan(value)
+    return None if nan else value
 
 
 def is_stale(entity: Entity, document: Document, fence: Any) -> bool:

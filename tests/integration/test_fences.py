@@ -264,6 +264,26 @@ async def test_an_older_event_does_not_bring_a_deleted_document_back(
         assert (done.applied, done.stale) == (2, 0)
 
 
+NOT_A_NUMBER = [float("nan"), Decimal128("NaN"), Decimal128("sNaN")]
+
+
+@pytest.mark.parametrize("stored", NOT_A_NUMBER, ids=["double", "decimal", "signaling"])
+@pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
+async def test_a_document_deleted_with_a_fence_that_is_not_a_number_stops_no_event(
+    readings: Readings, database: Database[Document], stored: Any, batch: bool
+) -> None:
+    """Nothing compares with it, as with one that is no number at all."""
+    await readings.recording.begin(baseline_done=True)
+    async with readings.recording.running():
+        database["readings"].insert_one({"_id": "r1", "sequence": stored})
+        database["readings"].delete_one({"_id": "r1"})
+        if batch:
+            assert (await readings.apply_each([event(1)])).applied == 1
+        else:
+            assert await readings.apply(event(1))
+    assert [each["sequence"] for each in database["readings"].find()] == [1]
+
+
 async def test_an_event_waits_for_deletions_that_are_not_recorded(
     readings: Readings, database: Database[Document]
 ) -> None:
@@ -452,8 +472,8 @@ async def test_fencing_tokens_that_no_double_can_tell_apart_are_told_apart(
 
 @pytest.mark.parametrize(
     "stored",
-    [{}, {"sequence": None}, {"sequence": "9"}, {"sequence": [9]}, {"sequence": float("nan")}],
-    ids=["missing", "null", "text", "list", "NaN"],
+    [{}, *({"sequence": each} for each in (None, "9", [9], *NOT_A_NUMBER))],
+    ids=["missing", "null", "text", "list", "NaN", "decimal NaN", "signaling NaN"],
 )
 @pytest.mark.parametrize("batch", [False, True], ids=["single", "batch"])
 async def test_a_stored_fencing_token_that_is_no_number_stops_no_event(
