@@ -82,7 +82,8 @@ class ProposalChange:
 
     `kind`: CHANGE or CHECKPOINT. `document`: the `_id` of the document; None where it is not known.
     `key`: the draft's number or the comment's id. `record`: None where it is not there any more.
-    `operation`: None where the caller does not see the record any more.
+    `operation`: None where the caller does not see the record any more. `replayed`: read again; of
+    a CHECKPOINT, more that was missed follows.
     """
 
     kind: str
@@ -159,7 +160,10 @@ class ProposalWatch:
             ]
             self._refresh.note(portion[-1].token, kept[-1].token if kept else None)
             yield kept
-        if (fresher := self._refresh.due_token()) is not None:
+        if isinstance(part, ReadAgain) and self.lost is None:
+            self._refresh.note(part.position, part.position)
+            yield [ProposalChange(kind="CHECKPOINT", token=part.position, replayed=True)]
+        elif (fresher := self._refresh.due_token()) is not None:
             yield [ProposalChange(kind="CHECKPOINT", token=fresher)]
 
     def _until_lost(self, events: Sequence[ChangeEvent]) -> Sequence[ChangeEvent]:

@@ -2,16 +2,21 @@
 oplog by a change stream of its own, up to where the ring of the live stream begins.
 
 Guarantees: every event after a token once, in order, as far back as the oplog reaches. A few
-streams run at once, callers take turns, and no stream is open while a client reads what it brought.
+streams run at once, each up to the server's first reply after a second, so that callers take turns;
+behind each there is a token to go on from. No stream is open while a client reads what it brought.
+
+Does not guarantee: a bound for one reply, for which the server may look through all of the oplog.
 Source: docs/decisions/0043-proposal-subscriptions.md.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from streams import tokens
 from streams.core.fair_semaphore import FairSemaphore
 from streams.errors import HistoryLost
 from streams.events import ChangeEvent
@@ -25,17 +30,20 @@ __all__ = ["OplogReplay", "ReadAgain"]
 
 # Streams in all, and of one caller: each looks through the oplog, as a scan does.
 _SLOTS = (4, 2)
-# Events of one stream, and their bytes, before others have their turn.
+# Events of one stream, their bytes, and its time, before others have their turn.
 _PAGE = 500
 _PAGE_BYTES = 1024 * 1024
+_PAGE_S = 1.0
 _SOURCE = SourceOptions(batch_events=50)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain:
-    """Events that were read from the oplog. The documents may have been removed since."""
+    """Events that were read from the oplog, perhaps none, and the place up to which there are no
+    others. The documents may have been removed since."""
 
     events: Sequence[ChangeEvent]
+    position: str
 
 
 class OplogReplay:
@@ -78,8 +86,7 @@ class OplogReplay:
         position = self._hub.position if after is None else after
         while (caught := self._hub.ring(topic).after(position)) is None:
             events, position = await self._page(topic, collections, position, caller)
-            if events:
-                yield ReadAgain(events)
+            yield ReadAgain(events, position)
         # No await since the ring was read: the ring and the live stream join without a seam.
         subscriber = self._hub.attach(topic, interest)
         position = max(position, self._hub.position)
@@ -104,13 +111,19 @@ class OplogReplay:
         )
         events: list[ChangeEvent] = []
         size = 0
+        start = tokens.cluster_time(position)
         async with self._slots.slot(caller), aclosing(source.batches(position)) as batches:
+            end = time.monotonic() + _PAGE_S
             try:
                 async for batch in batches:
                     events += batch.events
                     size += sum(each.size_bytes for each in batch.events)
                     position = batch.position
-                    if position >= floor or len(events) >= _PAGE or size >= _PAGE_BYTES:
+                    # A page that had come to nothing later would be read again for ever.
+                    moved = bool(events) or tokens.cluster_time(position) > start
+                    late = moved and time.monotonic() >= end
+                    full = len(events) >= _PAGE or size >= _PAGE_BYTES
+                    if position >= floor or late or full:
                         break
             except HistoryLost as exc:
                 raise HistoryLost(exc.message, oldestResumeToken=floor) from exc

@@ -243,6 +243,50 @@ async def test_large_gaps_are_read_in_pages_and_callers_take_turns(
         assert (slots.held, slots.waiting) == (0, 0)
 
 
+async def test_a_reading_of_much_that_concerns_nobody_ends_by_time_with_a_token(
+    mongo_uri: str, client: MongoClient[Row], shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another caller's turn comes long before a page is full; whoever is cut off goes on there."""
+    monkeypatch.setattr("streams.changefeed.oplog_replay._PAGE_S", 0.0)
+    id_ = await shop.made()
+    after = await token_now(shop)
+    texts = [f"{n}" for n in range(150)]
+    shop.database["products.comments"].insert_many([comment(id_, each) for each in texts])
+    nobodys = {"author": {"eq": "nobody"}}
+    async with open_shop(client, mongo_uri, shop.database.name, begun=True) as another:
+        tokens_given = [after]
+        async with another.changes(COMMENTS, id=id_, where=nobodys, after=after) as events:
+            while (event := await next_event(events))["replayed"]:
+                assert event["kind"] == "CHECKPOINT"
+                tokens_given.append(event["resumeToken"])
+        assert tokens_given == sorted(set(tokens_given))
+        left = []
+        for token in tokens_given:
+            async with another.changes(COMMENTS, id=id_, after=token) as events:
+                left.append([each["comment"]["text"] for each in await caught_up(events)])
+        counts = [len(each) for each in left]
+        assert left == [texts[len(texts) - count :] for count in counts]
+        assert (counts[0], counts[-1]) == (150, 0)
+        # Several pages, though all of it fits into one.
+        assert len(set(counts)) > 2
+
+
+async def test_a_reading_of_what_others_wrote_moves_on_however_short_its_turns_are(
+    mongo_uri: str, client: MongoClient[Row], shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No page comes back empty to where it began."""
+    monkeypatch.setattr("streams.changefeed.oplog_replay._PAGE_S", 0.0)
+    id_ = await shop.made()
+    after = await token_now(shop)
+    shop.database["others"].insert_many([{"n": n} for n in range(3000)])
+    await propose(shop, id_, "one")
+    async with (
+        open_shop(client, mongo_uri, shop.database.name, begun=True) as another,
+        another.changes(DRAFTS, id=id_, after=after) as events,
+    ):
+        assert tell(await caught_up(events), "number") == [1]
+
+
 async def test_one_caller_that_misses_much_leaves_slots_to_others(
     mongo_uri: str, client: MongoClient[Row], shop: Shop
 ) -> None:

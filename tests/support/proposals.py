@@ -36,7 +36,7 @@ subscription ($id: ID, $where: CommentWhere, $after: ResumeToken) {
 ALL_COMMENTS = """
 subscription ($where: CommentWhere, $after: ResumeToken) {
   allCommentChanges(where: $where, after: $after) {
-    kind operation transition type documentId commentId resumeToken comment { text }
+    kind operation transition type documentId commentId replayed resumeToken comment { text }
   }
 }
 """
@@ -45,10 +45,11 @@ PATIENCE_S = 60.0
 
 
 async def caught_up(events: Events) -> list[Row]:
-    """Return the events up to the first CHECKPOINT: what was missed."""
+    """Return the events up to the CHECKPOINT behind all that was missed."""
     missed = []
-    while (event := await next_event(events))["kind"] != "CHECKPOINT":
-        missed.append(event)
+    while (event := await next_event(events))["kind"] != "CHECKPOINT" or event["replayed"]:
+        if event["kind"] != "CHECKPOINT":
+            missed.append(event)
     return missed
 
 
