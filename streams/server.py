@@ -22,6 +22,7 @@ __all__ = [
     "check_collections",
     "check_sharding",
     "check_stream",
+    "collection_uuids",
     "create_collection",
     "enable_images",
     "inspect_server",
@@ -222,11 +223,16 @@ async def enable_images(mongo: Mongo, collections: Sequence[str]) -> list[str]:
     return list(refused)
 
 
-async def keep_images(mongo: Mongo, name: str, *, create: bool = True) -> None:
-    """Have the server keep the images of one collection.
+async def collection_uuids(mongo: Mongo, names: Sequence[str]) -> dict[str, Any]:
+    """Return those of these collections that exist, by name, with their UUIDs."""
+    which = {"name": {"$in": list(names)}, "type": "collection"}
+    cursor = {"batchSize": len(names) + 1}
+    reply = await mongo.command({"listCollections": 1, "filter": which, "cursor": cursor})
+    return {each["name"]: each["info"].get("uuid") for each in reply["cursor"]["firstBatch"]}
 
-    Args:
-        create: make one that does not exist; else it is left out.
+
+async def keep_images(mongo: Mongo, name: str) -> None:
+    """Have the server keep the images of one collection, which is made where it does not exist.
 
     Raises:
         DatabaseError, Unsuitable: the server does not permit it.
@@ -237,7 +243,7 @@ async def keep_images(mongo: Mongo, name: str, *, create: bool = True) -> None:
     except DatabaseError as exc:
         if exc.number != _NAMESPACE_NOT_FOUND:
             raise
-        if create and not await create_collection(mongo, name, images=True):
+        if not await create_collection(mongo, name, images=True):
             await keep_images(mongo, name)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 from streams.errors import DatabaseError, Unsuitable
 from streams.mongo import Mongo
-from streams.server import keep_images
+from streams.server import collection_uuids, keep_images
+from streams.storms import Storm
 
 __all__ = ["ProposalImages"]
 
@@ -23,23 +25,33 @@ class ProposalImages:
     def __init__(self, mongo: Mongo, *, enabled: bool = True) -> None:
         self._mongo = mongo
         self._enabled = enabled
-        self._asked: set[str] = set()
+        self._refusals = Storm(log, "no images of drafts and comments", level=logging.INFO)
+        # By collection: the UUID of the one that has them. One that was dropped has another one
+        # when it is there again.
+        self._kept: dict[str, Any] = {}
 
     async def prepare(self, collections: Iterable[str]) -> None:
         """Keep images of those that exist, where the server permits it."""
-        for name in collections if self._enabled else ():
-            await self._keep(name, create=False)
+        if self._enabled:
+            for name, uuid in (await collection_uuids(self._mongo, list(collections))).items():
+                await self._keep(name, uuid)
 
     async def keep(self, collection: str) -> None:
         """Keep images of a collection that is about to be written to; makes it."""
-        if self._enabled and collection not in self._asked:
-            await self._keep(collection, create=True)
-            self._asked.add(collection)
+        if not self._enabled:
+            return
+        uuid = (await collection_uuids(self._mongo, [collection])).get(collection)
+        if uuid is None or self._kept.get(collection) != uuid:
+            await self._keep(collection, uuid)
 
-    async def _keep(self, collection: str, *, create: bool) -> None:
+    async def _keep(self, collection: str, uuid: Any) -> None:
+        """Args:
+        uuid: of before; None where it was not there.
+        """
         try:
-            await keep_images(self._mongo, collection, create=create)
+            await keep_images(self._mongo, collection)
         except (DatabaseError, Unsuitable) as exc:
             # What cannot be told without them is little, and documented.
-            facts = {"collection": collection, "reason": exc.message}
-            log.info("no images of drafts and comments", extra=facts)
+            self._refusals.note(collection=collection, reason=exc.message)
+        else:
+            self._kept[collection] = uuid

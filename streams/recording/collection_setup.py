@@ -18,7 +18,7 @@ from model.entities import Model
 from streams.errors import DatabaseError, Unsuitable
 from streams.indexes import create_indexes
 from streams.mongo import Mongo
-from streams.server import create_collection, enable_images
+from streams.server import collection_uuids, create_collection, enable_images
 
 __all__ = ["CollectionSetup"]
 
@@ -52,7 +52,7 @@ class CollectionSetup:
             Unavailable: MongoDB is away.
         """
         names = [entity.collection for entity in self._model.entities]
-        found = await self._found(names)
+        found = await collection_uuids(self._mongo, names)
         await self._make([name for name in names if name in found], report)
         self._done = found
         self._inserted_into = set(found)
@@ -68,11 +68,11 @@ class CollectionSetup:
             Unavailable: MongoDB is away.
         """
         async with self._locks[name]:
-            found = await self._found([name])
+            found = await collection_uuids(self._mongo, [name])
             if create and not found:
                 await self._create(name)
                 # Now: it may be another one by the time that the indexes are made.
-                found = await self._found([name])
+                found = await collection_uuids(self._mongo, [name])
             if name in found and self._done.get(name) != found[name]:
                 await self._make([name], lambda text, done, total: None)
                 self._done |= found
@@ -92,13 +92,6 @@ class CollectionSetup:
         if not await self._mongo.find(name, {}, projection={"_id": 1}, limit=1):
             await self.apply(name, create=True)
         self._inserted_into.add(name)
-
-    async def _found(self, names: Sequence[str]) -> dict[str, Any]:
-        """Of these collections those that are there, by name, with their UUIDs."""
-        which = {"name": {"$in": list(names)}, "type": "collection"}
-        cursor = {"batchSize": len(names) + 1}
-        reply = await self._mongo.command({"listCollections": 1, "filter": which, "cursor": cursor})
-        return {each["name"]: each["info"].get("uuid") for each in reply["cursor"]["firstBatch"]}
 
     async def _create(self, name: str) -> None:
         try:

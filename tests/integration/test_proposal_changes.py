@@ -7,6 +7,7 @@ import asyncio
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import AsyncMock
 from uuid import uuid4
 
 import pytest
@@ -16,6 +17,7 @@ from pymongo import MongoClient
 from gql.settings import Settings
 from resolvers.purging import Purging
 from streams import tokens
+from streams.errors import Unsuitable
 from tests.support.editing import Failed, Row, Shop, open_shop, tell
 from tests.support.eventually import eventually
 from tests.support.proposals import (
@@ -41,6 +43,13 @@ def comment(id_: str, text: str) -> Row:
     """A comment on version 1, as another program stores it."""
     about = {"doc": id_, "version": 1, "draft": None, "replyTo": None}
     return {"_id": ObjectId(), **about, "by": "program", "at": datetime.now(UTC), "text": text}
+
+
+def images_of(shop: Shop, collection: str) -> bool:
+    """Return whether the server keeps images of a collection."""
+    (found,) = shop.database.list_collections(filter={"name": collection})
+    enabled: bool = found["options"].get("changeStreamPreAndPostImages", {}).get("enabled", False)
+    return enabled
 
 
 async def refused(shop: Shop, text: str, **variables: Any) -> Any:
@@ -354,6 +363,51 @@ async def test_a_collection_that_is_dropped_ends_with_a_token_that_works(
             assert await caught_up(events) == []
             await propose(shop, id_, "anew")
             assert (await following(events, 1))[0]["number"] == 1
+    client.drop_database(name)
+
+
+async def test_collections_that_were_dropped_get_images_again(
+    mongo_uri: str, client: MongoClient[Row]
+) -> None:
+    """So that a removal tells which draft or comment it was; a refusal is not for good, either."""
+    name = f"images_{uuid4().hex[:8]}"
+    async with open_shop(client, mongo_uri, name) as shop:
+        id_ = await shop.made()
+        await shop.recorded()
+        for _ in range(2):
+            for kind in ("drafts", "comments"):
+                shop.database.drop_collection(f"products.{kind}")
+            await propose(shop, id_, "one")
+            await shop.mutate("commentOnProduct", id=id_, version=1, text="x")
+        await followed(shop)
+        found = []
+        for text, kind in ((DRAFTS, "drafts"), (COMMENTS, "comments")):
+            async with shop.changes(text) as events:
+                assert await caught_up(events) == []
+                shop.database[f"products.{kind}"].delete_many({})
+                found += await following(events, 1)
+    client.drop_database(name)
+    assert tell(found, "operation", "transition", "documentId") == [("DELETE", "LEAVE", id_)] * 2
+
+
+async def test_images_that_were_refused_are_asked_for_again(
+    mongo_uri: str, client: MongoClient[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the right to have them is granted meanwhile."""
+    name = f"refused_{uuid4().hex[:8]}"
+    async with open_shop(client, mongo_uri, name) as shop:
+        id_ = await shop.made()
+        with monkeypatch.context() as patch:
+            refusal = AsyncMock(side_effect=Unsuitable("not authorized"))
+            patch.setattr("resolvers.drafts.images.keep_images", refusal)
+            await propose(shop, id_, "one")
+        assert not images_of(shop, "products.drafts")
+        await propose(shop, id_, "two")
+        assert images_of(shop, "products.drafts")
+        with monkeypatch.context() as patch:
+            patch.setattr("resolvers.drafts.images.keep_images", asked := AsyncMock())
+            await propose(shop, id_, "three")
+        assert asked.await_count == 0, "a collection that has images is not changed each time"
     client.drop_database(name)
 
 
