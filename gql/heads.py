@@ -53,6 +53,8 @@ class RequestConnection(HttpToolsProtocol):
     _head_bytes = 0
     # Of the body, since it was last looked at.
     _body_bytes = 0
+    # Received since a part of the body has come.
+    _trailer_bytes = 0
     # The request that is answered. uvicorn's `cycle` is the last one that came, behind which others
     # may wait.
     _answering: RequestResponseCycle | None = None
@@ -83,6 +85,9 @@ class RequestConnection(HttpToolsProtocol):
         if self._answering is not None and not self._answering.response_complete:
             self._answering.disconnected = True
             self._answering.message_event.set()
+        if self._answering is not None:
+            # It may not have begun, and is not to begin.
+            cast("dict[str, Any]", self._answering.scope["extensions"])[CLIENT] = None
         if self.presence is not None:
             self.presence.leave()
         super().connection_lost(exc)
@@ -132,15 +137,15 @@ class RequestConnection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._end_timer()
-        self._in_head = False
-        self._in_body = True
-        self._body_bytes = 0
         lines = sum([len(name) + len(value) + _LINE_BYTES for name, value in self.headers])
         if len(self.url) + lines > _HEAD_BYTES:
             self._refuse(_head_too_large())
         if self.parser.should_upgrade() and self._should_upgrade() and _has_body(self.headers):
             self._refuse(Refused(400, "WebSocket handshake: it has a body, expected none"))
+        self._end_timer()
+        self._in_head = False
+        self._in_body = True
+        self._body_bytes = self._trailer_bytes = self._head_bytes = 0
         extensions: Any = {WRITER: self, CLIENT: self}
         self.scope["extensions"] = extensions
         super().on_headers_complete()
@@ -178,16 +183,20 @@ class RequestConnection(HttpToolsProtocol):
             return
         # Where it is not clear which of the data are of the head, the next ones are counted.
         begins = 0 if self._in_head else 1
-        whole = not self._in_body
+        in_body, body_bytes = self._in_body, self._body_bytes
         self._heads = 0
         super().data_received(data)
         if self.parser is None or self.transport.is_closing() or self._parting:
             return
-        if self._in_head and whole and self._heads == begins:
+        if self._in_body:
+            # Lines behind the last part of a body, and before each part, are kept until they end.
+            came = not in_body or self._body_bytes > body_bytes
+            self._trailer_bytes = 0 if came else self._trailer_bytes + len(data)
+        elif self._in_head and not in_body and self._heads == begins:
             self._head_bytes += len(data)
-            if self._head_bytes > _HEAD_BYTES:
-                self._part(_head_too_large())
-                return
+        if max(self._head_bytes, self._trailer_bytes) > _HEAD_BYTES:
+            self._part(_head_too_large())
+            return
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
@@ -266,7 +275,10 @@ class RequestConnection(HttpToolsProtocol):
     def _leave_scope(self) -> None:
         """Break the cycle between this and its last scope, which only the collector would find."""
         if self.scope is not None:
-            cast("dict[str, Any]", self.scope.get("extensions", {})).clear()
+            extensions = cast("dict[str, Any]", self.scope.get("extensions", {}))
+            for each in (WRITER, CLIENT):
+                if extensions.get(each) is self:
+                    del extensions[each]
 
     def _set_timer(self, delay_s: float, call: Any) -> None:
         self._end_timer()

@@ -339,7 +339,7 @@ METRICS: tuple[Described, ...] = (
         "revstream_operations_suspended",
         "gauge",
         (),
-        "Those that wait for the archive, without a place.",
+        "Those that wait for the archive or for memory, without a place.",
     ),
     Described(
         "revstream_operations_waiting_for_memory",

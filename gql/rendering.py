@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gql.context import Context
     from gql.executor import Executor
 
-__all__ = ["NOTHING", "Related", "Rendering", "rendering_of"]
+__all__ = ["NOTHING", "Related", "Rendering", "field_growth", "rendering_of"]
 
 _DEPTH = 6
 
@@ -191,6 +191,12 @@ class Rendering:
             known |= dict.fromkeys(each.found) | dict(zip(there, records, strict=True))
 
 
+def field_growth(name: str) -> float:
+    """Return the bytes that a field under a name adds to the response at most for each byte of a
+    document."""
+    return _ESCAPED + (len(name) + _SHORT_VALUE) / _SHORTEST
+
+
 def rendering_of(
     executor: Executor, shape: Shape, details: Any, depth: int = 0
 ) -> Rendering | None:
@@ -230,13 +236,12 @@ class _Code:
         self._reads: list[str] = []
         self._tests: list[str] = []
         self._items: list[str] = []
-        # Of the cursor.
-        self.growth = _ESCAPED
+        self.growth = 0.0
 
     def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
         """Whether the field can be part of the function."""
         field_name = details[0].node.name.value
-        self.growth += _ESCAPED + (len(name) + _SHORT_VALUE) / _SHORTEST
+        self.growth += field_growth(name)
         if field_name == "__typename":
             self._items.append(f"{name!r}: {parent.name!r}")
             return True

@@ -195,7 +195,9 @@ class Settings:
         1000, "How many may wait, 0 none; whoever comes next is told to try again (503)."
     )
     max_archive_waiting: int = _setting(
-        1000, "Operations that wait for the archive at once, half of them at most of one caller."
+        1000,
+        "Operations that wait for the archive or for memory at once, half of them at most of one "
+        "caller.",
     )
     max_principal_operations: int = _setting(
         1000, "Operations at once, subscriptions among them, of one who is known."

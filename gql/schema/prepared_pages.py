@@ -11,7 +11,7 @@ from gql.context import Context, ResolveInfo
 from gql.executor import Executor
 from gql.generated import GIVEN_UP, Make, made_of
 from gql.recent import Recent
-from gql.rendering import Related, Rendering, rendering_of
+from gql.rendering import Related, Rendering, field_growth, rendering_of
 from gql.schema.connections import (
     PageRecord,
     allowed_order,
@@ -58,12 +58,31 @@ def prepared_page(
     make = made_of(executor, connection, details, ready=types[shape.name])
     if rendering is None or make is None:
         return None
-    return _PreparedPage(model, selected, rendering, make, readings)
+    growth = rendering.growth
+    if growth is not None:
+        growth += _connection_growth(executor, connection, types[edge_name(shape.name)], details)
+    return _PreparedPage(model, selected, rendering, make, readings, growth)
+
+
+def _connection_growth(executor: Executor, connection: Any, edge: Any, details: Any) -> float:
+    """Return what all that is selected beside the documents adds; once for each of them, though of
+    most of it there is one."""
+    growth = 0.0
+    types: Any = executor.schema.type_map
+    below = {"edges": edge, "pageInfo": types["PageInfo"]}
+    for name, fields in executor.collect_subfields(connection, details).grouped_field_set.items():
+        growth += field_growth(name)
+        type_ = below.get(fields[0].node.name.value)
+        if type_ is not None:
+            names = executor.collect_subfields(type_, fields).grouped_field_set
+            growth += sum(map(field_growth, names))
+    return growth
 
 
 class _PreparedPage:
     """Args:
-    make: the connection, from a page whose items are as the response has them.
+    make: the connection, from a page whose items are as the response has them. growth: see
+        `gql.fields.Prepared`.
     """
 
     def __init__(
@@ -73,8 +92,9 @@ class _PreparedPage:
         rendering: Rendering,
         make: Make,
         readings: Readings,
+        growth: float | None,
     ) -> None:
-        self.growth = rendering.growth
+        self.growth = growth
         self._model = model
         self._shape = rendering.shape
         self._selected = selected

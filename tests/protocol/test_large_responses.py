@@ -129,11 +129,19 @@ def test_a_page_of_short_documents_has_the_same_bound(
     database.chapters.insert_many({"_id": f"c{n}", "text": "\x01" * 3_000} for n in range(100))
     options = "--max-response-bytes=300000"
     with running_gateway(mongo_uri, database.name, model, options) as gateway:
-        for shown in (f"things(first: #) {{ nodes {{ {'n' * 4_000}: id }} }}", TEXTS):
+        long = "n" * 4_000
+        for shown in (
+            f"things(first: #) {{ nodes {{ {long}: id }} }}",
+            f"things(first: #) {{ edges {{ {long}: cursor node {{ id }} }} }}",
+            f"things(first: #) {{ edges {{ {long}: __typename node {{ id }} }} }}",
+            f"things(first: #) {{ edges {{ {long}: node {{ id }} }} }}",
+            f"chapters(first: # orderBy: {{text: ASC}}) {{ edges {{ {many('cursor', 20)} }} }}",
+            TEXTS,
+        ):
             for _ in range(3):
                 refused = ask(gateway, f"{{ {shown.replace('#', '100')} }}")
                 assert limit_of(refused) == "max_response_bytes"
-                assert "errors" not in ask(gateway, f"{{ {shown.replace('#', '10')} }}")
+                assert "errors" not in ask(gateway, f"{{ {shown.replace('#', '2')} }}")
         assert gateway.stop() == 0
     client.drop_database(database.name)
 

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 CLIENT = "revstream.client"
-"""Key of a `ClientConnection` among the extensions of its scope."""
+"""Key of a `ClientConnection` among the extensions of a scope; None once it is closed."""
 
 
 class ClientConnection(Protocol):
@@ -72,11 +72,14 @@ def while_client_waits(scope: Scope) -> Iterator[None]:
     Raises:
         ClientDisconnect: the client has gone.
     """
-    connection: ClientConnection | None = scope.get("extensions", {}).get(CLIENT)
+    extensions = scope.get("extensions", {})
     task = asyncio.current_task()
-    if connection is None or task is None:
+    if CLIENT not in extensions or task is None:
         yield
         return
+    connection: ClientConnection | None = extensions[CLIENT]
+    if connection is None:
+        raise ClientDisconnect
     presence = connection.presence = ClientPresence(task)
     _PRESENCE.set(presence)
     try:

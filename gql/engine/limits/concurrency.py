@@ -4,8 +4,8 @@ time.
 Guarantees: slots are shared fairly: one caller holds at most half of them, and a slot that becomes
 free goes to the callers that wait in turn, whatever number of operations each of them has. A full
 queue turns away operations of the caller that has most of it. Callers without a name are one
-caller. An operation that waits for the archive holds no slot. A subscription counts as an operation
-of its principal for as long as it lives, and holds no slot.
+caller. An operation that waits for the archive or for memory holds no slot. A subscription counts
+as an operation of its principal for as long as it lives, and holds no slot.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ConcurrencyLimiter:
     """Args:
         executing: how many queries and mutations at once; 0: no limit.
         waiting: how many behind them.
-        suspended: how many may wait for the archive, without a slot; 0: no limit.
+        suspended: how many may wait for the archive or for memory, without a slot; 0: no limit.
         limits: of what each of them reads and computes.
         per_principal: operations of any kind at once of one caller with a name; 0: no limit.
         limit_s: the most that a query or mutation may take, its waiting included.
@@ -218,7 +218,7 @@ class ConcurrencyLimiter:
         most, mine = self._most_suspended, self._suspended_of[caller]
         if 0 < most <= max(self.suspended, 2 * mine):
             self.shed += 1
-            raise self._busy(f"{mine} operations of this caller wait for the archive")
+            raise self._busy(f"{mine} operations of this caller wait without a slot")
         self.suspended += 1
         self._suspended_of[caller] += 1
 
@@ -259,6 +259,14 @@ class _Slot(OperationBudget):
             yield
         finally:
             self._reading.discard(task)
+
+    async def acquire_memory(self) -> None:
+        """See `streams.core.operation`."""
+        if self._is_large or self._ended:
+            return
+        # One that has memory may wait for a slot, so that none with a slot may wait for memory.
+        async with self.suspended():
+            await super().acquire_memory()
 
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:

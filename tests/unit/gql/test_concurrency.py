@@ -220,7 +220,7 @@ async def test_so_many_operations_may_wait_for_the_archive() -> None:
 
     waiting = [asyncio.create_task(wait(each)) for each in ("ann", "ann", "bob")]
     await eventually(lambda: limiter.suspended == 3)
-    with pytest.raises(Unavailable, match="wait for the archive"):
+    with pytest.raises(Unavailable, match="wait without a slot"):
         await wait("ann")
     waiting.append(asyncio.create_task(wait("")))
     await eventually(lambda: limiter.suspended == 4)

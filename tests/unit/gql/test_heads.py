@@ -20,6 +20,7 @@ from starlette.websockets import WebSocket
 
 from gql import heads
 from gql.connections import Connections
+from gql.engine.limits.client_presence import while_client_waits
 from gql.http_connections import RESERVE
 from gql.http_requests import Refused
 from tests.support.eventually import eventually
@@ -37,16 +38,18 @@ def refused(exc: Exception) -> Response:
 
 
 class Shop:
-    """An application that tells what it was asked; `going` are the requests for /wait."""
+    """An application that tells what it was asked; `going` are the requests for /wait and /late,
+    `left` those whose client had gone, `executed` the others."""
 
     def __init__(self, most_http: int = 100) -> None:
-        self.going = 0
+        self.going = self.left = self.executed = 0
         self.go_on = asyncio.Event()
         self.app = Starlette(
             routes=[
                 Route("/", self.echo, methods=["GET", "POST"]),
                 Route("/early", self.early, methods=["POST"]),
                 Route("/wait", self.wait),
+                Route("/late", self.late),
                 Route("/livez", self.early),
                 WebSocketRoute("/socket", self.socket),
             ]
@@ -76,6 +79,16 @@ class Shop:
         self.going += 1
         await self.go_on.wait()
         return Response("waited")
+
+    async def late(self, request: Request) -> Response:
+        self.going += 1
+        await self.go_on.wait()
+        try:
+            with while_client_waits(request.scope):
+                self.executed += 1
+        except ClientDisconnect:
+            self.left += 1
+        return Response("done")
 
     async def socket(self, socket: WebSocket) -> None:
         await socket.accept()
@@ -173,6 +186,54 @@ async def test_a_line_without_an_end_is_told_so() -> None:
             assert status == 431
             status, _ = await told(address, POST + b"X: " + parts[0], *parts[1:])
             assert status == 431
+
+
+async def test_a_trailer_without_an_end_is_told_so() -> None:
+    """It is kept until it ends; parts of a body that are larger than a head are not."""
+    chunked = POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    async with served(Shop().app) as address:
+        status, _ = await told(address, chunked + b"0\r\nX: ", *[b"y" * 10_000] * 30)
+        assert status == 431
+        part = b"y" * 100_000
+        status, _ = await told(address, chunked, *[b"186a0\r\n" + part + b"\r\n"] * 5, b"0\r\n\r\n")
+        assert status == 200
+        length = POST + b"Content-Length: 500000\r\nConnection: close\r\n\r\n"
+        assert (await told(address, length, *[part] * 5))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "second",
+    [POST + b"X: " + b"y" * 70_000 + b"\r\n\r\n", HANDSHAKE + b"Content-Length: 5\r\n\r\nhello"],
+    ids=["long", "handshake"],
+)
+async def test_a_refusal_is_not_the_answer_to_the_request_before(second: bytes) -> None:
+    """Which is under way on the same connection: nothing is answered there any more."""
+    shop = Shop()
+    async with served(shop.app) as address, opened(address) as (reader, writer):
+        writer.write(b"GET /wait HTTP/1.1\r\nHost: shop\r\n\r\n")
+        await eventually(lambda: shop.going == 1)
+        writer.write(second)
+        async with asyncio.timeout(10):
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+        shop.go_on.set()
+
+
+async def test_a_request_whose_client_left_before_it_began_is_not_executed() -> None:
+    """As one that waited for the keys of its sign-in."""
+    shop = Shop()
+    async with served(shop.app) as address:
+        async with opened(address) as (_, writer):
+            writer.write(b"GET /late HTTP/1.1\r\nHost: shop\r\n\r\n")
+            await eventually(lambda: shop.going == 1)
+        await eventually(lambda: len(shop.connections.http) == 0)
+        shop.go_on.set()
+        await eventually(lambda: shop.left == 1)
+        assert shop.executed == 0
+        async with opened(address) as (reader, writer), asyncio.timeout(10):
+            writer.write(b"GET /late HTTP/1.1\r\nHost: shop\r\n\r\n")
+            assert (await reader.readline()).split()[1] == b"200"
+        assert shop.executed == 1
 
 
 def drip(writer: asyncio.StreamWriter, part: bytes) -> asyncio.Task[None]:

@@ -10,7 +10,7 @@ import pytest
 from gql.engine.limits.concurrency import ConcurrencyLimiter
 from gql.engine.limits.operation_budget import OperationLimits
 from resolvers.errors import LimitExceeded
-from streams.core.operation import OPERATION, count_made
+from streams.core.operation import OPERATION, count_made, execution_suspended
 from streams.core.read_memory import LargeRead
 from streams.read_limiter import ReadClass, ReadLimiter
 from tests.support.eventually import eventually
@@ -67,6 +67,33 @@ async def test_few_operations_read_much_at_once_and_those_that_read_little_wait_
     for each in (*of_ann, *others, *small):
         await each.end()
     assert (limiter.large_reads.held, limiter.large_reads.waiting) == (0, 0)
+
+
+async def test_an_operation_that_waits_for_memory_holds_no_slot() -> None:
+    """So one that has memory and wants its slot back gets it, and small ones are executed."""
+    limiter, reads = ConcurrencyLimiter(executing=4, limits=LIMITS), ReadLimiter()
+    reached = asyncio.Event()
+
+    async def holder() -> None:
+        async with limiter.slot("ann"):
+            running = OPERATION.get()
+            assert running is not None
+            running.count_read(LARGE, 0)
+            async with execution_suspended():
+                await reached.wait()
+
+    holders = [asyncio.create_task(holder()) for _ in range(2)]
+    await eventually(lambda: limiter.large_reads.held == 2)
+    large = [Reader(limiter, reads, "ann", LARGE) for _ in range(6)]
+    await eventually(lambda: limiter.large_reads.waiting == 6)
+    small = Reader(limiter, reads, "ann", MB)
+    await eventually(lambda: small.has_read)
+    reached.set()
+    await asyncio.wait_for(asyncio.gather(*holders), 5)
+    for each in (small, *large):
+        each.may_end.set()
+    await asyncio.gather(*(each.task for each in (small, *large)))
+    assert (limiter.executing, limiter.large_reads.held) == (0, 0)
 
 
 async def test_what_is_waited_for_in_vain_is_given_back() -> None:
