@@ -167,7 +167,8 @@ METRICS: tuple[Described, ...] = (
         "revstream_recorder_set_aside_total",
         "counter",
         _PART,
-        "Change events of which no version could be made.",
+        "Change events that were set aside; of a document whose _id no driver keeps, one in a "
+        "minute.",
     ),
     Described(
         "revstream_recorder_first_reading_documents",

@@ -136,8 +136,8 @@ class Drafting:
 
     async def set_aside(self, event: ChangeEvent, fault: Exception) -> None:
         """Keep an event for an operator: nothing more can be made of it here."""
-        self.aside += 1
-        await self._set_aside.put(self._archive.collection, event, fault)
+        if await self._set_aside.put(self._archive.collection, event, fault):
+            self.aside += 1
 
     async def _write_bare(self, event: ChangeEvent, draft: Draft) -> None:
         """The version of an event that was set aside: a gap, with the document as it is."""

@@ -99,6 +99,11 @@ class ChangeEvent:
         """True for a write to one document."""
         return self.operation in WRITES
 
+    @property
+    def has_version(self) -> bool:
+        """False where the document's `_id` cannot be kept: no event of it becomes a version."""
+        return not isinstance(self.fault, InexactKey)
+
     @cached_property
     def document(self) -> Document | None:
         """`after`, decoded once for all who look."""

@@ -13,10 +13,10 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from streams.errors import GatewayError, InexactKey, SlowConsumer, TimeLimit, Unavailable, reason_of
+from streams.errors import GatewayError, SlowConsumer, TimeLimit, Unavailable, reason_of
 from streams.events import Batch, ChangeEvent, identity
 from streams.layouts.layout import Layout
 from streams.layouts.translation import translated_apart
@@ -323,19 +323,7 @@ async def follow(source: Source, hub: Hub, layouts: Mapping[str, Layout] | None 
             # The archive reads the present again; subscribers resume from there.
             hub.restart(batch.position)
         else:
-            batch = _recorded(batch, left_out)
             hub.publish(await _meant(batch, layouts, left_out) if layouts else batch)
-
-
-def _recorded(batch: Batch, left_out: Storm) -> Batch:
-    """Leave out the events of documents that have no versions: a replay has none of them either."""
-    unheld = [each for each in batch.events if isinstance(each.fault, InexactKey)]
-    if not unheld:
-        return batch
-    for each in unheld:
-        left_out.note(collection=each.collection, key=str(each.key), reason=str(each.fault))
-    events = tuple(each for each in batch.events if not isinstance(each.fault, InexactKey))
-    return replace(batch, events=events)
 
 
 async def _meant(batch: Batch, layouts: Mapping[str, Layout], left_out: Storm) -> Batch:

@@ -42,6 +42,8 @@ class Interest:
         """False where an event does not concern it."""
         if not event.is_write:
             return True
+        if not event.has_version:
+            return False
         if self.keys:
             return identity(event.key) in map(identity, self.keys)
         if self.index is None and self.filter is None:
@@ -127,9 +129,12 @@ class Routing(Generic[T]):
             self._whole.discard(one)
 
     def of(self, event: ChangeEvent) -> list[T]:
-        """Those whom it concerns, each once."""
+        """Those whom it concerns, each once; nobody where no version is made of it, which a replay
+        has not either."""
         if not event.is_write:
             return list(self)
+        if not event.has_version:
+            return []
         found = [*self._whole, *self._by_key.get(identity(event.key), ())]
         if not (self._filtered or self._by_value):
             return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,10 @@ _PART_BYTES = 8 * 1024 * 1024
 # A fault that every event has fills no disk: of those that come later, the reason is kept.
 _MOST_WITH_BYTES = 1000
 _MOST_SHOWN = 200
+# Of a document whose id cannot be kept each write comes here. After that time it is put once more,
+# so that one that an operator has removed is told of again where the document is still written to.
+_KNOWN_S = 60.0
+_MOST_KNOWN = 10_000
 
 
 class SetAside:
@@ -38,13 +43,23 @@ class SetAside:
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
+        # Of documents whose ids cannot be kept, what was put here lately.
+        self._known: set[str] = set()
+        self._forget_at = 0.0
 
-    async def put(self, collection: str, event: ChangeEvent, fault: Exception) -> None:
+    async def put(self, collection: str, event: ChangeEvent, fault: Exception) -> bool:
         """Keep an event; setting it aside once more changes nothing.
 
         Args:
             fault: what its version failed with, logged with its traceback.
+        Returns: False where one of the same document stands for it, put here a moment ago.
         """
+        name = event.token
+        if isinstance(fault, InexactKey):
+            # Of the document, which has no versions: a reading finds it, too.
+            name = f"{collection}/{hashlib.sha256(_key_of(event)).hexdigest()}"
+            if self._is_known(name):
+                return False
         reason = reason_of(fault)
         log.error(
             "event set aside",
@@ -61,14 +76,20 @@ class SetAside:
             "wall": event.wall,
             "reason": reason,
         }
-        name = event.token
-        if isinstance(fault, InexactKey):
-            # Of the document, which has no versions: a reading finds it, too.
-            name = f"{collection}/{hashlib.sha256(_key_of(event)).hexdigest()}"
         for n, part in enumerate(parts[1:], 1):
             more = {"of": name, "collection": collection, "n": n, "event": part}
             await self._insert(f"{name}#{n}", more)
         await self._insert(name, {**facts, "event": parts[0]} if parts else facts)
+        if isinstance(fault, InexactKey):
+            self._known.add(name)
+        return True
+
+    def _is_known(self, name: str) -> bool:
+        now = time.monotonic()
+        if now >= self._forget_at or len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+            self._forget_at = now + _KNOWN_S
+        return name in self._known
 
     async def _insert(self, name: str, fields: Mapping[str, Any]) -> None:
         change = {"$setOnInsert": dict(fields)}

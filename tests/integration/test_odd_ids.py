@@ -4,9 +4,11 @@ operator, and harm no others."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx2 as httpx
 import pytest
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
@@ -16,11 +18,11 @@ from streams.bootstrap import read_documents
 from streams.documents import RAW
 from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
-from streams.recording.set_aside import SetAside
+from streams.recording.set_aside import COLLECTION, SetAside
 from streams.verification import Verification
 from tests.fuzzing.raw_documents import array_of, document_of, int32, text
 from tests.support.eventually import wait_until
-from tests.support.gateway import RunningGateway, running_gateway
+from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.layouts import layout_model
 from tests.support.streams import Recording, told
 
@@ -149,11 +151,14 @@ def database(client: Client) -> Iterator[str]:
 
 
 @pytest.fixture
-def gateway(
-    mongo_uri: str, client: Client, database: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningGateway]:
-    model = tmp_path_factory.mktemp("model") / "schema.graphql"
-    model.write_text(MODEL)
+def model(tmp_path: Path) -> Path:
+    file = tmp_path / "schema.graphql"
+    file.write_text(MODEL)
+    return file
+
+
+@pytest.fixture
+def gateway(mongo_uri: str, database: str, model: Path) -> Iterator[RunningGateway]:
     with running_gateway(mongo_uri, database, model) as running:
         yield running
 
@@ -180,3 +185,69 @@ def test_a_document_without_versions_is_left_out_where_its_number_is_asked_for(
     assert ["things", "nodes", 1, "version"] in [each["path"] for each in answer["errors"]]
     ids = [each["id"] for each in gateway.query("{ things { nodes { id } } }")["things"]["nodes"]]
     assert ids == ["healthy", REPLACEMENT]
+
+
+def test_a_document_written_while_a_gateway_runs_is_told_to_an_operator(
+    gateway: RunningGateway, client: Client, database: str, model: Path, mongo_uri: str
+) -> None:
+    """Also where its recorder takes its events from the live stream."""
+    shop = client[database]
+    shop.things.insert_one({"_id": "healthy"})
+    shop.rows.insert_one({"docId": "healthy", "v": 1})
+    for name in ("things", "rows"):
+        wait_until(lambda archive=shop[f"{name}.versions"]: archive.count_documents({}))
+    # The live one, and that of the collection that keeps versions itself.
+    wait_until(lambda: open_streams(client, database) == 2)
+    insert(client, database, "things", UNHELD["other text"])
+    said = "1 change event set aside"
+
+    def told_of() -> bool:
+        trouble = httpx.get(f"{gateway.address}/readyz").json().get("trouble", {})
+        return said in trouble.get("recorder:things", "")
+
+    wait_until(told_of, within_s=30)
+    streams = gateway.query("{ streams { name trouble } }")["streams"]
+    assert [each["name"] for each in streams if said in str(each["trouble"])] == ["recorder:things"]
+    doctor = run_command(
+        *("doctor", "--mongodb-uri", mongo_uri, "--database", database, "--schema", str(model))
+    )
+    assert f"things: {said}" in doctor.stdout
+
+
+def open_streams(client: Client, database: str) -> int:
+    look = {"$currentOp": {"idleCursors": True, "allUsers": True}}
+    found = client.admin.aggregate([look])
+    commands = [each.get("cursor", {}).get("originatingCommand", {}) for each in found]
+    mine = [each for each in commands if each.get("$db") == database]
+    return sum("$changeStream" in stage for each in mine for stage in each.get("pipeline", ()))
+
+
+@one_driver
+async def test_one_entry_stands_for_all_events_of_a_document(
+    mongo: Mongo, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program that writes to it all the time fills no log, and asks nothing of MongoDB; where an
+    operator has removed the entry, it comes back later."""
+    recording = Recording(mongo)
+    await recording.begin()
+    things, aside = client[mongo.name].things, client[mongo.name][COLLECTION]
+
+    def lines() -> int:
+        return sum(each.message == "event set aside" for each in caplog.records)
+
+    async with recording.running() as task:
+        insert(client, mongo.name, "things", UNHELD["text"])
+        insert(client, mongo.name, "things", UNHELD["other text"])
+        for _ in range(20):
+            things.update_many({}, {"$inc": {"n": 1}})
+        await recording.at_rest(task)
+        assert lines() == aside.count_documents({}) == 2
+        aside.delete_many({})
+        things.update_many({}, {"$inc": {"n": 1}})
+        await recording.at_rest(task)
+        assert aside.count_documents({}) == 0
+        recording.recorder._drafting._set_aside._forget_at = 0.0
+        things.update_many({}, {"$inc": {"n": 1}})
+        await recording.at_rest(task)
+        assert aside.count_documents({}) == 2
+    assert recording.recorder.statistics()["set_aside"] == 4

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from bson import Decimal128
 
-from streams.errors import SlowConsumer, Unavailable
+from streams.errors import InexactKey, SlowConsumer, Unavailable
 from streams.events import Batch, ChangeEvent
 from streams.hub import PORTION, Hub, HubOptions, Subscriber, follow
 from streams.routing import Interest
@@ -267,6 +268,23 @@ async def test_follow_publishes_from_where_the_hub_stands() -> None:
     assert asked == [token_at(0)]
     assert hub.position == token_at(2)
     assert await taken(subscriber) == [token_at(1)]
+
+
+async def test_what_becomes_no_version_is_in_the_ring_and_told_to_nobody() -> None:
+    """Who records takes it from the ring."""
+
+    class Script:
+        async def batches(self, after: str):  # type: ignore[no-untyped-def]
+            yield batch(replace(event(1), fault=InexactKey("no driver keeps it")), event(2))
+            raise Unavailable("the script ends")
+
+    hub = hub_of()
+    subscriber = hub.attach("things")
+    with pytest.raises(Unavailable, match="the script ends"):
+        await follow(Script(), hub)  # type: ignore[arg-type]
+    assert await taken(subscriber) == [token_at(2)]
+    ring = hub.ring("things").after(token_at(0)) or ()
+    assert [each.token for each in ring] == [token_at(1), token_at(2)]
 
 
 def test_an_event_is_shared_not_copied() -> None:

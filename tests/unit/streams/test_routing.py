@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from streams.errors import InexactKey
 from streams.events import ChangeEvent
 from streams.routing import EVERYTHING, Interest, Routing
 from tests.support.streams import event
@@ -98,6 +99,14 @@ def test_who_has_a_filter_that_fails_finds_out_himself() -> None:
 
 def test_what_befalls_the_collection_concerns_all() -> None:
     assert told(event(key=None, operation="drop")) == {each.name for each in ALL}
+
+
+@pytest.mark.parametrize("operation", ["insert", "update", "delete"])
+def test_what_becomes_no_version_concerns_nobody(operation: str) -> None:
+    """An event of a document whose id no driver keeps, whatever is known of it."""
+    made = event(key=1, operation=operation, after={"kind": "lamp"}, before={"price": 10})
+    assert told(made)
+    assert told(replace(made, fault=InexactKey("no driver keeps it"))) == set()
 
 
 def test_who_is_gone_leaves_nothing_behind() -> None:
