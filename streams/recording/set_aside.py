@@ -105,21 +105,25 @@ class SetAside:
             COLLECTION,
             [
                 {"$match": {"of": {"$exists": False}}},
-                {"$sort": {"_id": 1}},
                 {
                     "$group": {
                         "_id": "$collection",
                         "events": {"$sum": 1},
-                        "key": {"$last": "$key"},
-                        "reason": {"$last": "$reason"},
+                        "last": {
+                            "$bottom": {
+                                "sortBy": {"at": 1, "_id": 1},
+                                "output": {"key": "$key", "reason": "$reason"},
+                            }
+                        },
                     }
                 },
             ],
         )
         return {
             each["_id"]: f"{each['events']} change event{'s' if each['events'] > 1 else ''} set "
-            f"aside, the last of document {_short(each['key'])}: {each['reason']}; their versions "
-            f"are gaps, or missing; look at {COLLECTION}, and remove from there what is dealt with"
+            f"aside, the last of document {_short(each['last']['key'])}: {each['last']['reason']}; "
+            "their versions are gaps, or missing; "
+            f"look at {COLLECTION}, and remove from there what is dealt with"
             for each in found
         }
 

@@ -16,7 +16,7 @@ from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
 from streams.archive import Archive
-from streams.errors import Unavailable
+from streams.errors import InexactKey, Unavailable
 from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
 from streams.recording.set_aside import COLLECTION, SetAside
@@ -25,7 +25,7 @@ from streams.versions import make_version
 from tests.support.eventually import eventually, wait_until
 from tests.support.gateway import run_command, running_gateway
 from tests.support.layouts import layout_model, program
-from tests.support.streams import Recording, told, unless_ended
+from tests.support.streams import Recording, event, told, unless_ended
 
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -95,6 +95,17 @@ async def test_a_document_that_the_first_reading_makes_nothing_of_is_set_aside(
         (1, False), (2, True), (3, False),
     ]  # fmt: skip
     assert list(await SetAside(mongo).troubles()) == ["things"]
+
+
+@one_driver
+async def test_the_last_event_set_aside_is_the_one_written_last(mongo: Mongo) -> None:
+    """However its entry is named: those of ids that no driver keeps are named by their document."""
+    aside = SetAside(mongo)
+    unheld = event(1, key="unheld", after={"_id": "unheld"})
+    await aside.put("things", unheld, InexactKey("no driver keeps it"))
+    await aside.put("things", event(2, key="later"), TypeError())
+    said = (await aside.troubles())["things"]
+    assert said.startswith("2 change events set aside, the last of document 'later': TypeError;")
 
 
 @one_driver
