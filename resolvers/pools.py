@@ -47,7 +47,8 @@ class Pool(Generic[K, T]):
 
     Args:
         read: keys -> one value for each, in the same order.
-        under_way: so many reads at once; 0: as many as there are turns.
+        under_way: so many reads at once that count for no operation; 0: as many as there are turns.
+            Those of one operation are bounded by its own limits, and may wait for others to end.
         patience_s: how long those that ask during a read wait for its end before one more is begun:
             most end sooner, and the more is read at once, the less each costs.
         enough: so many that ask are not kept waiting, where one more read may be begun: it costs
@@ -69,6 +70,8 @@ class Pool(Generic[K, T]):
         self._waiting: asyncio.TimerHandle | None = None
         self._asked: list[_Asked[K, T]] = []
         self._under_way: set[asyncio.Task[None]] = set()
+        # Those of them that count for no operation.
+        self._counted: set[asyncio.Task[None]] = set()
         self._planned = False
 
     @property
@@ -84,10 +87,9 @@ class Pool(Generic[K, T]):
         return future
 
     def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
-        count = len(self._under_way)
-        if self._planned or (self._most and count >= self._most):
+        if self._planned or (self._most and len(self._counted) >= self._most):
             return
-        if self._most and count and len(self._asked) < self._enough:
+        if self._most and self._under_way and len(self._asked) < self._enough:
             if self._waiting is None:
                 self._waiting = loop.call_later(self._patience_s, self._start)
             return
@@ -110,10 +112,13 @@ class Pool(Generic[K, T]):
             context.run(MOST_TOGETHER.set, _MOST_TOGETHER if part.together else 0)
             task = loop.create_task(self._run(part), context=context)
             self._under_way.add(task)
+            if part.operation is None:
+                self._counted.add(task)
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
+        self._counted.discard(task)
         if self._asked:
             self._plan(asyncio.get_running_loop())
 

@@ -208,6 +208,37 @@ async def test_an_operation_that_asks_for_much_has_a_read_of_its_own() -> None:
     assert sorted(map(list, source.reads)) == [[0, 1, 2, 200], list(range(100, 150))]
 
 
+@pytest.mark.parametrize("split", [False, True], ids=["begun apart", "divided"])
+async def test_operations_that_wait_keep_nobody_else_waiting(split: bool) -> None:
+    """For memory or a slot, which may take as long as other operations do."""
+    source = Source()
+    free = asyncio.Event()
+
+    async def read(keys: Sequence[int]) -> list[int]:
+        if max(keys) >= 100:
+            if MOST_TOGETHER.get():
+                raise LargeRead
+            await free.wait()
+        return await source.read(keys)
+
+    pool = Pool(read, under_way=3)
+    waiting = []
+    for key in range(100, 104):
+        with operation():
+            waiting.append(pool.ask([key]))
+        if not split:
+            await eventually(lambda: not pool._asked)
+    await eventually(lambda: not pool._asked)
+    async with asyncio.timeout(5):
+        for key in (1, 2):
+            with operation():
+                assert await pool.ask([key]) == [2 * key]
+    free.set()
+    assert await asyncio.gather(*waiting) == [[200], [202], [204], [206]]
+    await turns()
+    assert pool.idle
+
+
 async def test_what_no_operation_has_asked_for_is_read_once_however_large() -> None:
     """Apart from what operations have asked for, it is all that it can be divided into."""
     reads: list[Sequence[int]] = []
