@@ -36,7 +36,7 @@ from resolvers.values import whole_number
 from resolvers.writes import Writes
 from streams.archive import Archive
 from streams.documents import Document
-from streams.errors import DatabaseError, DuplicateKey
+from streams.errors import DatabaseError, DuplicateKey, GatewayError
 from streams.events import identity
 from streams.mongo import Mongo
 from streams.versions import CHANGE_FIELD
@@ -233,27 +233,25 @@ class Fences:
                     return exc.changed + changed, at
             raise _taken(entity, met, "nothing was applied")
 
+        def note(at: Timestamp) -> None:
+            for key, _ in newest:
+                self._own_writes.note(entity.collection, key, at)
+
         async def applying() -> Applied:
             try:
                 changed, at = await applied()
-            except DuplicateKey as exc:
-                taken = self._writes.commits.exists(entity, exc)
-                raise BadUserInput(
-                    f"events: {taken.message}; others of the batch may have been applied, and it "
-                    "is safe to send them again",
-                    argument="events",
-                ) from exc
-            except DatabaseError as exc:
-                problem = problem_of_document(entity, exc)
-                if problem is None:
+            except GatewayError as exc:
+                # Some of them may have been applied.
+                note(await self._mongo.operation_time())
+                reason = self._reason(entity, exc)
+                if reason is None:
                     raise
                 raise BadUserInput(
-                    f"events: one of them {problem}; others of the batch may have been applied, "
-                    "and it is safe to send them again",
+                    f"events: {reason}; others of the batch may have been applied, and it is safe "
+                    "to send them again",
                     argument="events",
                 ) from exc
-            for key, _ in newest:
-                self._own_writes.note(entity.collection, key, at)
+            note(at)
             # Where nothing was written, too: the reply says what the server has come to, which is
             # not behind what made these events stale.
             return Applied(applied=changed, stale=len(events) - changed, at=at)
@@ -264,6 +262,13 @@ class Fences:
             return Applied(applied=changed, stale=len(events) - changed, at=at)
 
         return await self._repeats.first(author, applying, again)
+
+    def _reason(self, entity: Entity, exc: GatewayError) -> str | None:
+        """Return why MongoDB has refused an event; None where it is not about one."""
+        if isinstance(exc, DuplicateKey):
+            return self._writes.commits.exists(entity, exc).message
+        problem = problem_of_document(entity, exc) if isinstance(exc, DatabaseError) else None
+        return None if problem is None else f"one of them {problem}"
 
     async def _check_buried(self, entity: Entity, key: Any, document: Document) -> None:
         """Raises:

@@ -455,6 +455,27 @@ async def test_what_a_unique_index_refuses_is_told_and_the_rest_of_a_batch_is_ap
     assert (done.applied, done.stale) == (0, 2)
 
 
+async def test_what_a_refused_batch_has_applied_is_waited_for_as_any_write(
+    readings: Readings, database: Database[Document]
+) -> None:
+    """Else the same process would read a history that lacks it."""
+    database["readings"].create_index("label", unique=True, sparse=True)
+    await readings.recording.begin(baseline_done=True)
+    async with readings.recording.running() as task:
+        await readings.apply_each([event(1, "r0", label="kitchen"), event(1, "r1"), event(1, "r2")])
+        await readings.recording.at_rest(task)
+    with pytest.raises(BadUserInput, match="another Reading has this label already"):
+        await readings.apply_each([event(2, "r1"), event(2, "r2", label="kitchen")])
+    assert [each["sequence"] for each in database["readings"].find().sort("_id")] == [1, 2, 1]
+    own_writes = readings.fences._own_writes
+    readings.recording.progress._limit_s = 0.05
+    with pytest.raises(ArchiveBehind):
+        await own_writes.recorded("readings", ["r1"])
+    readings.recording.progress._limit_s = 30
+    async with readings.recording.running(fencing_token=2):
+        await own_writes.recorded("readings", ["r1", "r2"])
+
+
 async def test_fencing_tokens_that_no_double_can_tell_apart_are_told_apart(
     readings: Readings, database: Database[Document]
 ) -> None:
