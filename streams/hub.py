@@ -14,10 +14,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from streams.errors import GatewayError, SlowConsumer, TimeLimit, Unavailable, reason_of
-from streams.events import Batch, ChangeEvent, identity
+from streams.events import Batch, ChangeEvent
 from streams.layouts.layout import Layout
 from streams.layouts.translation import translated_apart
 from streams.ring import Ring
@@ -34,15 +33,17 @@ log = logging.getLogger(__name__)
 PORTION = 200
 # How soon what could not be read is read again.
 _AGAIN_S = 0.25
+# Deletions that are remembered per collection, some 300 bytes each.
+_DELETIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A deletion that the stream brought. `key`: the `identity` of the document's `_id`; `all`: it
-    befell the whole collection."""
+    """A deletion that the stream brought. `key_hash`: of the document's `_id`, which may be of any
+    length; `all`: it befell the whole collection."""
 
     token: str
-    key: Any
+    key_hash: int
     all: bool
     size_bytes: int = 0
 
@@ -51,7 +52,6 @@ class Deletion:
 class HubOptions:
     """Args:
     ring_events, ring_bytes: what is kept in memory per collection for those who reconnect.
-    deletions: how many are remembered per collection, by their ids alone.
     backlog_events, backlog_bytes: what one subscriber may have waiting before it is ended; several
         batches of the stream, since a burst hands out one of them at once. Not more than the ring
         has: the events are the same ones, and take memory once.
@@ -59,7 +59,6 @@ class HubOptions:
 
     ring_events: int = 10_000
     ring_bytes: int = 64 * 1024 * 1024
-    deletions: int = 10_000
     backlog_events: int = 5000
     backlog_bytes: int = 64 * 1024 * 1024
 
@@ -179,9 +178,7 @@ class Hub:
         resume."""
         self._rings = {name: self._new_ring(position) for name in self._collections}
         self._deletions = {
-            name: Ring[Deletion](
-                position, capacity_events=self._options.deletions, capacity_bytes=1
-            )
+            name: Ring[Deletion](position, capacity_events=_DELETIONS, capacity_bytes=1)
             for name in self._collections
         }
         self._move(position)
@@ -249,7 +246,7 @@ class Hub:
     def _hand_out(self, collection: str, event: ChangeEvent) -> None:
         self._rings[collection].append(event)
         if event.operation == "delete" or not event.is_write:
-            deletion = Deletion(event.token, identity(event.key), not event.is_write)
+            deletion = Deletion(event.token, event.key_hash, not event.is_write)
             self._deletions[collection].append(deletion)
         for take, _ in self._companions[collection]:
             take(event)

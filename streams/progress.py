@@ -19,7 +19,7 @@ from streams import tokens
 from streams.checkpoints import Baseline, Checkpoint, Checkpoints, complete, furthest
 from streams.core.operation import execution_suspended
 from streams.errors import ArchiveBehind
-from streams.events import ChangeEvent, identity
+from streams.events import ChangeEvent, key_hash
 from streams.hub import Hub
 from streams.numbers import Numbered, Numbers
 from streams.partitions import Partition
@@ -172,8 +172,9 @@ class Progress:
         later = self._hub.deletions(collection).after(self.known(collection))
         if self._hub.position < token or later is None:
             return True
-        wanted = set(map(identity, keys))
-        return any(each.all or each.key in wanted for each in later)
+        # Another document with the same hash costs a wait.
+        wanted = set(map(key_hash, keys))
+        return any(each.all or each.key_hash in wanted for each in later)
 
     async def _wait(self, collection: str, token: str, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s

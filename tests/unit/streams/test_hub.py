@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -285,6 +286,21 @@ async def test_what_becomes_no_version_is_in_the_ring_and_told_to_nobody() -> No
     assert await taken(subscriber) == [token_at(2)]
     ring = hub.ring("things").after(token_at(0)) or ()
     assert [each.token for each in ring] == [token_at(1), token_at(2)]
+
+
+def test_deletions_are_remembered_without_the_ids() -> None:
+    """Which may be of any length, and are counted nowhere."""
+    hub = Hub(["things"], position=token_at(0), options=HubOptions(ring_events=1))
+    tracemalloc.start()
+    try:
+        for n in range(200):
+            key = {"n": n, "text": f"{n}" * 50_000}
+            hub.publish(batch(event(n + 1, key=key, operation="delete")))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(hub.deletions("things")) == 200
+    assert held < 2_000_000
 
 
 def test_an_event_is_shared_not_copied() -> None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from bson import Timestamp
 
+from streams import hub as hub_module
 from streams import tokens
 from streams.checkpoints import Checkpoint
 from streams.errors import ArchiveBehind, Unavailable
@@ -346,11 +347,12 @@ async def test_of_partitions_the_last_one_wakes_who_waits() -> None:
     ids=["none of it", "of it", "of all", "too many"],
 )
 async def test_a_deletion_that_is_not_archived_is_waited_for(
-    brought: tuple[ChangeEvent, ...], waits: bool
+    brought: tuple[ChangeEvent, ...], waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of these documents, or where this process's stream cannot tell; else nothing is, however far
     the archive is behind."""
-    hub = Hub([NAME], position=token_at(5), options=HubOptions(ring_events=1, deletions=2))
+    monkeypatch.setattr(hub_module, "_DELETIONS", 2)
+    hub = Hub([NAME], position=token_at(5), options=HubOptions(ring_events=1))
     progress = progress_of(Stored(token_at(5)), hub)
     waiting = asyncio.ensure_future(progress.wait_deletions(NAME, token_at(8), [1, "x"]))
     hub.publish(Batch(brought, token_at(7, 9)))
