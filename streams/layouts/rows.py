@@ -185,22 +185,31 @@ class Rows:
     ) -> tuple[list[RawBSONDocument], bool]:
         """Those behind an id, in the order of id and number: about `size`, and all of each id; and
         whether no others follow."""
-        names = self.names
-        pipeline: list[Document] = [
-            *behind(names.document, after),
-            {"$match": {names.number: {"$gte": 0}}},
-            {"$sort": {names.document: 1, names.number: 1}},
-            {"$limit": size + 1},
-        ]
-        rows, end = await self.read_at(pipeline, size=size, at=at)
-        if end or not rows:
-            return rows, end
-        if not (exact := up_to_exact(rows, names.document)):
-            return await self.read(after, size=2 * size, at=at)
-        rows = exact
+        field = self.names.document
+        place = None if after is None else element(field, after[0])
+        while True:
+            pipeline = [*self.in_order(place), {"$limit": size + 1}]
+            found, end = await self.read_at(pipeline, size=size, at=at)
+            if end or not found:
+                return found, end
+            if rows := up_to_exact(found, field):
+                break
+            # None of these is a version.
+            place = last_element(found, field)
         last = self.kept(rows[-1]).key
         whole = [each for each in rows if identity(self.kept(each).key) != identity(last)]
         return whole + await self.of(last, at=at), False
+
+    def in_order(self, place: bytes | None) -> list[Document]:
+        """Stages: those behind an id, in the order of id and number; but for lists, which stand in
+        the index where their items do, and are ids of none."""
+        names = self.names
+        of_an_id = {"$expr": {"$not": [{"$isArray": f"${names.document}"}]}}
+        return [
+            *behind(names.document, place),
+            {"$match": {names.number: {"$gte": 0}, **of_an_id}},
+            {"$sort": {names.document: 1, names.number: 1}},
+        ]
 
     async def read_at(
         self, pipeline: Sequence[Document], *, size: int, at: Timestamp, collection: str = ""
@@ -217,8 +226,7 @@ class Rows:
 
 
 def up_to_exact(rows: list[RawBSONDocument], field: str) -> list[RawBSONDocument]:
-    """The rows up to the last one with an id behind which it can be read on: an array stands where
-    one of its items does, and is compared otherwise."""
+    """The rows up to the last one whose id a caller can hold, to read on behind it."""
     name = field.encode()
     end = len(rows)
     while end:
@@ -229,9 +237,20 @@ def up_to_exact(rows: list[RawBSONDocument], field: str) -> list[RawBSONDocument
     return rows[:end]
 
 
-def behind(field: str, after: tuple[Any] | None) -> list[Document]:
+def last_element(rows: Sequence[RawBSONDocument], field: str) -> bytes:
+    """The element with the last row's id, behind which one reading goes on, exact or not."""
+    return value_element(bytes(rows[-1].raw), field.encode()) or element(field, None)
+
+
+def behind(field: str, place: bytes | None) -> list[Document]:
     """A stage that lets through what stands behind a value, whatever the types: in expressions they
-    are in one order, as in an index."""
-    if after is None:
+    are in one order, as in an index.
+
+    Args:
+        place: an element with the value.
+    """
+    if place is None:
         return []
-    return [{"$match": {"$expr": {"$gt": [f"${field}", {"$literal": after[0]}]}}}]
+    # As the bytes that it is: decoded, it might be another one.
+    value = RawBSONDocument(document_of([renamed(place, "$literal")]), RAW)
+    return [{"$match": {"$expr": {"$gt": [f"${field}", value]}}}]

@@ -35,13 +35,15 @@ from streams.layouts.kept import (
     Meant,
     Names,
     Overtaken,
+    element,
+    is_id,
     moment_in,
     number_of,
     value_of,
     whole_number,
 )
 from streams.layouts.layout import SETTLE_S
-from streams.layouts.rows import Rows, behind, up_to_exact
+from streams.layouts.rows import Rows, behind, last_element, up_to_exact
 from streams.mongo import Mongo
 from streams.versions import without_reserved
 from streams.writing import Writing, write
@@ -116,48 +118,59 @@ class Separate(AsStored, Keeping):
     ) -> tuple[list[Kept], bool]:
         names = self.names
         few: Document = {"$limit": size + 1}
-        previous: Stages = [
-            *behind(names.document, after),
-            {"$match": {names.number: {"$gte": 0}}},
-            {"$sort": {names.document: 1, names.number: 1}},
-            few,
-            {"$project": {"_id": 0, "k": f"${names.document}", "n": f"${names.number}", "p": _ALL}},
-        ]
-        pipeline: Stages = [
-            *behind("_id", after),
-            {"$sort": {"_id": 1}},
-            few,
-            {"$project": {"_id": 0, "k": "$_id", "n": f"${names.number}", "c": _ALL}},
-            # Of both the first ones: so the first of them together are the first of all.
-            {"$unionWith": {"coll": names.previous, "pipeline": previous}},
-            {"$sort": {"k": 1, "n": 1}},
-            few,
-        ]
-        found, end = await self.rows.read_at(pipeline, size=size, at=at, collection=self.collection)
-        if not end and found:
-            if not (exact := up_to_exact(found, "k")):
-                return await self.read(after, size=2 * size, at=at)
-            found = exact
+        row = {"_id": 0, "k": f"${names.document}", "n": f"${names.number}", "p": _ALL}
+        document = {"_id": 0, "k": "$_id", "n": f"${names.number}", "c": _ALL}
+        place = None if after is None else element("k", after[0])
+        while True:
+            previous: Stages = [*self.rows.in_order(place), few, {"$project": row}]
+            pipeline: Stages = [
+                *behind("_id", place),
+                {"$sort": {"_id": 1}},
+                few,
+                {"$project": document},
+                # Of both the first ones: so the first of them together are the first of all.
+                {"$unionWith": {"coll": names.previous, "pipeline": previous}},
+                {"$sort": {"k": 1, "n": 1}},
+                few,
+            ]
+            found, end = await self.rows.read_at(
+                pipeline, size=size, at=at, collection=self.collection
+            )
+            exact = found if end else up_to_exact(found, "k")
+            versions = await self._versions_of(exact, end=end, at=at)
+            if versions or end:
+                return versions, end
+            # What has no number, or no id, is no version.
+            place = last_element(exact or found, "k")
+
+    async def _versions_of(
+        self, rows: Sequence[RawBSONDocument], *, end: bool, at: Timestamp
+    ) -> list[Kept]:
+        """The versions of documents that lie in rows of both collections.
+
+        Args:
+            end: whether no rows follow: else there may be more of the last document.
+        """
         documents: dict[Any, tuple[list[Kept], list[Kept]]] = {}
         last = None
-        for row in found:
+        for row in rows:
+            # Decoded, it might be the id of another document.
+            if not is_id(last_element([row], "k")):
+                continue
             is_current = "c" in row
             kept = self._kept(row["c"]) if is_current else self.rows.kept(row["p"])
             last = kept.key
             documents.setdefault(identity(last), ([], []))[is_current].append(kept)
         tail: list[Kept] = []
-        if found and not end:
-            # There may be more of the last one.
+        if rows and not end:
             del documents[identity(last)]
             tail = await self.history(last, at=at)
         whole = [
             each
-            for previous_ones, current in documents.values()
-            for each in _joined(previous_ones, current[0] if current else None)
+            for previous, current in documents.values()
+            for each in _joined(previous, current[0] if current else None)
         ]
-        if not (whole or tail or end):
-            return await self.read((last,), size=size, at=at)
-        return whole + tail, end
+        return whole + tail
 
     # the stream
 

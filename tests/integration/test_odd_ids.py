@@ -137,6 +137,61 @@ async def test_versions_that_name_no_document_are_none(
         assert found == ([("x", 1), ("x", 2)] if history == "SEPARATE" else [("x", 1)])
 
 
+@one_driver
+@pytest.mark.parametrize("odd", ["text", "list"])
+@pytest.mark.parametrize("history", ["DOCUMENT_PER_VERSION", "CURRENT_FLAG", "DELTAS", "SEPARATE"])
+async def test_a_reading_of_a_layout_goes_on_behind_more_odd_rows_than_it_holds(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, history: str, odd: str
+) -> None:
+    """One after the other, with more bytes than are read at once."""
+    monkeypatch.setattr("streams.layouts.rows._CHUNK_BYTES", 3000)
+    layout = layout_of(mongo, layout_model(history, "things").entity("Product"))
+    await layout.prepare()
+    rows = "things.previous" if history == "SEPARATE" else "things"
+    for n in range(30):
+        long = text(b"m" + bytes([0xFF, 65 + n]) + b"x" * 500)
+        key = b"\x02docId\0" + long if odd == "text" else b"\x04docId\0" + array_of([(0x02, long)])
+        insert(client, mongo.name, rows, key, NUMBERED)
+    for known in (b"a", b"z"):
+        insert(client, mongo.name, rows, b"\x02docId\0" + text(known), NUMBERED)
+        insert(client, mongo.name, rows, b"\x02docId\0" + text(known), b"\x10v\0" + int32(2))
+    at = await mongo.operation_time()
+    for size in (2, 100):
+        after, end, found = None, False, []
+        while not end:
+            versions, end = await layout.read(after, size=size, at=at)  # type: ignore[attr-defined]
+            found += [(each.key, each.number) for each in versions if each.number is not None]
+            after = (versions[-1].key,) if versions else after
+        assert found == [("a", 1), ("a", 2), ("z", 1), ("z", 2)]
+
+
+@one_driver
+async def test_documents_without_a_number_are_passed_over_however_many_there_are(
+    mongo: Mongo, client: Client
+) -> None:
+    """More pages of them than Python's calls may lie in one another."""
+    layout = layout_of(mongo, layout_model("SEPARATE", "things").entity("Product"))
+    things = client[mongo.name].things
+    things.insert_many([{"_id": f"{n:04}", "name": "uncounted"} for n in range(4000)])
+    things.insert_one({"_id": "x", "v": 1})
+    at = await mongo.operation_time()
+    versions, end = await layout.read(None, size=1, at=at)  # type: ignore[attr-defined]
+    assert ([(each.key, each.number) for each in versions], end) == ([("x", 1)], True)
+
+
+@one_driver
+async def test_a_document_has_the_versions_of_its_own_id_alone(
+    mongo: Mongo, client: Client
+) -> None:
+    """Beside one whose id decoding makes the same."""
+    layout = layout_of(mongo, layout_model("SEPARATE", "things").entity("Product"))
+    insert(client, mongo.name, "things", b"\x02_id\0" + text(b"\x80"), NUMBERED)
+    insert(client, mongo.name, "things", HELD["replacement"], NUMBERED)
+    at = await mongo.operation_time()
+    versions, end = await layout.read(None, size=5, at=at)  # type: ignore[attr-defined]
+    assert ([(each.key, each.number) for each in versions], end) == ([(REPLACEMENT, 1)], True)
+
+
 MODEL = """
 type Thing @collection(name: "things") { id: ID! n: Int }
 type Row @collection(name: "rows", history: DOCUMENT_PER_VERSION, version: "v") { id: ID! n: Int }
