@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bson.timestamp import Timestamp
@@ -105,7 +106,8 @@ class CollectionAsOf:
 
         async def read() -> tuple[list[Document], Coverage | None, Sequence[str]]:
             if apart:
-                return await self._read_apart(window), None, ()
+                found, unordered = await self._read_apart(window)
+                return found, None, unordered
             return await self._read(window, projection)
 
         count = None
@@ -167,27 +169,26 @@ class CollectionAsOf:
         ]
         return await self._mongo.aggregate(self._name, stages, hint=MOMENTS)
 
-    async def _read_apart(self, window: Window) -> list[Document]:
+    async def _read_apart(self, window: Window) -> tuple[list[Document], Sequence[str]]:
         if len(self._keyset.keys) > 1:
-            return await self._first_apart(window)
+            return await window.read(partial(self._first_apart, window))
         rows: list[Document] = []
         step, place = window.limit, window.query
         while True:
             passed = await self._walk.step(window, place, step, {}, None)
             rows += await self._judging.matching(passed.found)
             if len(rows) >= window.limit or not passed.more:
-                return rows[: window.limit]
+                return rows[: window.limit], ()
             place = window.behind({"doc": passed.last})
             step = min(2 * step, _WALK_MOST)
 
-    async def _first_apart(self, window: Window) -> list[Document]:
+    async def _first_apart(self, window: Window, beside: Mapping[str, Any]) -> list[Document]:
         """The first of all that stood, read portion by portion."""
+        query = both(window.query, beside)
         first: list[Document] = []
         async with aclosing(self._standing()) as pages:
             async for page in pages:
-                first = await self._judging.first(
-                    [*first, *page], window.query, window.keys, window.limit
-                )
+                first = await self._judging.first([*first, *page], query, window.keys, window.limit)
         return first
 
     async def _count_apart(self) -> int:

@@ -40,12 +40,15 @@ class Questions:
         self._healthy = healthy
         self.findings: list[str] = []
         self.asked = 0
+        # The errors of the last answer.
+        self._said = ""
 
     async def ask(self, query: str, *, allowed: frozenset[str] = ALLOWED) -> dict[str, Any]:
         """The data; errors with other codes are findings."""
         self.asked += 1
         response = await self._client.post("/graphql", json={"query": query})
         answer = response.json()
+        self._said = str(answer.get("errors", ""))[:1000]
         for error in answer.get("errors", ()):
             said = error.get("extensions", {})
             if said.get("code") not in allowed and not (allowed and said.get("leftOut")):
@@ -87,7 +90,7 @@ class Questions:
             )
             page = data.get(root)
             if not page:
-                self.findings.append(f"answer: no page of {root}({arguments})")
+                self.findings.append(f"answer: no page of {root}({arguments}): {self._said}")
                 return
             found += [each["document"] if moment else each for each in page["nodes"]]
             if not page["pageInfo"]["hasNextPage"]:
@@ -108,7 +111,7 @@ class Questions:
             )
             page = data.get(root)
             if not page:
-                self.findings.append(f"answer: no page of {root} with history")
+                self.findings.append(f"answer: no page of {root} with history: {self._said}")
                 return
             if not page["pageInfo"]["hasNextPage"]:
                 return

@@ -147,6 +147,27 @@ async def test_pages_are_those_of_a_plain_replay(
         assert shown == [state[each] for each in ids]
 
 
+@pytest.mark.parametrize("entity", [PRODUCT, PACKED], ids=["whole", "packed"])
+async def test_what_has_no_place_in_an_order_is_left_out(
+    mongo: Mongo, monkeypatch: pytest.MonkeyPatch, entity: Entity
+) -> None:
+    """MongoDB sorts nothing where one of them has lists in two fields of the order."""
+    monkeypatch.setattr("streams.storage._WORTH_IT", 0)
+    scribe = Scribe(mongo, entity)
+    for second in (1, 2):
+        for n, key in enumerate(KEYS[:4]):
+            scribe.write(key, {"name": f"n{n}", "stock": second}, at(second))
+    scribe.write("b", {"name": ["x", "y"], "stock": [1, 2]}, at(3))
+    await scribe.save()
+    order = (("name", "DESC"), ("stock", "ASC"))
+    page = await plain(mongo, scribe.archive, 3, order).page(
+        PageRequest(first=3), frozenset({"name"}), total=True
+    )
+    assert [each.document for each in page.items] == ["d", "c", "a"]
+    assert (page.total, page.has_next) == (4, False)
+    assert page.unordered == ("lists in several of the fields name, stock",)
+
+
 MIXED = [*KEYS[:5], 1, 2.5, 3, Int64(2**40), ObjectId(24 * "5"), None]
 
 
