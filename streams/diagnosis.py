@@ -32,6 +32,7 @@ from streams.server import (
     check_stream,
     inspect_server,
     remedy,
+    unfit_collections,
 )
 
 __all__ = ["Diagnosis", "Finding"]
@@ -233,7 +234,7 @@ class Diagnosis:
         reply = await self._mongo.command(
             {
                 "listCollections": 1,
-                "filter": {"name": {"$in": names}},
+                "filter": {"name": {"$in": names}, "type": "collection"},
                 "cursor": {"batchSize": 1000},
             }
         )
@@ -279,14 +280,15 @@ class Diagnosis:
         for name in {each.collection for each in self._checkpoints}:
             wanted[Archive(self._mongo, name).name] = [keys for keys, _ in INDEXES]
         lacking = 0
-        for name, several in wanted.items():
+        # They are made with a collection; a view has none, and is named before.
+        unfit = await unfit_collections(self._mongo, list(wanted))
+        for name in sorted(await self._mongo.existing(wanted) - unfit.keys()):
             there = await self._keys(name)
-            if there is None:
-                # They are made with it.
-                continue
             # Another one that begins with these serves as well.
             missing = [
-                keys for keys in several if not any(each[: len(keys)] == keys for each in there)
+                keys
+                for keys in wanted[name]
+                if not any(each[: len(keys)] == keys for each in there)
             ]
             if missing:
                 lacking += 1
@@ -300,12 +302,9 @@ class Diagnosis:
         if not lacking:
             yield _ok("indexes", "all there")
 
-    async def _keys(self, collection: str) -> list[list[tuple[str, int]]] | None:
-        """Return the keys of each index; None where there is no such collection."""
-        try:
-            reply = await self._mongo.command({"listIndexes": collection})
-        except DatabaseError:
-            return None
+    async def _keys(self, collection: str) -> list[list[tuple[str, int]]]:
+        """Return the keys of each index."""
+        reply = await self._mongo.command({"listIndexes": collection})
         return [list(each["key"].items()) for each in reply["cursor"]["firstBatch"]]
 
     async def _recorders(self) -> AsyncIterator[Finding]:

@@ -118,6 +118,22 @@ async def test_an_index_that_is_gone_is_named(mongo: Mongo, client: Client) -> N
     }
 
 
+async def test_a_view_in_a_collection_s_place_hides_nothing_else(
+    mongo: Mongo, client: Client
+) -> None:
+    """It is named once: a view has no images and no indexes that could be missing."""
+    checkpoint = await healthy(mongo)
+    database = client[mongo.name]
+    database.things.drop()
+    database.create_collection("things", viewOn="elsewhere", pipeline=[])
+    database["things.versions"].drop_index("doc_1_v_-1")
+    found = await examined(mongo, checkpoint)
+    assert set(found) == {"change stream", "indexes"}
+    assert "things is a view" in found["change stream"][0].says
+    says = [each.says for each in found["indexes"]]
+    assert says == ["things.versions has none on {doc: 1, v: -1}"]
+
+
 @pytest.mark.parametrize("holder", [None, Holder("gone", 3, False)])
 async def test_a_collection_that_nobody_records_is_an_error(
     mongo: Mongo, holder: Holder | None
