@@ -188,32 +188,26 @@ class Fences:
             )
             for key, document in newest
         ]
-        pending = [(each.key, each.pipeline) for each in fenced]
 
         async def work(writing: Writing) -> int:
-            await self._check_found(writing, entity, rows, newest)
-            result = await writing.change_each(entity.collection, pending, upsert=False)
-            changed = result.changed
-            if result.found == len(pending):
-                await self._check_found(writing, entity, rows, newest)
-                return changed
             if not writing.in_transaction:
-                raise _Absent(changed)
-            buried = await self._first.buried(entity, [key for key, _ in newest])
-            # What was applied a moment ago is not applied once more.
-            waiting = [
-                (each.key, each.pipeline)
-                for each in fenced
-                if not is_stale(entity, each.document, buried.get(identity(each.key)))
-            ]
-            if waiting:
-                result = await writing.change_each(entity.collection, waiting, upsert=True)
-                changed += result.changed
-                if result.again:
-                    # Which has ended the transaction.
-                    raise KeysMet([waiting[place][0] for place in result.again])
+                pending = [(each.key, each.pipeline) for each in fenced]
+                result = await writing.change_each(entity.collection, pending, upsert=False)
+                if result.found < len(pending):
+                    raise _Absent(result.changed)
+                return result.changed
             await self._check_found(writing, entity, rows, newest)
-            return changed
+            # Before anything is written: it may wait, and others would wait for what is.
+            there, first = await self._first.divided(writing, entity, fenced)
+            pending = [(each.key, each.pipeline) for each in (*there, *first)]
+            if not pending:
+                return 0
+            result = await writing.change_each(entity.collection, pending, upsert=True)
+            if result.again:
+                # Which has ended the transaction.
+                raise KeysMet([pending[place][0] for place in result.again])
+            await self._check_found(writing, entity, rows, newest)
+            return result.changed
 
         async def applied() -> tuple[int, Timestamp]:
             met: Sequence[Any] = ()

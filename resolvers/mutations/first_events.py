@@ -119,24 +119,36 @@ class FirstEvents:
     ) -> tuple[int, Sequence[FencedEvent]]:
         """Within a transaction. Returns how many were inserted, and those whose documents are
         there."""
+        there, first = await self.divided(writing, entity, events)
+        if first:
+            pending = [(each.key, each.pipeline) for each in first]
+            result = await writing.change_each(entity.collection, pending, upsert=True)
+            if result.again:
+                raise KeysMet([first[place].key for place in result.again])
+        return len(first), there
+
+    async def divided(
+        self, writing: Writing, entity: Entity, events: Sequence[FencedEvent]
+    ) -> tuple[Sequence[FencedEvent], Sequence[FencedEvent]]:
+        """Within a transaction that has written nothing, divide events into those whose documents
+        are there, and first ones that are not stale.
+
+        Raises: as `buried`.
+        """
         found = await writing.found(
             entity.collection, {"_id": {"$in": [each.key for each in events]}}, only=("_id",)
         )
         there = {identity(each["_id"]) for each in found}
         absent = [each for each in events if identity(each.key) not in there]
         if not absent:
-            return 0, events
+            return events, ()
         buried = await self.buried(entity, [each.key for each in absent])
         first = [
-            (each.key, each.pipeline)
+            each
             for each in absent
             if not is_stale(entity, each.document, buried.get(identity(each.key)))
         ]
-        if first:
-            result = await writing.change_each(entity.collection, first, upsert=True)
-            if result.again:
-                raise KeysMet([first[place][0] for place in result.again])
-        return len(first), [each for each in events if identity(each.key) in there]
+        return [each for each in events if identity(each.key) in there], first
 
     async def buried(self, entity: Entity, keys: Sequence[Any]) -> dict[Any, Any]:
         """By `identity`, the highest fencing tokens of documents that were deleted, by now and by

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+import pymongo
 import pytest
 from bson import Decimal128, Int64
 from pymongo import MongoClient
@@ -346,6 +347,39 @@ async def test_a_document_that_comes_and_goes_before_the_insert_is_not_overlooke
             assert not await readings.apply(event(10))
     assert looks == 2
     assert database["readings"].find_one({"_id": "r1"}) is None
+
+
+async def test_who_waits_for_deletions_keeps_no_other_writer_waiting(
+    readings: Readings, database: Database[Document], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a transaction, too, as with an idempotency key: it has written nothing by then."""
+    progress = readings.recording.progress
+    wait, waiting = progress.wait_deletions, asyncio.Event()
+
+    async def noticed(*asked: Any) -> None:
+        waiting.set()
+        await wait(*asked)
+
+    monkeypatch.setattr(progress, "wait_deletions", noticed)
+    progress._limit_s = 30
+    await readings.recording.begin(baseline_done=True)
+    database["readings"].insert_one({"_id": "there", "sequence": 10, "value": 1.0})
+    author = Author(repeat="key", fingerprint="events")
+    events = [event(11, "there"), event(1, "new")]
+    batch = asyncio.create_task(readings.fences.apply_each(READING, events, author))
+    await asyncio.wait_for(waiting.wait(), 30)
+
+    def update() -> int:
+        with pymongo.timeout(5):
+            change = {"$set": {"label": "changed"}}
+            return database["readings"].update_one({"_id": "there"}, change).modified_count
+
+    assert await asyncio.to_thread(update) == 1
+    assert not batch.done()
+    async with readings.recording.running():
+        done = await batch
+    assert (done.applied, done.stale) == (2, 0)
+    assert [each["sequence"] for each in database["readings"].find().sort("_id")] == [1, 11]
 
 
 @pytest.mark.parametrize("stored", [Int64(10), 10.5, Decimal128("10"), "text", None])
