@@ -1,4 +1,4 @@
-"""The indexes that a model asks for, created at start, with progress to show."""
+"""The indexes that a model asks for, created where their collections are, with progress to show."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ class IndexRefused:
 
 
 async def create_indexes(
-    mongo: Mongo, model: Model, report: Report, *, only: Sequence[str] = ()
+    mongo: Mongo, model: Model, collections: Sequence[str], report: Report
 ) -> list[IndexRefused]:
-    """Create what is missing; what is there already is left alone.
+    """Create what is missing on these collections; what is there already is left alone.
 
     Args:
         report: called with a text, how many are done, and how many there are.
-        only: the collections whose indexes are created; of all where there are none.
     Returns: those that were refused (a unique one over data that is not, or one of another kind on
         the same fields).
     """
-    wanted = [each for each in wanted_indexes(mongo, model) if not only or each[0] in only]
+    wanted = [each for each in wanted_indexes(mongo, model) if each[0] in collections]
     refused = []
     for done, (collection, keys, index, more) in enumerate(wanted):
         report(f"index {collection}({', '.join(index.fields)})", done, len(wanted))

@@ -200,16 +200,14 @@ async def unfit_collections(mongo: Mongo, names: Sequence[str]) -> dict[str, str
     }
 
 
-async def enable_images(mongo: Mongo, collections: Sequence[str]) -> list[str]:
-    """Have the server keep the images before and after each write, where it permits; creates what
-    does not exist.
-
-    Returns: the collections where it does not; history is then kept by applying deltas.
+async def enable_images(mongo: Mongo, collections: Sequence[str]) -> None:
+    """Have the server keep the images before and after each write, where it permits; elsewhere
+    history is kept by applying deltas, which is logged. What does not exist any more is left out.
     """
     refused: dict[str, GatewayError] = {}
     for name in collections:
         try:
-            await keep_images(mongo, name)
+            await keep_images(mongo, name, create=False)
         except (DatabaseError, Unsuitable) as exc:
             refused[name] = exc
     # One line for all that one grant mends.
@@ -220,7 +218,6 @@ async def enable_images(mongo: Mongo, collections: Sequence[str]) -> list[str]:
     for name, reason in refused.items():
         if name not in forbidden:
             _log_refusal([name], reason)
-    return list(refused)
 
 
 async def collection_uuids(mongo: Mongo, names: Sequence[str]) -> dict[str, Any]:
@@ -231,8 +228,11 @@ async def collection_uuids(mongo: Mongo, names: Sequence[str]) -> dict[str, Any]
     return {each["name"]: each["info"].get("uuid") for each in reply["cursor"]["firstBatch"]}
 
 
-async def keep_images(mongo: Mongo, name: str) -> None:
-    """Have the server keep the images of one collection, which is made where it does not exist.
+async def keep_images(mongo: Mongo, name: str, *, create: bool = True) -> None:
+    """Have the server keep the images of one collection.
+
+    Args:
+        create: make one that does not exist; else it is left out.
 
     Raises:
         DatabaseError, Unsuitable: the server does not permit it.
@@ -243,7 +243,7 @@ async def keep_images(mongo: Mongo, name: str) -> None:
     except DatabaseError as exc:
         if exc.number != _NAMESPACE_NOT_FOUND:
             raise
-        if not await create_collection(mongo, name, images=True):
+        if create and not await create_collection(mongo, name, images=True):
             await keep_images(mongo, name)
 
 

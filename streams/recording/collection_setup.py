@@ -109,7 +109,7 @@ class CollectionSetup:
         self.refused = {
             index: why for index, why in self.refused.items() if index.split()[1] not in names
         }
-        for refused in await create_indexes(self._mongo, self._model, report, only=names):
+        for refused in await create_indexes(self._mongo, self._model, names, report):
             fields = ", ".join(refused.fields)
             self.refused[f"index {refused.collection} {fields}"] = (
                 "it could not be made; the log and `revstream doctor` say why"

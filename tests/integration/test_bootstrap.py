@@ -16,7 +16,7 @@ from streams.checkpoints import Baseline, Checkpoint
 from streams.errors import DatabaseError, Unavailable
 from streams.mongo import Mongo
 from streams.recorder import RecorderOptions
-from streams.server import enable_images
+from streams.server import keep_images
 from streams.verification import Verification
 from tests.support.streams import Recording, told
 
@@ -297,7 +297,7 @@ async def test_documents_that_are_written_before_the_reading_begin_with_what_the
 ) -> None:
     """A BASELINE of the image before the write, and then the write with what it has changed;
     nothing of it is a gap. In a transaction, too, where several have one time."""
-    await enable_images(mongo, ["things"])
+    await keep_images(mongo, "things")
     things = client[mongo.name].things
     text = "x" * 300
     things.insert_many([{"_id": n, "n": 0, "text": text, "version": 7} for n in range(6)])

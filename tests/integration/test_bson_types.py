@@ -12,7 +12,7 @@ from pymongo import MongoClient
 
 from streams.documents import RAW, Document
 from streams.mongo import Mongo
-from streams.server import enable_images
+from streams.server import keep_images
 from tests.support.streams import Recording, told
 
 Client = MongoClient[dict[str, Any]]
@@ -116,7 +116,7 @@ async def test_every_type_is_kept_byte_by_byte(mongo: Mongo, client: Client, ima
     """Inserted, updated beside it and inside of what holds it, replaced; with `_change` and
     without."""
     if images:
-        assert await enable_images(mongo, ["things"]) == []
+        await keep_images(mongo, "things")
     await Recording(mongo).begin(baseline_done=True)
     things = client.get_database(mongo.name, codec_options=RAW).things
     expected: list[bytes] = []

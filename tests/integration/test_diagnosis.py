@@ -22,7 +22,7 @@ from streams.indexes import create_indexes
 from streams.lease import Holder
 from streams.mongo import Mongo
 from streams.partitions import Partition
-from streams.server import enable_images
+from streams.server import keep_images
 
 Client = MongoClient[dict[str, Any]]
 MODEL = read_model(
@@ -39,8 +39,8 @@ HELD = Holder("somebody", 3, True)
 
 async def healthy(mongo: Mongo) -> Checkpoint:
     """All that a start does, and a recorder that has come to now."""
-    await enable_images(mongo, ["things"])
-    await create_indexes(mongo, MODEL, lambda *_: None)
+    await keep_images(mongo, "things")
+    await create_indexes(mongo, MODEL, ["things"], lambda *_: None)
     await Archive(mongo, "things").prepare()
     now = tokens.moment(await mongo.operation_time())
     return Checkpoint(now, now, Baseline(done=True))

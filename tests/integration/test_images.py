@@ -19,7 +19,7 @@ from streams.differences import same
 from streams.documents import DECODED, RAW, Document
 from streams.errors import DatabaseError
 from streams.mongo import Mongo
-from streams.server import enable_images
+from streams.server import enable_images, keep_images
 from tests.support.streams import Recording, told
 from tests.support.updates import LIVES
 
@@ -86,7 +86,7 @@ async def test_versions_made_from_images_are_the_server_s_documents(
     mongo: Mongo, client: Client, lives: list[Life]
 ) -> None:
     """Whatever the updates."""
-    assert await enable_images(mongo, ["things"]) == []
+    await keep_images(mongo, "things")
     await begun(mongo)
     await check_lives(mongo, client, lives)
 
@@ -169,7 +169,7 @@ async def test_what_cannot_be_rebuilt_is_read_again_and_marked(
 async def test_a_field_that_moves_stands_once(mongo: Mongo, client: Client) -> None:
     """The server's image of it has it where it was, too; and its projections of such a document
     leave out what comes last."""
-    assert await enable_images(mongo, ["things"]) == []
+    await keep_images(mongo, "things")
     await begun(mongo)
     things = client.get_database(mongo.name, codec_options=RAW).things
     key = f"{next(turns)}"
@@ -270,7 +270,7 @@ async def test_a_key_that_a_document_holds_twice_is_archived_twice(
 ) -> None:
     """Drivers in other languages make such documents; a pipeline that moves the object with it
     makes the server append fields, of which alone the old ones go."""
-    await enable_images(mongo, ["things"])
+    await keep_images(mongo, "things")
     await Recording(mongo).begin(baseline_done=True)
     once = bson.encode({"_id": 1, "data": {"a": 1, "b": 2}, "n": 0, "text": "x" * 500})
     twice = RawBSONDocument(once.replace(b"\x10b\0", b"\x10a\0"), RAW)
@@ -292,23 +292,25 @@ async def test_a_key_that_a_document_holds_twice_is_archived_twice(
     assert stored[-1].count(b"\x10a\0") == 4
 
 
-async def test_images_are_enabled_where_that_is_permitted(mongo: Mongo, client: Client) -> None:
-    """On collections that exist, and on those that do not yet; a view is told apart."""
+async def test_images_are_enabled_where_that_is_permitted(
+    mongo: Mongo, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On collections that exist: one that somebody has dropped meanwhile is not created. A view is
+    named in the log."""
     client[mongo.name].create_collection("old")
     client[mongo.name].create_collection("view", viewOn="old", pipeline=[])
-    assert await enable_images(mongo, ["old", "new", "view"]) == ["view"]
-    assert await enable_images(mongo, ["old", "new"]) == []
-    options = {
-        each["name"]: each.get("options", {}) for each in client[mongo.name].list_collections()
-    }
-    for name in ("old", "new"):
-        assert options[name]["changeStreamPreAndPostImages"] == {"enabled": True}
+    await enable_images(mongo, ["old", "gone", "view"])
+    found = {each["name"]: each["options"] for each in client[mongo.name].list_collections()}
+    assert found["old"]["changeStreamPreAndPostImages"] == {"enabled": True}
+    assert "gone" not in found
+    (line,) = [each for each in caplog.records if each.message.startswith("no images")]
+    assert line.__dict__["collections"] == "view"
 
 
 @one_driver
 async def test_a_collection_made_again_goes_on_without_images(mongo: Mongo, client: Client) -> None:
     """Dropping it dropped the setting: its updates are made from deltas."""
-    await enable_images(mongo, ["things"])
+    await keep_images(mongo, "things")
     await Recording(mongo).begin(baseline_done=True)
     things = client[mongo.name].things
     things.insert_one({"_id": 1, "a": {"b": 1}})
@@ -324,7 +326,7 @@ async def test_a_document_whose_events_exceed_16_mb_has_its_whole_history(
     mongo: Mongo, client: Client
 ) -> None:
     """Its images are left out of such an event, and the version is made from the delta."""
-    await enable_images(mongo, ["things"])
+    await keep_images(mongo, "things")
     recording = Recording(mongo)
     await recording.begin()
     things = client[mongo.name].things

@@ -13,7 +13,7 @@ from pymongo import MongoClient
 from streams.documents import RAW
 from streams.hub import Hub, follow
 from streams.mongo import Mongo
-from streams.server import enable_images
+from streams.server import keep_images
 from streams.source import Source
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, Recording, finished, told
@@ -75,7 +75,7 @@ async def test_a_version_whose_event_is_too_large_is_read_again_and_marked_as_a_
     if not wired:
         mongo.wires = None
     if images:
-        await enable_images(mongo, ["things"])
+        await keep_images(mongo, "things")
     recording = Recording(mongo)
     await recording.begin(baseline_done=True)
     things = client[mongo.name].things
@@ -117,7 +117,7 @@ async def test_a_live_stream_goes_on_past_an_event_that_is_too_large(
     mongo: Mongo, client: Client, write: Any
 ) -> None:
     """Its subscribers are given the change, and those after it, with their images."""
-    await enable_images(mongo, ["things"])
+    await keep_images(mongo, "things")
     recording = Recording(mongo)
     begun = await recording.begin()
     hub = Hub(["things"], position=begun.token)

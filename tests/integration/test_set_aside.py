@@ -20,7 +20,7 @@ from streams.errors import InexactKey, Unavailable
 from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
 from streams.recording.set_aside import COLLECTION, SetAside
-from streams.server import enable_images
+from streams.server import keep_images
 from streams.versions import make_version
 from tests.support.eventually import eventually, wait_until
 from tests.support.gateway import run_command, running_gateway
@@ -53,7 +53,7 @@ async def test_an_event_of_which_no_version_can_be_made_is_set_aside(
     """With its bytes; its version is a gap, those before and after it and of others are exact, and
     a recorder that starts again does not set it aside twice."""
     if images:
-        await enable_images(mongo, ["things"])
+        await keep_images(mongo, "things")
     recording = Recording(mongo, deltas=deltas)
     await recording.begin()
     things = client[mongo.name].things
