@@ -67,21 +67,32 @@ async def migrate(
         # Programs would be refused for as long as no recorder follows.
         await migration.wait_recorded(limit_s=10)
         # Only what came in the meantime is left to be copied while nobody can write.
-        sealed = await migration.seal()
-        commands = await migration.opened_by(sealed)
-        undo = [f"db.runCommand({json_util.dumps(each)})" for each in commands]
+        sealed, undo = list[str](), list[str]()
         try:
+            sealed = await migration.seal()
+            commands = await migration.opened_by(sealed)
+            undo = [f"db.runCommand({json_util.dumps(each)})" for each in commands]
             moved = await migration.finish(told)
         except GatewayError as exc:
-            opened = "\n".join(
-                [f"{_refusing(sealed)}; to let programs write again, in mongosh:", *undo]
-            )
-            raise click.ClickException(f"{exc}\nnot finished: run it again; {opened}") from exc
+            refusing = _refusing(sealed) if sealed else _refusing(migration.sealable, "may refuse")
+            raise click.ClickException(f"{exc}\n{_not_finished(refusing, undo)}") from exc
         return Move(entity, to, copied, moved, sealed, undo)
 
 
-def _refusing(sealed: list[str]) -> str:
-    return f"{' and '.join(sealed)} {'refuse' if len(sealed) > 1 else 'refuses'} writes now"
+def _not_finished(refusing: str, undo: list[str]) -> str:
+    """Return the state in which a move has failed, and how to go on or back."""
+    if undo:
+        opened = f"{refusing}; to let programs write again, in mongosh:"
+        return "\n".join([f"not finished: run it again; {opened}", *undo])
+    return (
+        f"not finished: {refusing}; run it again: it goes on, and prints how to let programs write "
+        "again"
+    )
+
+
+def _refusing(names: list[str], verb: str = "") -> str:
+    verb = verb or ("refuse" if len(names) > 1 else "refuses")
+    return f"{' and '.join(names)} {verb} writes now"
 
 
 def _subject(model: Model, type_: str, to: str) -> Entity:

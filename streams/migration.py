@@ -112,12 +112,18 @@ class Migration:
         now = tokens.moment(await self._mongo.operation_time())
         await self._progress.wait(self._old.collection, now, limit_s=limit_s)
 
+    @property
+    def sealable(self) -> list[str]:
+        """The names of the old collection, of which there are two where previous versions lie
+        apart."""
+        return [self._old.collection, *self._old.layout.beside]
+
     async def seal(self) -> list[str]:
-        """Have MongoDB refuse writes to the old collection. Returns its names, of which there are
-        two where previous versions lie apart. Removals are not refused: `verify` finds them.
+        """Have MongoDB refuse writes to the old collection. Returns its names. Removals are not
+        refused: `verify` finds them.
 
         What was to be passed before is noted first, with the move: see `opened_by`."""
-        names = [self._old.collection, *self._old.layout.beside]
+        names = self.sealable
         for name in names:
             validation = (await rules_of(self._mongo, name)).validation
             if validation.get("validator") != _SEAL:

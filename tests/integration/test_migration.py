@@ -7,14 +7,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import click
 import pytest
 import pytest_asyncio
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
+from gql.migrating import Move, migrate
+from gql.settings import Settings
 from streams.archive import Archive
-from streams.errors import HistoryLost, Unsuitable
+from streams.errors import HistoryLost, Unavailable, Unsuitable
 from streams.migration import Migration
+from streams.mongo import Mongo
 from tests.integration.conftest import KeptShop
 from tests.support.editing import Shop, open_shop
 from tests.support.layouts import CLASSIC, Program, layout_model
@@ -298,3 +302,55 @@ async def test_it_does_not_begin_in_another_ones_place_nor_without_contents(
     database["products"].delete_one({"docId": id_, "v": 2})
     with pytest.raises(HistoryLost, match="version 2 is not kept any more"):
         await migration(kept, "lossy").copy()
+
+
+@pytest.mark.parametrize("kept", ["SEPARATE"], indirect=True)
+@pytest.mark.parametrize(("method", "verb"), [("command", "may refuse"), ("find", "refuse")])
+async def test_an_operator_is_told_that_writes_are_refused_and_how_to_go_on(
+    unsealed: KeptShop, mongo_uri: str, monkeypatch: pytest.MonkeyPatch, method: str, verb: str
+) -> None:
+    """Where MongoDB goes away once it has sealed a collection, before it has answered that, or
+    before the way back is read: run again, the command goes on, and prints that."""
+    kept, database, to = unsealed, unsealed.shop.database, f"away_{method}"
+    program = kept.program()
+    id_ = kept.shop.fresh_id()
+    program.write(id_, {"name": "Lamp", "stock": 1})
+    rule = {"validator": {"name": {"$exists": True}}, "validationLevel": "moderate"}
+    database.command("collMod", "products", **rule)
+    await kept.shop.recorded()
+    work = getattr(Mongo, method)
+
+    async def away(mongo: Mongo, subject: Any, *more: Any, **options: Any) -> Any:
+        found = await work(mongo, subject, *more, **options)
+        if subject == "revstream.sealed" or (isinstance(subject, dict) and "collMod" in subject):
+            raise Unavailable("MongoDB cannot be reached")
+        return found
+
+    async def moving() -> Move:
+        return await migrate(
+            Settings(), kept.shop.gateway.model, mongo_uri, database.name, lambda *_: None,
+            type_="Product", to=to, finish=True,
+        )  # fmt: skip
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Mongo, method, away)
+        with pytest.raises(click.ClickException) as failed:
+            await moving()
+    assert failed.value.message.splitlines() == [
+        "MongoDB cannot be reached",
+        f"not finished: products and products.previous {verb} writes now; run it again: it goes "
+        "on, and prints how to let programs write again",
+    ]
+    with pytest.raises(OperationFailure, match="Document failed validation"):
+        program.write(id_, {"name": "late", "stock": 0})
+    done = await moving()
+    assert done.moved is not None
+    assert done.moved.findings == []
+    assert done.undo == [
+        'db.runCommand({"collMod": "products", "validator": {"name": {"$exists": true}}, '
+        '"validationLevel": "moderate", "validationAction": "error"})',
+        'db.runCommand({"collMod": "products.previous", "validator": {}, '
+        '"validationLevel": "strict", "validationAction": "error"})',
+    ]
+    for name in (to, f"{to}.versions"):
+        database.drop_collection(name)
