@@ -75,7 +75,7 @@ async def purge(
         progress = Progress(Checkpoints(mongo), hub)
         archive = Archive(mongo, entity.collection, layout_of(mongo, entity))
         if not await archive.last([key]):
-            other = await find_other_id(archive, entity, key)
+            other = await find_other_id(mongo, archive, entity, key, ["versions"])
             key = key if other is None else other
         purging = Purging(mongo, archive, progress, entity)
         purged = await purging.purge(key, by=by, why=why)

@@ -30,7 +30,7 @@ from resolvers.projections import Fields, document_projection
 from resolvers.queries import to_query, with_ids
 from resolvers.readings import Reading, token_of
 from resolvers.scopes import OPEN, Scope
-from resolvers.stored_ids import find_other_id, first_shown_as, other_ids
+from resolvers.stored_ids import RecordKind, find_other_id, first_shown_as, other_ids
 from streams import tokens
 from streams.archive import Archive
 from streams.documents import Document
@@ -109,10 +109,12 @@ class Current:
         # predicate, dates are in UTC, whether they say so or not.
         return rows.allowed(found)
 
-    async def other_id(self, entity: Entity, key: Any) -> Any:
+    async def other_id(self, entity: Entity, key: Any, kinds: Sequence[RecordKind]) -> Any:
         """See `find_other_id`."""
         archive = self._archives.get(entity.collection)
-        return None if archive is None else await find_other_id(archive, entity, key)
+        if archive is None:
+            return None
+        return await find_other_id(self._mongo, archive, entity, key, kinds)
 
     async def page(
         self,

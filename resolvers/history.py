@@ -10,9 +10,9 @@ been dropped is `HistoryLost`: in a list in its place, so that it is no error of
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from bson.timestamp import Timestamp
 
@@ -29,9 +29,9 @@ from resolvers.own_writes import OwnWrites
 from resolvers.pages import Page, PageRequest
 from resolvers.projections import ENDED, EVERY_FACT, Fields, record_projection
 from resolvers.records import VersionFilter
-from resolvers.rows import Rows
+from resolvers.rows import ALL_ROWS, Rows
 from resolvers.scopes import OPEN, Scope
-from resolvers.stored_ids import first_shown_as, other_ids
+from resolvers.stored_ids import find_meant_ids, first_shown_as, ids_shown_as, read_meant
 from resolvers.version_pages import PageReading, VersionPages
 from streams.archive import Archive
 from streams.documents import Document
@@ -42,8 +42,6 @@ from streams.mongo import Mongo
 from streams.versions import Version
 
 __all__ = ["History"]
-
-K = TypeVar("K")
 
 
 class History:
@@ -80,8 +78,8 @@ class History:
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], fields: Fields | None
     ) -> list[Version | HistoryLost | None]:
         """n (id, number) -> n versions in the order asked, None where there never was such a
-        number; of a document whose id is of another type and shows alike, where there is none of
-        this one.
+        number; of a document whose id is of another type and shows alike, where nothing is known
+        of this one.
 
         Raises:
             ArchiveBehind: one is not there, and the archive has not come so far that it would be.
@@ -90,7 +88,11 @@ class History:
         async def read(wanted: Sequence[tuple[Any, int]]) -> list[Version | HistoryLost | None]:
             return await self._by_number(entity, wanted, fields)
 
-        return await _shown_alike(entity, wanted, read)
+        async def meant(wanted: Sequence[tuple[Any, int]]) -> list[Any]:
+            archive, ids = self._archive(entity), [key for key, _ in wanted]
+            return await find_meant_ids(self._mongo, archive, entity, ids, ["versions"])
+
+        return await read_meant(entity, wanted, read, meant)
 
     async def _by_number(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]], fields: Fields | None
@@ -143,16 +145,32 @@ class History:
         """n (id, cluster time) -> the versions that stood then, in the order asked.
 
         None where the document did not exist yet, or was deleted; an error where that is not known.
-        Of ids as `by_number`.
+        Of a document whose id is of another type and shows alike, where there was none of this one
+        then.
         """
-        rows = self._scope.read_rows(entity)
+        rows, archive = self._scope.read_rows(entity), self._archive(entity)
 
         async def read(wanted: Sequence[tuple[Any, Timestamp]]) -> list[DocumentState]:
-            states = await self._states.at(self._archive(entity), rows, wanted, fields)
+            states = await self._states.at(archive, rows, wanted, fields)
             await self._conceal(entity, states)
             return states
 
-        return await _shown_alike(entity, wanted, read)
+        async def meant(wanted: Sequence[tuple[Any, Timestamp]]) -> list[Any]:
+            asked = [(key, at) for id_, at in wanted for key in ids_shown_as(entity, id_)]
+            states = iter(await self._states.at(archive, ALL_ROWS, asked, None))
+            return [
+                first_shown_as(
+                    id_,
+                    [
+                        (state.document if isinstance(state, Version) else key, key)
+                        for key in ids_shown_as(entity, id_)
+                        if (state := next(states)) is not None
+                    ],
+                )
+                for id_, _ in wanted
+            ]
+
+        return await read_meant(entity, wanted, read, meant)
 
     async def _conceal(self, entity: Entity, found: Iterable[Any]) -> None:
         """See `conceal_changes`; what is no version is passed over."""
@@ -361,30 +379,6 @@ class History:
 
     def _archive(self, entity: Entity) -> Archive:
         return self._archives[entity.collection]
-
-
-async def _shown_alike(
-    entity: Entity,
-    wanted: Sequence[tuple[Any, K]],
-    read: Callable[[Sequence[tuple[Any, K]]], Awaitable[list[Any]]],
-) -> list[Any]:
-    """Read n (id, which) -> n; those that are not found, by ids of other types that show alike."""
-    found = await read(wanted)
-    others = {n: other_ids(entity, wanted[n][0]) for n, each in enumerate(found) if each is None}
-    asked = [(key, wanted[n][1]) for n, some in others.items() for key in some]
-    if not asked:
-        return found
-    read_then = iter(zip(asked, await read(asked), strict=True))
-    for n, some in others.items():
-        there = [each for _ in some if (each := next(read_then))[1] is not None]
-        found[n] = first_shown_as(
-            wanted[n][0],
-            [
-                (state.document if isinstance(state, Version) else key, state)
-                for (key, _), state in there
-            ],
-        )
-    return found
 
 
 def _by_index(found: Sequence[Document], rows: Rows, count: int) -> list[Any]:

@@ -2,14 +2,17 @@
 of every type, and the text leads back to each of them.
 
 The declared type goes first, at no cost; the others are looked for where nothing is found by it.
-Of several ids that show as one text, the declared one counts, then the order of `ids_meant`; among
-those, one whose document is there before one of which only history is left.
+They are meant where nothing is known of the declared one, whether the caller sees it or not. Of
+several others the order of `ids_meant` counts; among those, one whose document is there before one
+of which only history is left.
+Source: docs/decisions/0046-ids-that-show-alike.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Literal, TypeVar
 
 from model.entities import Entity
 from resolvers.inputs import ids_meant
@@ -17,10 +20,23 @@ from resolvers.queries import with_ids
 from resolvers.values import TEXT_IDS, any_id
 from streams.archive import Archive
 from streams.events import identity
+from streams.mongo import Mongo
 
-__all__ = ["find_other_id", "first_shown_as", "ids_shown_as", "other_ids"]
+__all__ = [
+    "RecordKind",
+    "find_meant_ids",
+    "find_other_id",
+    "first_shown_as",
+    "ids_shown_as",
+    "other_ids",
+    "read_meant",
+]
 
+K = TypeVar("K")
 T = TypeVar("T")
+
+RecordKind = Literal["versions", "drafts", "comments"]
+"""Records that may be left of a document that is not there."""
 
 
 def ids_shown_as(entity: Entity, key: Any) -> tuple[Any, ...]:
@@ -43,21 +59,89 @@ def first_shown_as(key: Any, found: Iterable[tuple[Any, T]]) -> T | None:
     return next((each for id_, each in found if any_id(id_) == text), None)
 
 
-async def find_other_id(archive: Archive, entity: Entity, key: Any) -> Any:
-    """Find the `_id` of another type that shows as this one does, of a document that is there, or
-    else of one that has a history; None where there is none."""
-    others = other_ids(entity, key)
-    if not others:
+async def find_other_id(
+    mongo: Mongo, archive: Archive, entity: Entity, key: Any, kinds: Sequence[RecordKind]
+) -> Any:
+    """Find the `_id` of another type that is meant by one that was not found; None where there is
+    none, or something is known of this one. See `find_meant_ids`."""
+    if not other_ids(entity, key):
         return None
-    found = await archive.layout.find(with_ids(others), projection={"_id": 1})
-    there = _in_order(others, [each["_id"] for each in found])
-    if not there:
-        wanted = [{"key": each} for each in others]
-        records = await archive.newest(wanted, limit=1, projection={"doc": 1})
-        there = _in_order(others, [each["doc"] for each in records])
-    return first_shown_as(key, [(each, each) for each in there])
+    (meant,) = await find_meant_ids(mongo, archive, entity, [key], kinds)
+    return None if meant is None or identity(meant) == identity(key) else meant
 
 
-def _in_order(wanted: Sequence[Any], found: Iterable[Any]) -> list[Any]:
-    by_name = {identity(each): each for each in found}
-    return [by_name[name] for each in wanted if (name := identity(each)) in by_name]
+async def find_meant_ids(
+    mongo: Mongo,
+    archive: Archive,
+    entity: Entity,
+    ids: Sequence[Any],
+    kinds: Sequence[RecordKind],
+) -> list[Any]:
+    """n ids -> of each the stored `_id` that it means, itself or one that shows alike; None where
+    nothing is known of any.
+
+    Rows that callers may not see count: whom a row is hidden from must not write to another one.
+
+    Args:
+        kinds: records that count beside the document itself. Versions must have been waited for.
+    """
+    alike = [ids_shown_as(entity, each) for each in ids]
+    wanted = [key for each in alike for key in each]
+    documents, *records = await asyncio.gather(
+        archive.layout.find(with_ids(wanted), projection={"_id": 1}),
+        *(_recorded_ids(mongo, archive, wanted, each) for each in kinds),
+    )
+    there = {identity(each["_id"]): each["_id"] for each in documents}
+    known = {identity(each): each for some in records for each in some} | there
+    found = []
+    for itself, *others in alike:
+        order = [itself, *(each for each in others if identity(each) in there), *others]
+        names = [name for each in order if (name := identity(each)) in known]
+        found.append(first_shown_as(itself, [(known[name], known[name]) for name in names]))
+    return found
+
+
+async def _recorded_ids(
+    mongo: Mongo, archive: Archive, wanted: Sequence[Any], kind: RecordKind
+) -> list[Any]:
+    """Return the `_id`s of which there are such records; at most one record of each is read."""
+    if kind == "versions":
+        entries = [{"key": each} for each in wanted]
+        records = await archive.newest(entries, limit=1, projection={"doc": 1})
+    else:
+        name = f"{archive.collection}.{kind}"
+        each_first = (
+            mongo.find(name, {"doc": {"$eq": key}}, projection={"doc": 1}, limit=1)
+            for key in wanted
+        )
+        records = [record for found in await asyncio.gather(*each_first) for record in found]
+    return [each["doc"] for each in records]
+
+
+async def read_meant(
+    entity: Entity,
+    wanted: Sequence[tuple[Any, K]],
+    read: Callable[[Sequence[tuple[Any, K]]], Awaitable[list[Any]]],
+    meant: Callable[[Sequence[tuple[Any, K]]], Awaitable[list[Any]]],
+) -> list[Any]:
+    """Read n (id, which) -> n in the order asked, None where there is none; those not found
+    by the ids of other types that are meant.
+
+    Args:
+        meant: n (id, which) -> of each the `_id` that it means, or None; as `find_meant_ids`.
+    """
+    found = await read(wanted)
+    missing = [
+        n for n, each in enumerate(found) if each is None and other_ids(entity, wanted[n][0])
+    ]
+    if not missing:
+        return found
+    ids = await meant([wanted[n] for n in missing])
+    others = {
+        n: (id_, wanted[n][1])
+        for n, id_ in zip(missing, ids, strict=True)
+        if id_ is not None and identity(id_) != identity(wanted[n][0])
+    }
+    for n, each in zip(others, await read([*others.values()]) if others else (), strict=True):
+        found[n] = each
+    return found

@@ -21,6 +21,7 @@ from resolvers.contents import new_id, parse_change, parse_document
 from resolvers.drafts.draft import Draft
 from resolvers.errors import BadUserInput
 from resolvers.outcomes import Author, WriteRefused, Written
+from resolvers.stored_ids import RecordKind
 
 __all__ = ["drafting_fields"]
 
@@ -53,6 +54,7 @@ def _propose(model: Model, shape: Shape) -> StrawberryField:
                 based_on=given.get("based_on"),
                 based_on_draft=given.get("based_on_draft"),
             ),
+            "drafts",
         )
 
     return _proposing(
@@ -100,6 +102,7 @@ def _reject(shape: Shape) -> StrawberryField:
             shape,
             given["id"],
             lambda key: drafts.reject(shape.entity, key, given["draft"], author),
+            "drafts",
         )
 
     return _proposing(f"reject{shape.name}", shape, "Decide against a draft.", reject, ID, _DRAFT)
@@ -114,6 +117,7 @@ def _comment_on(shape: Shape) -> StrawberryField:
             shape,
             id,
             lambda key: comments.add(shape.entity, key, author=author, **given),
+            _subject_kind(given),
             missing=BadUserInput,
         )
         info.context.forget()
@@ -134,6 +138,13 @@ def _comment_on(shape: Shape) -> StrawberryField:
     )
 
 
+def _subject_kind(given: Mapping[str, Any]) -> RecordKind:
+    """Return the records of a document one of which a comment is about."""
+    if given.get("reply_to") is not None:
+        return "comments"
+    return "versions" if given.get("draft") is None else "drafts"
+
+
 def _publish(shape: Shape) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
         publishing = info.context.editing.publishing
@@ -142,6 +153,7 @@ def _publish(shape: Shape) -> StrawberryField:
             shape,
             given["id"],
             lambda key: publishing.publish(shape.entity, key, given["draft"], author),
+            "drafts",
         )
 
     return writing_field(

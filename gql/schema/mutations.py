@@ -162,7 +162,9 @@ def _restore(shape: Shape) -> StrawberryField:
             assert version is not None
             return editing.restoring.restore(entity, key, version, expected, author)
 
-        return await with_id(info, shape, given["id"], restored)
+        return await with_id(
+            info, shape, given["id"], restored, "versions" if draft is None else "drafts"
+        )
 
     return writing_field(
         f"restore{shape.name}",

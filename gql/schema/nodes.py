@@ -23,6 +23,7 @@ from resolvers.errors import BadUserInput
 from resolvers.inputs import ids_from_api
 from resolvers.nodes import parse_node_id
 from resolvers.outcomes import DocumentNotFound
+from resolvers.stored_ids import RecordKind
 from streams.documents import Document
 from streams.events import identity
 
@@ -52,14 +53,16 @@ async def with_id(
     shape: Shape,
     text: str,
     work: Callable[[Any], Awaitable[T]],
-    *,
+    *kinds: RecordKind,
     missing: type[Exception] = DocumentNotFound,
 ) -> T:
     """Do something to the document that an id of the API means: the one that is stored as the model
-    declares, or, where there is none, one whose id is of another type and shows alike.
+    declares, or, where nothing is known of it, one whose id is of another type and shows alike.
 
     Args:
-        work: given the `_id`. missing: what it raises where there is none.
+        work: given the `_id`. missing: the error that it raises where it does not find it, or
+            something of it. kinds: records of a document by which it is known, also where it is
+            not there.
 
     Raises:
         BadUserInput, and what `work` raises.
@@ -68,7 +71,7 @@ async def with_id(
     try:
         return await work(key)
     except missing:
-        other = await info.context.current.other_id(shape.entity, key)
+        other = await info.context.current.other_id(shape.entity, key, kinds)
         if other is None:
             raise
     return await work(other)
@@ -193,13 +196,18 @@ def _finders(shape: Shape) -> dict[str, _Find]:
         return await version_asked_for(info, shape, id_, info.field_nodes, number, None)
 
     async def snapshot(info: ResolveInfo, id_text: str) -> SnapshotDocument | None:
+        context = info.context
         draft = re.fullmatch(r"(.*)@draft-([0-9]{1,9})", id_text, re.DOTALL)
         if draft:
             id_ = stored_id(shape, draft[1])
-            proposed = await info.context.loads.draft(shape.entity, id_, int(draft[2]))
+            number = int(draft[2])
+            proposed = await context.loads.draft(shape.entity, id_, number)
+            if proposed is None:
+                other = await context.current.other_id(shape.entity, id_, ["drafts"])
+                if other is not None:
+                    proposed = await context.loads.draft(shape.entity, other, number)
             return None if proposed is None else DraftRecord(shape, proposed).snapshot
         id_, number = _id_and_number(shape, id_text)
-        context = info.context
         fields = context.selections(info).stored(info.field_nodes, shape, shape.snapshot)
         found = await context.loads.version_numbered(shape.entity, id_, number, fields)
         return None if found is None else VersionRecord(shape, found).snapshot

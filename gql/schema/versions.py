@@ -30,6 +30,7 @@ from resolvers.dates import in_utc
 from resolvers.errors import BadUserInput
 from resolvers.nodes import node_id
 from streams.documents import Document
+from streams.events import identity
 from streams.versions import Version
 
 __all__ = [
@@ -208,9 +209,11 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
         version: int | None = None,
         as_of: Mapping[str, Any] | None = None,
     ) -> VersionRecord | None:
-        return await version_asked_for(
-            info, shape, source.values["_id"], info.field_nodes, version, as_of
-        )
+        id_ = source.values["_id"]
+        found = await version_asked_for(info, shape, id_, info.field_nodes, version, as_of)
+        # Before there was this document, there may have been one whose id shows alike.
+        own = found is None or identity(found.version.document) == identity(in_utc(id_))
+        return found if own else None
 
     async def diff(
         source: CurrentDocument, info: ResolveInfo, from_: int, to: int | None = None

@@ -83,7 +83,10 @@ def test_reads_find_the_document_by_the_id_that_is_shown(
     """By id, by node id, in lists, in history, as of a moment; as it was compiled, too."""
     node = gateway.query("query($id: ID!) { part(id: $id) { nodeId } }", id=shown[case])
     query = """query($id: ID!, $node: ID!, $now: TimePoint!) {
-      part(id: $id) { id name history { nodes { documentId version } } kit { name } }
+      part(id: $id) {
+        id name history { nodes { documentId version } } state(version: 1) { documentId }
+        kit { name }
+      }
       node(nodeId: $node) { ... on Part { id } }
       parts(where: { id: { in: [$id] } }) { nodes { id } }
       kit(id: $id) { parts { nodes { id } totalCount } }
@@ -97,6 +100,7 @@ def test_reads_find_the_document_by_the_id_that_is_shown(
         data = gateway.query(query, id=id_, node=node["part"]["nodeId"], now=now(gateway))
         part = data["part"]
         assert (part["id"], part["name"], part["kit"]) == (id_, case, {"name": case})
+        assert part["state"] == {"documentId": id_}
         assert part["history"]["nodes"] == [{"documentId": id_, "version": 1}]
         assert data["node"] == {"id": id_}
         assert data["parts"]["nodes"] == [{"id": id_}]

@@ -149,7 +149,7 @@ class MemoryCurrent:
         }
         return [found.get(identity(each)) for each in ids]
 
-    async def other_id(self, entity: Entity, key: Any) -> Any:
+    async def other_id(self, entity: Entity, key: Any, kinds: Sequence[str]) -> Any:
         return None
 
     async def page(
