@@ -121,10 +121,12 @@ class ProposalChanges:
         self, topic: str, request: ProposalRequest, begun: Callable[[str], None]
     ) -> AsyncGenerator[ProposalChange]:
         limited = {each.name for each in request.entities if self._scope.read_rows(each).limits}
+        proposals = self._drafts if request.kind == "drafts" else self._comments
         watch = ProposalWatch(
             self._mongo,
             request,
-            (self._drafts if request.kind == "drafts" else self._comments).visible,
+            proposals.parse,
+            proposals.visible,
             frozenset(limited),
             quiet_s=self._quiet_s,
         )

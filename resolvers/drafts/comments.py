@@ -17,6 +17,7 @@ from model.entities import Entity
 from resolvers.drafts.images import ProposalImages
 from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from resolvers.drafts.pages import RecordSource, read_page
+from resolvers.drafts.records import RecordParser, document_id, text_or_none, value_of
 from resolvers.drafts.store import Drafts
 from resolvers.errors import BadUserInput
 from resolvers.json_values import json_value
@@ -60,16 +61,19 @@ class Comment:
     reply_to: str | None
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Comment:
-        reply_to = record["replyTo"]
+    def from_record(cls, entity: Entity, record: Mapping[str, Any]) -> Comment:
+        """Raises:
+        InvalidRecord: it is no comment.
+        """
+        reply_to = value_of(record, "replyTo", ObjectId, None)
         return cls(
             id=str(record["_id"]),
-            document=record["doc"],
-            version=record["version"],
-            draft=record["draft"],
-            by=record["by"],
-            at=record["at"],
-            text=record["text"],
+            document=document_id(entity, record),
+            version=value_of(record, "version", int, None),
+            draft=value_of(record, "draft", int, None),
+            by=text_or_none(record, "by"),
+            at=value_of(record, "at", datetime),
+            text=value_of(record, "text", str),
             reply_to=None if reply_to is None else str(reply_to),
         )
 
@@ -79,6 +83,9 @@ class Comments:
 
     Args:
         archives: by collection.
+
+    Attributes:
+        parse: a record -> the comment, None where it is none.
     """
 
     def __init__(
@@ -98,6 +105,7 @@ class Comments:
         self._repeats = repeats
         self._images = images
         self._limits = limits
+        self.parse = RecordParser("comments", Comment.from_record)
         self._scope = OPEN
 
     def within(self, scope: Scope, drafts: Drafts) -> Comments:
@@ -126,6 +134,7 @@ class Comments:
                 entity=entity,
                 collection=_name(entity),
                 query={"doc": {"$eq": key}, kind: number},
+                parse=self.parse,
             )
             for key, kind, number in subjects
         ]
@@ -152,38 +161,38 @@ class Comments:
 
     async def _page(
         self,
-        sources: Sequence[RecordSource],
+        sources: Sequence[RecordSource[Comment]],
         request: PageRequest,
         *,
         newest_first: bool,
         total: bool,
     ) -> Page[tuple[Entity, Comment]]:
-        found = await read_page(
+        return await read_page(
             self._mongo, "comments", sources, request, newest_first=newest_first, total=total
         )
-        return found.made(lambda item: (item[0], Comment.from_record(item[1])))
 
-    def _source(self, entity: Entity, query: Mapping[str, Any]) -> RecordSource:
+    def _source(self, entity: Entity, query: Mapping[str, Any]) -> RecordSource[Comment]:
         rows = self._scope.read_rows(entity)
         return RecordSource(
             entity=entity,
             collection=_name(entity),
             query=query,
+            parse=self.parse,
             judge=partial(self.visible, entity) if rows.limits else None,
         )
 
-    async def visible(self, entity: Entity, records: Sequence[Mapping[str, Any]]) -> list[bool]:
-        """Return of n records whether each is there for the caller: where its version or draft
+    async def visible(self, entity: Entity, comments: Sequence[Comment]) -> list[bool]:
+        """Return of n comments whether each is there for the caller: where its version or draft
         is."""
         rows = self._scope.read_rows(entity)
         if not rows.limits:
-            return [True] * len(records)
+            return [True] * len(comments)
         versions = {
-            (identity(r["doc"]), r["version"]): (r["doc"], r["version"])
-            for r in records
-            if r["draft"] is None
+            (identity(each.document), each.version): (each.document, each.version)
+            for each in comments
+            if each.draft is None and each.version is not None
         }
-        drafts = [(r["doc"], r["draft"]) for r in records if r["draft"] is not None]
+        drafts = [(each.document, each.draft) for each in comments if each.draft is not None]
         shown = await self._shown_versions(entity, list(versions.values()), rows)
         found = await self._drafts.numbered(entity, drafts)
         shown_drafts = {
@@ -192,10 +201,10 @@ class Comments:
             if draft is not None
         }
         return [
-            (identity(r["doc"]), r["version"]) in shown
-            if r["draft"] is None
-            else (identity(r["doc"]), r["draft"]) in shown_drafts
-            for r in records
+            (identity(each.document), each.version) in shown
+            if each.draft is None
+            else (identity(each.document), each.draft) in shown_drafts
+            for each in comments
         ]
 
     async def _shown_versions(
@@ -252,19 +261,21 @@ class Comments:
 
             async def work(writing: Writing) -> Comment:
                 # As it is stored, so that a repetition is answered with the same.
-                return Comment.from_record(decoded(await writing.insert(_name(entity), record)))
+                stored = decoded(await writing.insert(_name(entity), record))
+                return Comment.from_record(entity, stored)
 
             return (await self._repeats.once(author, work, {"comment": record["_id"]}))[0]
 
         async def again(outcome: Mapping[str, Any]) -> Comment:
             found = await self._mongo.find(_name(entity), {"_id": outcome["comment"]}, limit=1)
-            if not found:
+            comment = self.parse(entity, found[0]) if found else None
+            if comment is None:
                 raise HistoryLost(
                     f"{entity.name} {json_value(key)}: this comment was made before, and is not "
                     "there any more: a purge has removed it"
                 )
-            await self._check_subject(entity, key, found[0]["version"], found[0]["draft"])
-            return Comment.from_record(found[0])
+            await self._check_subject(entity, key, comment.version, comment.draft)
+            return comment
 
         return await self._repeats.first(author, commenting, again)
 
@@ -279,21 +290,21 @@ class Comments:
         """What the record says of what it is about."""
         if reply_to is not None:
             answered = await self._answered(entity, key, reply_to)
-            about = {name: answered[name] for name in ("version", "draft")}
+            about = {"version": answered.version, "draft": answered.draft}
             for name, number in (("version", version), ("draft", draft)):
                 if number is not None and number != about[name]:
                     raise BadUserInput(
                         f"comment {reply_to} is about {name} {about[name]}, not {number}",
                         argument=name,
                     )
-            return {**about, "replyTo": answered["_id"]}
+            return {**about, "replyTo": ObjectId(answered.id)}
         if (version is None) == (draft is None):
             given = "neither" if version is None else "both"
             raise BadUserInput(f"give one of version, draft and replyTo; got {given}")
         await self._check_subject(entity, key, version, draft)
         return {"version": version, "draft": draft, "replyTo": None}
 
-    async def _answered(self, entity: Entity, key: Any, reply_to: str) -> Document:
+    async def _answered(self, entity: Entity, key: Any, reply_to: str) -> Comment:
         """The comment, if the caller sees what it is about: of others nothing is told, not that
         they are there either."""
         problem = BadUserInput(
@@ -303,11 +314,11 @@ class Comments:
         if ObjectId.is_valid(reply_to):
             query = {"_id": ObjectId(reply_to), "doc": {"$eq": key}}
             found = await self._mongo.find(_name(entity), query, limit=1)
-        if not found:
+        answered = self.parse(entity, found[0]) if found else None
+        if answered is None:
             raise problem
-        answered: Document = found[0]
         try:
-            await self._check_subject(entity, key, answered["version"], answered["draft"])
+            await self._check_subject(entity, key, answered.version, answered.draft)
         except BadUserInput as exc:
             raise problem from exc
         return answered

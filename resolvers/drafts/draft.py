@@ -9,19 +9,29 @@ from typing import Any
 
 from bson import Timestamp
 
+from model.entities import Entity
+from resolvers.drafts.records import InvalidRecord, document_id, text_or_none, value_of
 from streams.documents import Document
 
-__all__ = ["PROPOSED", "PUBLISHED", "REJECTED", "Draft"]
+__all__ = ["PROPOSED", "PUBLISHED", "REJECTED", "WITHOUT_CONTENT", "Draft"]
 
 PROPOSED, PUBLISHED, REJECTED = "PROPOSED", "PUBLISHED", "REJECTED"
+_STATUSES = frozenset({PROPOSED, PUBLISHED, REJECTED})
+
+_FACTS = ("doc", "number", "status", "basedOn", "basedOnDraft", "by", "owner", "why", "at")
+# Of the contents so much as tells whether they are documents.
+WITHOUT_CONTENT = dict.fromkeys(
+    (*_FACTS, "moment", "publishedAs", "decided", "base._id", "full._id"), 1
+)
+"""A projection of records, where neither `base` nor `full` is looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """`number`: of the document's drafts, from 1. `moment`: when it was proposed, in the stream's
     terms. `based_on`: a version, 0 where the document is new. `base`, `full`: what it is based on,
-    and what it makes of it; empty where they were not read. `owner`: the caller that proposed it,
-    None for anonymous ones; others may have the same name (`by`).
+    and what it makes of it; with the `_id` alone where they were not read. `owner`: the caller that
+    proposed it, None for anonymous ones; others may have the same name (`by`).
     `decided_…`: the caller that published or rejected it, why and when.
     """
 
@@ -42,24 +52,41 @@ class Draft:
     decided_why: str | None
     decided_at: datetime | None
 
+    @property
+    def is_new(self) -> bool:
+        """Return whether it proposes a new document, by itself."""
+        return self.based_on == 0 and self.based_on_draft is None
+
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Draft:
-        decided = record.get("decided") or {}
+    def from_record(cls, entity: Entity, record: Mapping[str, Any]) -> Draft:
+        """Raises:
+        InvalidRecord: it is no draft.
+        """
+        document, number = document_id(entity, record), value_of(record, "number", int)
+        status = value_of(record, "status", str)
+        based_on_draft = value_of(record, "basedOnDraft", int, None)
+        decided = value_of(record, "decided", Mapping, None) or {}
+        if number < 1:
+            raise InvalidRecord("number: less than 1")
+        if status not in _STATUSES:
+            raise InvalidRecord(f"status: another one, expected {' or '.join(sorted(_STATUSES))}")
+        if based_on_draft is not None and based_on_draft >= number:
+            raise InvalidRecord("basedOnDraft: a later draft, expected an earlier one")
         return cls(
-            document=record["doc"],
-            number=record["number"],
-            status=record["status"],
-            based_on=record["basedOn"],
-            based_on_draft=record["basedOnDraft"],
-            by=record["by"],
-            owner=record.get("owner", record["by"]),
-            why=record["why"],
-            at=record["at"],
-            moment=record["moment"],
-            base=record.get("base", {}),
-            full=record.get("full", {}),
-            published_as=record.get("publishedAs"),
-            decided_by=decided.get("by"),
-            decided_why=decided.get("why"),
-            decided_at=decided.get("at"),
+            document=document,
+            number=number,
+            status=status,
+            based_on=value_of(record, "basedOn", int),
+            based_on_draft=based_on_draft,
+            by=text_or_none(record, "by"),
+            owner=record.get("owner", record.get("by")),
+            why=text_or_none(record, "why"),
+            at=value_of(record, "at", datetime),
+            moment=value_of(record, "moment", Timestamp),
+            base={**value_of(record, "base", Mapping), "_id": document},
+            full={**value_of(record, "full", Mapping), "_id": document},
+            published_as=value_of(record, "publishedAs", int, None),
+            decided_by=text_or_none(decided, "by"),
+            decided_why=text_or_none(decided, "why"),
+            decided_at=value_of(decided, "at", datetime, None),
         )

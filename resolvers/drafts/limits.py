@@ -100,7 +100,10 @@ DEFAULT_LIMITS = ProposalLimits()
 
 
 async def _sums(mongo: Mongo, name: str, query: Mapping[str, Any]) -> Mapping[str, int]:
-    sums = {"_id": None, "n": {"$sum": 1}, "bytes": {"$sum": "$bytes"}}
+    # A program may store anything else there, as a Decimal128, of which no number is made here.
+    counted = {"$in": [{"$type": "$bytes"}, ["int", "long"]]}
+    sizes = {"$cond": [counted, "$bytes", 0]}
+    sums = {"_id": None, "n": {"$sum": 1}, "bytes": {"$sum": sizes}}
     found = await mongo.aggregate(name, [{"$match": query}, {"$group": sums}])
     return found[0] if found else {"n": 0, "bytes": 0}
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from model.entities import Entity, EnumType, Field, Model, Scalar
 from resolvers.filters import Condition, parse_where
@@ -33,26 +33,29 @@ __all__ = [
 
 DRAFT_STATUS = EnumType(name="DraftStatus", values=("PROPOSED", "PUBLISHED", "REJECTED"))
 
-Judge = Callable[[Sequence[Document]], Awaitable[Sequence[bool]]]
-"""n records -> whether the caller may see each."""
+T = TypeVar("T")
+Judge = Callable[[Sequence[T]], Awaitable[Sequence[bool]]]
+"""n drafts or comments -> whether the caller may see each."""
 
 _PORTION = 200
 _FEWEST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordSource:
-    """Records of one entity in one collection.
+class RecordSource(Generic[T]):
+    """Drafts or comments of one entity, in one collection.
 
     Args:
+        parse: returns None for a record that is none, which is left out.
         judge: None where the caller may see all that the query finds.
     """
 
     entity: Entity
     collection: str
     query: Mapping[str, Any]
+    parse: Callable[[Entity, Document], T | None]
     projection: Mapping[str, Any] | None = None
-    judge: Judge | None = None
+    judge: Judge[T] | None = None
 
 
 RecordFilter = Literal["DraftWhere", "CommentWhere"]
@@ -96,16 +99,16 @@ def draft_condition(model: Model, name: RecordFilter, where: Mapping[str, Any]) 
 async def read_page(
     mongo: Mongo,
     kind: str,
-    sources: Sequence[RecordSource],
+    sources: Sequence[RecordSource[T]],
     request: PageRequest,
     *,
     newest_first: bool,
     total: bool,
-) -> Page[tuple[Entity, Document]]:
+) -> Page[tuple[Entity, T]]:
     """Read one page over all sources.
 
-    Costs one read of at most a page for each source, and further ones where a judge leaves records
-    out; `total` reads all records where there is a judge.
+    Costs one read of at most a page for each source, and further ones where records are left out;
+    `total` reads all records where there is a judge, else it counts those that are none, too.
 
     Args:
         kind: what is paged, for cursors: those of another kind are refused.
@@ -114,7 +117,7 @@ async def read_page(
     window = Window(keyset, request)
     found: list[Document] = []
     for source in sources:
-        found += [{**each, _SOURCE: source} for each in await _first(mongo, source, window)]
+        found += await _first(mongo, source, window)
     ((_, direction),) = window.keys
     pick = heapq.nlargest if direction < 0 else heapq.nsmallest
     rows = pick(window.limit, found, key=itemgetter("_id"))
@@ -122,18 +125,15 @@ async def read_page(
     if total:
         whole = window.unbounded()
         count = sum([await _count(mongo, each, whole) for each in sources])
-    return window.page(rows, _item, total=count)
+    return window.page(rows, itemgetter(_ITEM), total=count)
 
 
-_SOURCE = "__source"
+_ITEM = "item"
+# Others have no place in the order of creation.
+_CREATED = {"_id": {"$type": "objectId"}}
 
 
-def _item(row: Document) -> tuple[Entity, Document]:
-    source: RecordSource = row[_SOURCE]
-    return source.entity, {name: value for name, value in row.items() if name != _SOURCE}
-
-
-async def _first(mongo: Mongo, source: RecordSource, window: Window) -> list[Document]:
+async def _first(mongo: Mongo, source: RecordSource[T], window: Window) -> list[Document]:
     rows: list[Document] = []
     async with aclosing(_seen(mongo, source, window, max(window.limit, _FEWEST))) as portions:
         async for portion in portions:
@@ -143,9 +143,9 @@ async def _first(mongo: Mongo, source: RecordSource, window: Window) -> list[Doc
     return rows[: window.limit]
 
 
-async def _count(mongo: Mongo, source: RecordSource, window: Window) -> int:
+async def _count(mongo: Mongo, source: RecordSource[T], window: Window) -> int:
     if source.judge is None:
-        return await mongo.count(source.collection, source.query)
+        return await mongo.count(source.collection, {"$and": [_CREATED, source.query]})
     count = 0
     async with aclosing(_seen(mongo, source, window, _PORTION)) as portions:
         async for portion in portions:
@@ -154,28 +154,28 @@ async def _count(mongo: Mongo, source: RecordSource, window: Window) -> int:
 
 
 async def _seen(
-    mongo: Mongo, source: RecordSource, window: Window, size: int
+    mongo: Mongo, source: RecordSource[T], window: Window, size: int
 ) -> AsyncGenerator[list[Document]]:
-    """Yield the records that the caller may see, one read after the other.
+    """Yield what the caller may see, one read after the other: rows with `_id` and item.
 
     Args:
         size: of the first read.
     """
     place: Mapping[str, Any] = window.query
     while True:
-        query = {"$and": [source.query, place]} if place else source.query
         found = await mongo.find(
             source.collection,
-            query,
+            {"$and": [_CREATED, source.query, place]},
             projection=source.projection,
             sort=list(window.sort.items()),
             limit=size,
         )
-        if source.judge is None:
-            yield found
-        else:
-            seen = await source.judge(found) if found else []
-            yield [each for each, allowed in zip(found, seen, strict=True) if allowed]
+        parsed = [(each["_id"], source.parse(source.entity, each)) for each in found]
+        items = [(id_, item) for id_, item in parsed if item is not None]
+        if source.judge is not None and items:
+            seen = await source.judge([item for _, item in items])
+            items = [each for each, allowed in zip(items, seen, strict=True) if allowed]
+        yield [{"_id": id_, _ITEM: (source.entity, item)} for id_, item in items]
         if len(found) < size:
             return
         place = window.behind(found[-1])

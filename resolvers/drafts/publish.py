@@ -78,8 +78,7 @@ class Publishing:
             for _ in range(ATTEMPTS):
                 chain = await self._chain(entity, key, number)
                 last = await self._standing.now(entity, key)
-                first = chain[0]
-                new = first.based_on == 0 and first.based_on_draft is None
+                new = chain[0].is_new
                 if last is None or last.full is None:
                     if not new:
                         raise not_found(entity, key)

@@ -19,10 +19,11 @@ from bson import ObjectId
 from model.entities import Entity
 from resolvers.commits import ATTEMPTS, restless
 from resolvers.contents import Change
-from resolvers.drafts.draft import PROPOSED, REJECTED, Draft
+from resolvers.drafts.draft import PROPOSED, REJECTED, WITHOUT_CONTENT, Draft
 from resolvers.drafts.images import ProposalImages
 from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from resolvers.drafts.pages import RecordSource, read_page
+from resolvers.drafts.records import RecordParser
 from resolvers.json_values import json_value
 from resolvers.merging import applied
 from resolvers.outcomes import (
@@ -42,6 +43,7 @@ from streams.errors import DuplicateKey
 from streams.events import identity
 from streams.horizons import Horizons
 from streams.mongo import Mongo
+from streams.versions import HIGHEST_COUNTER
 from streams.writing import Writing
 
 __all__ = ["Drafts", "decide", "decided"]
@@ -51,12 +53,22 @@ _INDEXES: tuple[tuple[list[tuple[str, int]], Document], ...] = (
     *(([(field, 1), ("_id", 1)], {}) for field in ("doc", "status", "by", "owner")),
 )
 
+# Whatever a program stores as a number must not stop those of proposals.
+_COUNTED: Mapping[str, Any] = {
+    "$type": ["int", "long"],
+    "$not": {"$type": "array"},
+    "$lte": HIGHEST_COUNTER,
+}
+
 
 class Drafts:
     """Of all entities.
 
     Args:
         archives: by collection.
+
+    Attributes:
+        parse: a record -> the draft, None where it is none.
     """
 
     def __init__(
@@ -74,6 +86,7 @@ class Drafts:
         self._repeats = repeats
         self._images = images
         self._limits = limits
+        self.parse = RecordParser("drafts", Draft.from_record)
         self._scope = OPEN
 
     def within(self, scope: Scope, standing: Standing) -> Drafts:
@@ -104,25 +117,25 @@ class Drafts:
             whole: whether contents are read, too.
         """
         sources = [self._source(each, query, whole) for each in entities]
-        found = await read_page(
+        return await read_page(
             self._mongo, "drafts", sources, request, newest_first=True, total=total
         )
-        return found.made(lambda item: (item[0], Draft.from_record(item[1])))
 
-    def _source(self, entity: Entity, query: Mapping[str, Any], whole: bool) -> RecordSource:
+    def _source(self, entity: Entity, query: Mapping[str, Any], whole: bool) -> RecordSource[Draft]:
         rows = self._scope.read_rows(entity)
         return RecordSource(
             entity=entity,
             collection=_name(entity),
             query=query,
-            projection=None if whole or rows.limits else {"base": 0, "full": 0},
+            parse=self.parse,
+            projection=None if whole or rows.limits else WITHOUT_CONTENT,
             judge=partial(self.visible, entity) if rows.limits else None,
         )
 
-    async def visible(self, entity: Entity, records: Sequence[Mapping[str, Any]]) -> list[bool]:
-        """Return of n records whether each is there for the caller."""
+    async def visible(self, entity: Entity, drafts: Sequence[Draft]) -> list[bool]:
+        """Return of n drafts whether each is there for the caller."""
         rows = self._scope.read_rows(entity)
-        return [_allowed(rows, each) for each in records]
+        return [_allowed(rows, each) for each in drafts]
 
     async def numbered(
         self, entity: Entity, wanted: Sequence[tuple[Any, int]]
@@ -136,9 +149,9 @@ class Drafts:
         query = {"$or": [{"doc": {"$eq": key}, "number": number} for key, number in wanted]}
         found = await self._mongo.find(_name(entity), query) if wanted else []
         drafts = {
-            (identity(r["doc"]), r["number"]): Draft.from_record(r)
-            for r in found
-            if _allowed(rows, r)
+            (identity(draft.document), draft.number): draft
+            for record in found
+            if (draft := self.parse(entity, record)) is not None and _allowed(rows, draft)
         }
         return [drafts.get((identity(key), number)) for key, number in wanted]
 
@@ -290,15 +303,17 @@ class Drafts:
         # Each time: one that is not unique gives two drafts the same number, and somebody may have
         # dropped the database.
         await self._mongo.create_indexes(_name(entity), _INDEXES)
+        number = 0
         for _ in range(ATTEMPTS):
             newest = await self._mongo.find(
                 _name(entity),
-                {"doc": {"$eq": key}},
+                {"doc": {"$eq": key}, "number": _COUNTED},
                 sort=[("number", -1)],
                 limit=1,
                 projection={"number": 1},
             )
-            number = newest[0]["number"] + 1 if newest else 1
+            # Above the one before: what has taken it may be no draft, whose number does not count.
+            number = max(newest[0]["number"] if newest else 0, number) + 1
             numbered = {"_id": ObjectId(), **record, "number": number}
 
             async def work(writing: Writing, numbered: Document = numbered) -> None:
@@ -307,7 +322,7 @@ class Drafts:
             try:
                 await self._repeats.once(author, work, {"doc": key, "number": number})
             except DuplicateKey:
-                continue  # somebody else's draft has taken the number
+                continue  # another draft has taken the number
             return await self.one(entity, key, number)
         raise restless(entity, key)
 
@@ -329,12 +344,9 @@ class Drafts:
         return content
 
 
-def _allowed(rows: Rows, record: Mapping[str, Any]) -> bool:
-    states = [record["full"]]
+def _allowed(rows: Rows, draft: Draft) -> bool:
     # A new document is based on nothing, which no rule is to judge.
-    if record["basedOn"] != 0 or record["basedOnDraft"] is not None:
-        states.append(record["base"])
-    return all(rows.allow({**state, "_id": record["doc"]}) for state in states)
+    return rows.allow(draft.full) and (draft.is_new or rows.allow(draft.base))
 
 
 def _name(entity: Entity) -> str:

@@ -6,7 +6,6 @@ filter and to those rules: a published draft leaves the queue of the proposed on
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,16 +24,15 @@ from streams.errors import HistoryLost
 from streams.events import ChangeEvent, identity
 from streams.mongo import Mongo
 from streams.replay import Caught, Live, Part, Quiet
-from streams.storms import Storm
 from streams.versions import archived_operation
 
 __all__ = ["ProposalChange", "ProposalKind", "ProposalRequest", "ProposalWatch", "Visible"]
 
-log = logging.getLogger(__name__)
-
 ProposalKind = Literal["drafts", "comments"]
-Visible = Callable[[Entity, Sequence[Mapping[str, Any]]], Awaitable[Sequence[bool]]]
-"""n records -> whether each is there for the caller."""
+Parse = Callable[[Entity, Mapping[str, Any]], Draft | Comment | None]
+"""A record -> what it is, None where it is neither."""
+Visible = Callable[[Entity, Sequence[Any]], Awaitable[Sequence[bool]]]
+"""n drafts or comments -> whether each is there for the caller."""
 
 # Records that are looked up together; they may be large.
 _PORTION = 20
@@ -98,17 +96,26 @@ class ProposalChange:
     replayed: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A record, and the draft or comment that it is."""
+
+    record: Document
+    item: Draft | Comment
+
+
 @dataclass(slots=True, kw_only=True)
 class _State:
-    """A record around an event; None where it was not there, or is not known.
+    """A record around an event; None where it was not there, is not known, or is neither a draft
+    nor a comment: any program may write there.
 
     `gone`: it was removed since.
     """
 
     event: ChangeEvent
     entity: Entity
-    before: Document | None
-    after: Document | None
+    before: _Stored | None
+    after: _Stored | None
     gone: bool = False
 
 
@@ -126,6 +133,7 @@ class ProposalWatch:
         self,
         mongo: Mongo,
         request: ProposalRequest,
+        parse: Parse,
         visible: Visible,
         limited: frozenset[str],
         *,
@@ -135,10 +143,10 @@ class ProposalWatch:
         self._request = request
         self._collections = request.collections
         self._matches = request.predicate()
+        self._parse = parse
         self._visible = visible
         self._limited = limited
         self._refresh = TokenRefresh(quiet_s)
-        self._unfit = Storm(log, "record is neither a draft nor a comment: left out")
         self.lost: HistoryLost | None = None
 
     async def take(self, part: Part | ReadAgain) -> AsyncGenerator[Sequence[ProposalChange]]:
@@ -184,8 +192,8 @@ class ProposalWatch:
             _State(
                 event=event,
                 entity=self._collections[event.collection],
-                before=self._fit(event, event.document_before),
-                after=self._fit(event, event.document),
+                before=self._stored(event, event.document_before),
+                after=self._stored(event, event.document),
             )
             for event in events
             if event.is_write and event.collection in self._collections
@@ -215,45 +223,34 @@ class ProposalWatch:
             record = by_id.get(identity(state.event.key))
             state.gone = record is None
             if state.event.after is None and record is not None:
-                state.after = self._fit(state.event, _as_of(record, state.event))
+                state.after = self._stored(state.event, _as_of(record, state.event))
 
-    def _fit(self, event: ChangeEvent, record: Document | None) -> Document | None:
-        """None where it is none of a draft or a comment: any program may write there."""
+    def _stored(self, event: ChangeEvent, record: Document | None) -> _Stored | None:
         if record is None:
             return None
-        try:
-            self._parsed(record)
-            for each in ("base", "full") if self._request.kind == "drafts" else ():
-                dict(record[each])
-        except (KeyError, TypeError, ValueError, AttributeError) as exc:
-            facts = {"collection": event.collection, "key": str(event.key)}
-            self._unfit.note(**facts, reason=type(exc).__name__)
-            return None
-        return record
-
-    def _parsed(self, record: Document) -> Draft | Comment:
-        kind = Draft if self._request.kind == "drafts" else Comment
-        return kind.from_record(record)
+        item = self._parse(self._collections[event.collection], record)
+        return None if item is None else _Stored(record, item)
 
     async def _seen(self, states: Sequence[_State]) -> list[tuple[bool, bool]]:
         """Return of each whether the caller may see the record before, and after."""
         seen: dict[int, bool] = {}
         for entity in self._request.entities:
-            records = [
-                record
+            items = [
+                stored.item
                 for state in states
                 if state.entity is entity
-                for record in (state.before, state.after)
-                if record is not None
+                for stored in (state.before, state.after)
+                if stored is not None
             ]
-            allowed: Sequence[bool] = [True] * len(records)
-            if records and entity.name in self._limited:
-                allowed = await self._visible(entity, records)
-            seen |= {id(record): may for record, may in zip(records, allowed, strict=True)}
-        return [
-            (seen.get(id(state.before), False), seen.get(id(state.after), False))
-            for state in states
-        ]
+            allowed: Sequence[bool] = [True] * len(items)
+            if items and entity.name in self._limited:
+                allowed = await self._visible(entity, items)
+            seen |= {id(item): may for item, may in zip(items, allowed, strict=True)}
+
+        def allows(stored: _Stored | None) -> bool:
+            return stored is not None and seen[id(stored.item)]
+
+        return [(allows(state.before), allows(state.after)) for state in states]
 
     def _change(
         self, state: _State, seen_before: bool, seen_after: bool, *, live: bool
@@ -263,9 +260,8 @@ class ProposalWatch:
         if transition is None:
             return None
         shown = state.after if seen_after else None
-        known = shown or state.before or {}
-        record = None if shown is None or state.gone else self._parsed(shown)
-        drafts = self._request.kind == "drafts"
+        known = shown or state.before
+        item = None if known is None else known.item
         return ProposalChange(
             kind="CHANGE",
             token=event.token,
@@ -273,20 +269,24 @@ class ProposalWatch:
             # To a caller with a row rule, what left his rows is like what was removed.
             operation=None if shown is None and limited else archived_operation(event),
             transition=transition,
-            document=known.get("doc"),
-            key=known.get("number") if drafts else str(event.key),
-            record=record,
+            document=None if item is None else item.document,
+            key=self._key(event, item),
+            record=None if shown is None or state.gone else shown.item,
             at=event.wall,
             replayed=not live,
         )
 
+    def _key(self, event: ChangeEvent, item: Draft | Comment | None) -> Any:
+        if self._request.kind == "comments":
+            return str(event.key)
+        return item.number if isinstance(item, Draft) else None
+
     def _transition(self, state: _State, seen_before: bool, seen_after: bool) -> str | None:
-        matches = self._matches
-        before = seen_before and (matches is None or matches(state.before or {}))
-        after = seen_after and (matches is None or matches(state.after or {}))
+        before = seen_before and self._asked_for(state.before)
+        after = seen_after and self._asked_for(state.after)
         operation = state.event.operation
         # It was there, and may have matched: the server has kept no image.
-        unknown = state.before is None and operation != "insert"
+        unknown = state.event.before is None and operation != "insert"
         if after:
             # A record does not leave its document: it was there before.
             return "STAY" if before or (unknown and self._request.where is None) else "ENTER"
@@ -297,8 +297,13 @@ class ProposalWatch:
         if operation == "delete":
             limited = state.entity.name in self._limited
             return None if limited or self._request.documents else "LEAVE"
-        concerned = seen_after and self._request.concerns(state.after or {})
+        concerned = (
+            seen_after and state.after is not None and self._request.concerns(state.after.record)
+        )
         return "LEAVE" if concerned else None
+
+    def _asked_for(self, stored: _Stored | None) -> bool:
+        return stored is not None and (self._matches is None or self._matches(stored.record))
 
 
 def _as_of(record: Document, event: ChangeEvent) -> Document:

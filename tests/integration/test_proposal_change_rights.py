@@ -16,7 +16,13 @@ from gql.settings import Settings
 from model.reading import read_model
 from resolvers.principals import Principal
 from tests.support.editing import Row, Shop, open_shop
-from tests.support.proposals import followed, next_event, token_now
+from tests.support.proposals import (
+    comments_that_are_none,
+    drafts_that_are_none,
+    followed,
+    next_event,
+    token_now,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -162,3 +168,27 @@ async def test_a_proposed_new_document_is_sent_to_those_whose_row_it_would_be(si
         (hers,) = await told(site, ANN, name, selection, after)
         assert (hers["transition"], hers["documentId"]) == ("ENTER", "new")
         assert await told(site, BOB, name, selection, after) == []
+
+
+async def test_a_record_that_is_no_draft_ends_nothing_where_a_row_rule_holds(site: Shop) -> None:
+    """A rule is asked of drafts and comments only: what it cannot take ended the subscription."""
+    content = '{owner: "ann", title: "x"}'
+    await ask(site, ANN, f'createMemo(id: "odd", document: {content}) {{ __typename }}')
+    await ask(site, ANN, 'proposeMemo(id: "odd", patch: {title: "y"}) { __typename }')
+    await site.recorded()
+    after = await token_now(site)
+    drafts, comments = site.database["memos.drafts"], site.database["memos.comments"]
+    drafts.insert_many(wrong := drafts_that_are_none("odd"))
+    comments.insert_many(unsaid := comments_that_are_none("odd"))
+    await ask(site, ANN, 'proposeMemo(id: "odd", patch: {title: "y"}) { __typename }')
+    await ask(site, ANN, 'commentOnMemo(id: "odd", version: 1, text: "t") { text }')
+    for name, selection in (
+        ("memoDraftChanges", DRAFTS),
+        ("allDraftChanges", DRAFTS),
+        ("memoCommentChanges", COMMENTS),
+        ("allCommentChanges", COMMENTS),
+    ):
+        (hers,) = await told(site, ANN, name, selection, after)
+        assert (hers["transition"], hers["documentId"]) == ("ENTER", "odd")
+    drafts.delete_many({"_id": {"$in": [each["_id"] for each in wrong]}})
+    comments.delete_many({"_id": {"$in": [each["_id"] for each in unsaid]}})

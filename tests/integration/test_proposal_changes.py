@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import AsyncMock
 from uuid import uuid4
 
 import pytest
-from bson import ObjectId, Timestamp
+from bson import Timestamp
 from pymongo import MongoClient
 
 from gql.settings import Settings
@@ -26,10 +25,13 @@ from tests.support.proposals import (
     COMMENTS,
     DRAFTS,
     caught_up,
+    comments_that_are_none,
+    drafts_that_are_none,
     followed,
     following,
     next_event,
     propose,
+    stored_comment,
     token_now,
 )
 
@@ -37,12 +39,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SAID = ("operation", "transition", "number")
 PROPOSED = {"status": {"eq": "PROPOSED"}}
-
-
-def comment(id_: str, text: str) -> Row:
-    """A comment on version 1, as another program stores it."""
-    about = {"doc": id_, "version": 1, "draft": None, "replyTo": None}
-    return {"_id": ObjectId(), **about, "by": "program", "at": datetime.now(UTC), "text": text}
 
 
 def images_of(shop: Shop, collection: str) -> bool:
@@ -115,7 +111,7 @@ async def test_comments_of_callers_and_of_programs_are_sent(shop: Shop) -> None:
     """Added by a mutation, and added, edited and removed by another program."""
     id_ = await shop.made()
     await shop.recorded()
-    stored = comment(id_, "by a program")
+    stored = stored_comment(id_, "by a program")
     comments = shop.database["products.comments"]
     async with shop.changes(COMMENTS, id=id_) as events:
         assert await caught_up(events) == []
@@ -237,7 +233,7 @@ async def test_large_gaps_are_read_in_pages_and_callers_take_turns(
     monkeypatch.setattr("streams.changefeed.oplog_replay._PAGE", 7)
     id_ = await shop.made()
     after = await token_now(shop)
-    stored = [comment(id_, f"{n}") for n in range(100)]
+    stored = [stored_comment(id_, f"{n}") for n in range(100)]
     for each in stored:
         shop.database["products.comments"].insert_one(each)
     async with open_shop(client, mongo_uri, shop.database.name, begun=True) as another:
@@ -260,7 +256,7 @@ async def test_a_reading_of_much_that_concerns_nobody_ends_by_time_with_a_token(
     id_ = await shop.made()
     after = await token_now(shop)
     texts = [f"{n}" for n in range(150)]
-    shop.database["products.comments"].insert_many([comment(id_, each) for each in texts])
+    shop.database["products.comments"].insert_many([stored_comment(id_, each) for each in texts])
     nobodys = {"author": {"eq": "nobody"}}
     async with open_shop(client, mongo_uri, shop.database.name, begun=True) as another:
         tokens_given = [after]
@@ -438,17 +434,25 @@ async def test_without_images_drafts_are_read_and_what_was_removed_is_a_bare_lea
 
 
 async def test_a_record_that_is_no_draft_ends_nothing(shop: Shop) -> None:
-    """It is left out, and what comes next is sent."""
+    """It is left out, and what comes next is sent: live, and to those who come back."""
     id_ = await shop.made()
-    drafts = shop.database["products.drafts"]
-    async with shop.changes(DRAFTS) as events:
-        assert await caught_up(events) == []
-        wrong = [{"doc": id_, "number": 7}, {"doc": id_, "number": 8, "full": 5, "base": []}]
-        for each in wrong:
-            drafts.insert_one({"_id": ObjectId(), **each})
-        await propose(shop, await shop.made(), "one")
-        assert tell(await following(events, 1), "number") == [1]
-    drafts.delete_many({"doc": id_})
+    await shop.recorded()
+    after = await token_now(shop)
+    drafts, comments = (shop.database[f"products.{each}"] for each in ("drafts", "comments"))
+    for collection, wrong in (
+        (drafts, drafts_that_are_none(id_)),
+        (comments, comments_that_are_none(id_)),
+    ):
+        collection.insert_many(wrong)
+        collection.update_many({"_id": {"$in": tell(wrong, "_id")}}, {"$set": {"x": 1}})
+        collection.delete_many({"_id": {"$in": tell(wrong, "_id")}})
+    await propose(shop, id_, "one")
+    await shop.mutate("commentOnProduct", id=id_, version=1, text="one")
+    await followed(shop)
+    for text, name in ((DRAFTS, "draft"), (COMMENTS, "comment")):
+        async with shop.changes(text, after=after) as events:
+            (found,) = await caught_up(events)
+        assert (found["operation"], found[name] is None) == ("INSERT", False)
 
 
 async def test_what_a_purge_removed_is_not_read_again(
@@ -480,9 +484,9 @@ async def test_a_reader_that_is_too_slow_goes_on_after_its_last_token(
         comments = shop.database["products.comments"]
         async with shop.changes(COMMENTS, id=id_) as events:
             assert await caught_up(events) == []
-            comments.insert_one(comment(id_, "first"))
+            comments.insert_one(stored_comment(id_, "first"))
             (first,) = await following(events, 1)
-            comments.insert_many([comment(id_, f"{n}") for n in range(20)])
+            comments.insert_many([stored_comment(id_, f"{n}") for n in range(20)])
             hub = shop.gateway.hub
             await eventually(lambda: hub.statistics("$comments")["slow_consumers"] == 1)
             seen = [first]

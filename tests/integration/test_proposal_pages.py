@@ -5,14 +5,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from bson import Decimal128, ObjectId
 
 from model.reading import read_model
 from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from resolvers.principals import Principal
 from tests.integration.test_proposal_roles import ask as ask_as
 from tests.support.editing import Failed, Row, Shop, lamp, open_shop, tell
+from tests.support.proposals import (
+    comments_that_are_none,
+    drafts_that_are_none,
+    propose,
+    stored_draft,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -37,13 +45,6 @@ query ($id: ID!) {
 async def drafts(shop: Shop, **given: Any) -> Row:
     found: Row = (await shop.ask(DRAFTS, **given))["found"]
     return found
-
-
-async def propose(shop: Shop, id_: str, name: str, **given: Any) -> int:
-    """Return the number of a new draft."""
-    result = await shop.mutate("proposeProduct", id=id_, patch={"name": name}, **given)
-    number: int = result["draft"]["number"]
-    return number
 
 
 async def test_the_pages_of_a_documents_drafts_have_each_draft_once(shop: Shop) -> None:
@@ -330,3 +331,97 @@ async def test_a_new_document_is_proposed_and_published_under_a_row_rule(
     assert heard == [{"nodes": [{"text": "t"}], "totalCount": 1}, empty]
     assert decided == ["DocumentNotFound", "PageWritten", "DocumentNotFound", "PageDrafted"]
     assert (published["owner"], published["title"]) == ("ann", "y")
+
+
+@pytest.mark.parametrize("rule", ["", '@access(rows: "{ owner: { eq: $sub } }")'])
+async def test_records_that_are_neither_drafts_nor_comments_are_left_out_of_pages(
+    mongo_uri: str, client: Any, rule: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever a program stores there: pages have the others, each once, and the document can be
+    proposed for, commented on and published."""
+    model = read_model(
+        f"""type Page @collection(name: "pages") {rule}
+        {{ id: ID! owner: String title: String }}"""
+    )
+    ann, name = Principal(name="ann"), f"odd_{uuid4().hex[:8]}"
+    propose = """
+    mutation { done: proposePage(id: "p", patch: {title: "%s"}) {
+      ... on PageDrafted { draft { number } } ... on WriteError { message } } }
+    """
+    comment = 'mutation { done: commentOnPage(id: "p", version: 1, text: "%s") { id } }'
+    reply = """mutation { done: commentOnPage(id: "p", replyTo: "%s", text: "r") { text } }"""
+    draft = "number documentId status document { id title } diff { path }"
+    page = "(first: 2) { %s pageInfo { hasNextPage } }"
+    drafts = page % f"nodes {{ {draft} }}"
+    numbers, texts = page % "nodes { number }", page % "nodes { id text version draft }"
+    async with open_shop(client, mongo_uri, name, model=model) as shop:
+        shop.database["pages"].insert_one({"_id": "p", "owner": "ann", "title": "x"})
+        await shop.recorded()
+        proposed, wrong, unsaid = [], drafts_that_are_none("p"), comments_that_are_none("p")
+        for number in range(3):
+            proposed.append((await ask_as(shop, ann, propose % number))["draft"]["number"])
+            shop.database["pages.drafts"].insert_many(wrong[number::3])
+            said = await ask_as(shop, ann, comment % number)
+            shop.database["pages.comments"].insert_many(unsaid[number::3])
+        queues = [
+            await ask_as(shop, ann, text % inside)
+            for inside in (drafts, numbers)
+            for text in ("{ done: pageDrafts%s }", "{ done: allDrafts%s }")
+            if inside is numbers or "pageDrafts" in text
+        ]
+        queues.append(
+            (await ask_as(shop, ann, f'{{ done: page(id: "p") {{ drafts{numbers} }} }}'))["drafts"]
+        )
+        talks = [
+            await ask_as(shop, ann, text % texts)
+            for text in ("{ done: pageComments%s }", "{ done: allComments%s }")
+        ]
+        versions = await ask_as(
+            shop, ann, f'{{ done: page(id: "p") {{ history {{ nodes {{ comments{texts} }} }} }} }}'
+        )
+        others = [
+            await ask_as(shop, ann, reply % id_)
+            for id_ in (said["id"], unsaid[0]["_id"], unsaid[2]["_id"])
+        ]
+        publish = f'publishPage(id: "p", draft: {proposed[2]}) {{ __typename }}'
+        decided = await ask_as(shop, ann, f"mutation {{ done: {publish} }}")
+    client.drop_database(name)
+    assert proposed == sorted(set(proposed))
+    for each in queues:
+        assert [node["number"] for node in each["nodes"]] == proposed[:0:-1]
+        assert each["pageInfo"]["hasNextPage"]
+    assert queues[0]["nodes"][0]["document"] == {
+        "id": f"p@draft-{proposed[2]}",
+        "title": "2",
+    }
+    assert queues[0]["nodes"][0]["diff"] == [{"path": "title"}]
+    for each in talks:
+        assert [node["text"] for node in each["nodes"]] == ["2", "1"]
+    (about,) = versions["history"]["nodes"]
+    assert [node["text"] for node in about["comments"]["nodes"]] == ["0", "1"]
+    assert others == [{"text": "r"}, "BAD_USER_INPUT", "BAD_USER_INPUT"]
+    assert decided == {"__typename": "PageWritten"}
+    assert any("neither a draft nor a comment" in each.message for each in caplog.records)
+
+
+async def test_numbers_that_no_draft_has_do_not_stop_proposals(shop: Shop) -> None:
+    """Text, fractions, lists and the largest integers: the next draft has the next free number."""
+    id_ = await shop.made()
+    for number in ("7", 1.0, [2], 2**31 - 1, 2**63 - 1, Decimal128("3"), float("inf")):
+        shop.database["products.drafts"].insert_one(
+            {"_id": ObjectId(), "doc": id_, "number": number, "bytes": Decimal128("1")}
+        )
+    assert [await propose(shop, id_, "x") for _ in range(2)] == [4, 5]
+
+
+async def test_drafts_that_go_on_from_each_other_are_none(shop: Shop) -> None:
+    """As a program may store them: publishing one of them ends."""
+    id_ = await shop.made()
+    for number, based_on in ((1, 2), (2, 1), (3, 3)):
+        record = stored_draft(id_, number, basedOnDraft=based_on)
+        shop.database["products.drafts"].insert_one(record)
+    kinds = [
+        (await shop.mutate("publishProduct", id=id_, draft=number))["__typename"]
+        for number in (1, 2, 3)
+    ]
+    assert kinds == ["DocumentNotFound"] * 3

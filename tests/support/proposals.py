@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncGenerator, Callable
+from datetime import UTC, datetime
 from typing import Any
+
+from bson import ObjectId, Timestamp
 
 from streams import tokens
 from tests.support.editing import Row, Shop
@@ -42,6 +46,55 @@ subscription ($where: CommentWhere, $after: ResumeToken) {
 """
 Events = AsyncGenerator[Row, None]
 PATIENCE_S = 60.0
+
+
+def stored_draft(doc: Any, number: Any, **more: Any) -> Row:
+    """Return the record of a draft as another program stores it, of a product."""
+    facts = {"status": "PROPOSED", "basedOn": 1, "basedOnDraft": None, "by": "program"}
+    content = {"base": {"_id": doc}, "full": {"_id": doc}, "why": None}
+    when = {"moment": Timestamp(1, 1), "at": datetime.now(UTC)}
+    return {"_id": ObjectId(), "doc": doc, "number": number, **facts, **content, **when, **more}
+
+
+def stored_comment(doc: Any, text: Any, **more: Any) -> Row:
+    """Return the record of a comment on version 1, as another program stores it."""
+    about = {"doc": doc, "version": 1, "draft": None, "replyTo": None}
+    said = {"by": "program", "at": datetime.now(UTC), "text": text}
+    return {"_id": ObjectId(), **about, **said, **more}
+
+
+def drafts_that_are_none(doc: Any) -> list[Row]:
+    """Return records of a document in its collection of drafts, each with another fault."""
+    number = itertools.count(100)
+    wrong: list[Row] = [
+        {"_id": "text"},
+        {"doc": {"$gt": 1}, "_id": 7},
+        *({"number": each} for each in ("7", 7.5, True, [3], 0, 2**31)),
+        *({"status": each} for each in ("OPEN", None, 5)),
+        *({"basedOn": each} for each in (None, "1", [1], 2**40)),
+        *({"basedOnDraft": each} for each in ("1", [1], 1000)),
+        *({"base": each} for each in ([], None, 5)),
+        *({"full": each} for each in ([], None, "x")),
+        *({"at": each} for each in (None, "now")),
+        *({"moment": each} for each in (None, 5)),
+        *({"publishedAs": each} for each in ("1", 2**40)),
+        *({"decided": each} for each in ("x", {"at": 5})),
+    ]
+    bare = [{"_id": ObjectId(), "doc": doc}, {"_id": ObjectId(), "doc": doc, "number": 7}]
+    return bare + [stored_draft(doc, next(number)) | each for each in wrong]
+
+
+def comments_that_are_none(doc: Any) -> list[Row]:
+    """Return records of a document in its collection of comments, each with another fault."""
+    wrong: list[Row] = [
+        {"_id": "text"},
+        *({"version": each} for each in ("1", [1], {}, 2**40)),
+        *({"version": None, "draft": each} for each in ("1", [1], {}, 1.5)),
+        *({"text": each} for each in (None, 5, ["SECRET"])),
+        *({"at": each} for each in (None, "now")),
+        *({"replyTo": each} for each in ("x", 5)),
+    ]
+    return [{"_id": ObjectId(), "doc": doc}, *(stored_comment(doc, "no") | each for each in wrong)]
 
 
 async def caught_up(events: Events) -> list[Row]:
