@@ -21,7 +21,8 @@ from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.checkpoints import Baseline
-from streams.documents import DECODED, Document
+from streams.documents import DECODED, RAW, Document
+from streams.elements import document_of, renamed, value_element
 from streams.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
 from streams.events import ChangeEvent, identity, is_exact
 from streams.mongo import COLLATION, Mongo
@@ -37,7 +38,9 @@ __all__ = [
     "Chunk",
     "behind",
     "holds_everything",
+    "last_place",
     "oldest_start",
+    "place_behind",
     "read_chunk",
     "read_documents",
 ]
@@ -58,7 +61,7 @@ class Chunk:
     """Documents in `_id` order as they were at cluster time `at`; `end` where no others follow.
 
     `wall`: the database's clock at that time, since a cluster time knows only seconds.
-    `after`: a tuple of the `_id` behind which they stand; None for the first chunk.
+    `after`: a tuple of the last exact `_id` before them; None where there is none.
     `versions`: of a collection that keeps them itself, all of theirs, instead of the documents.
     `arrival`: the event by which the whole collection came, at which they are recorded.
     """
@@ -93,9 +96,9 @@ class Chunk:
 
     @cached_property
     def keys(self) -> list[Any]:
-        """Of the documents, in their order."""
+        """Of the documents whose `_id`s are exact, in their order."""
         if self.versions is None:
-            return [each["_id"] for each in self.documents]
+            return [each["_id"] for each in self.documents if is_exact(each)]
         return list({identity(each.key): each.key for each in self.versions}.values())
 
 
@@ -159,11 +162,10 @@ async def read_chunk(
         layout: of a collection that keeps versions itself.
         arrival: read as of this event, unless the server no longer can.
     """
-    after = (baseline.after,) if baseline.started else None
     if arrival is not None:
         try:
             return await _chunk_at(
-                mongo, collection, after, size, layout, arrival.wall, arrival.at, arrival
+                mongo, collection, baseline, size, layout, arrival.wall, arrival.at, arrival
             )
         except DatabaseError as exc:
             if exc.number not in PAST_UNKNOWN:
@@ -172,7 +174,7 @@ async def read_chunk(
     while True:
         wall, at = await mongo.clock()
         try:
-            return await _chunk_at(mongo, collection, after, size, layout, wall, at, arrival)
+            return await _chunk_at(mongo, collection, baseline, size, layout, wall, at, arrival)
         except DatabaseError as exc:
             attempts -= 1
             # Somebody has created the collection, or an index, since the clock was read. Layouts
@@ -180,7 +182,7 @@ async def read_chunk(
             if exc.number not in PAST_UNKNOWN or not attempts:
                 raise
             if exc.number == SNAPSHOT_TOO_OLD and layout is None:
-                chunk = await _last_chunk(mongo, collection, after, size, wall, arrival)
+                chunk = await _last_chunk(mongo, collection, baseline, size, wall, arrival)
                 if chunk is not None:
                     return chunk
 
@@ -188,7 +190,7 @@ async def read_chunk(
 async def _last_chunk(
     mongo: Mongo,
     collection: str,
-    after: tuple[Any] | None,
+    baseline: Baseline,
     size: int,
     wall: datetime,
     arrival: ChangeEvent | None,
@@ -200,67 +202,80 @@ async def _last_chunk(
     written.
     """
     try:
-        found, complete, at = await mongo.read_now(_in_order(collection, after, size))
+        command = _in_order(collection, _place(baseline), size)
+        found, complete, at = await mongo.read_now(command)
     except DatabaseError as exc:
         if exc.number != SNAPSHOT_TOO_OLD:
             raise
         return None
-    documents, end = _behind(found, after, size, complete=complete)
-    return Chunk(at, wall, after, documents, end, arrival=arrival)
+    end = complete and len(found) <= size
+    return Chunk(at, wall, _after(baseline), found[:size], end, arrival=arrival)
 
 
 async def _chunk_at(
     mongo: Mongo,
     collection: str,
-    after: tuple[Any] | None,
+    baseline: Baseline,
     size: int,
     layout: Keeping | None,
     wall: datetime,
     at: Timestamp,
     arrival: ChangeEvent | None,
 ) -> Chunk:
+    after = _after(baseline)
     if layout is not None:
         versions, end = await layout.read(after, size=size, at=at)
         return Chunk(at, wall, after, (), end, versions, arrival)
-    documents, end = await read_documents(mongo, collection, after, size=size, at=at)
+    documents, end = await read_documents(mongo, collection, _place(baseline), size=size, at=at)
     return Chunk(at, wall, after, documents, end, arrival=arrival)
 
 
+def _after(baseline: Baseline) -> tuple[Any] | None:
+    return (baseline.after,) if baseline.started else None
+
+
+def _place(baseline: Baseline) -> RawBSONDocument | None:
+    if baseline.beyond is not None or not baseline.started:
+        return baseline.beyond
+    return place_behind(baseline.after)
+
+
+def place_behind(key: Any) -> RawBSONDocument:
+    """An `_id` as a place in a reading."""
+    return RawBSONDocument(bson.encode({"_id": key}, codec_options=DECODED), RAW)
+
+
+def last_place(documents: Sequence[RawBSONDocument]) -> RawBSONDocument:
+    """The place behind the last document: its `_id` with its bytes, which decoding may change."""
+    return RawBSONDocument(document_of([_id_of(documents[-1])]), RAW)
+
+
+def _id_of(document: RawBSONDocument) -> bytes:
+    element = value_element(bytes(document.raw), b"_id")
+    assert element is not None
+    return element
+
+
 async def read_documents(
-    mongo: Mongo, collection: str, after: tuple[Any] | None, *, size: int, at: Timestamp
+    mongo: Mongo, collection: str, place: RawBSONDocument | None, *, size: int, at: Timestamp
 ) -> tuple[list[RawBSONDocument], bool]:
-    """In `_id` order, ids of all types in one; and whether no others follow."""
-    most_bytes = _CHUNK_BYTES
-    while True:
-        command = _in_order(collection, after, size)
-        found, complete = await mongo.read_at(command, at, most_bytes=most_bytes)
-        documents, end = _behind(found, after, size, complete=complete)
-        if end or not documents or is_exact(documents[-1]):
-            return documents, end
-        # From an id that is not exact nothing can be read on.
-        exact = [n for n, each in enumerate(documents, 1) if is_exact(each)]
-        if exact:
-            return documents[: exact[-1]], False
-        size, most_bytes = size * 2, most_bytes * 2
+    """Those behind a place in `_id` order, ids of all types in one: at most `size`, and not much
+    more than 16 MB; and whether no others follow."""
+    command = _in_order(collection, place, size)
+    found, complete = await mongo.read_at(command, at, most_bytes=_CHUNK_BYTES)
+    return found[:size], complete and len(found) <= size
 
 
-def _in_order(collection: str, after: tuple[Any] | None, size: int) -> Document:
+def _in_order(collection: str, place: RawBSONDocument | None, size: int) -> Document:
     command: Document = {"find": collection, "hint": {"_id": 1}, "sort": {"_id": 1}}
     command |= {"limit": size + 1, "batchSize": size + 1}
-    if after is not None:
+    if place is not None:
         # `min` bounds the index itself (so in the collection's own collation), across types, where
         # $gt compares within one type; it includes the bound.
-        command["min"] = {"_id": after[0]}
+        command["min"] = place
+        value = RawBSONDocument(document_of([renamed(_id_of(place), "$literal")]), RAW)
+        command["filter"] = {"$expr": {"$ne": ["$_id", value]}}
     return command
-
-
-def _behind(
-    found: list[RawBSONDocument], after: tuple[Any] | None, size: int, *, complete: bool
-) -> tuple[list[RawBSONDocument], bool]:
-    # By their bytes: Python takes 1 for True, and no raw document for a decoded one.
-    if after is not None and found and _encoded(found[0]["_id"]) == _encoded(after[0]):
-        found = found[1:]
-    return found[:size], complete and len(found) < size
 
 
 async def behind(mongo: Mongo, collection: str, after: Any, keys: Sequence[Any]) -> list[Any]:
@@ -280,7 +295,3 @@ async def behind(mongo: Mongo, collection: str, after: Any, keys: Sequence[Any])
         }
     )
     return [each["key"] for each in reply["cursor"]["firstBatch"]]
-
-
-def _encoded(value: Any) -> bytes:
-    return bson.encode({"": value}, codec_options=DECODED)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from bson.raw_bson import RawBSONDocument
+
 from streams import tokens
 from streams.documents import Document
 from streams.errors import DuplicateKey, LeaseLost
@@ -29,7 +31,9 @@ class Baseline:
     """How far the first reading of the present has come.
 
     Args:
-        after: the last `_id` read.
+        after: the last `_id` read that is exact: what is stored.
+        beyond: where others stand behind it that were read, `{_id}` of the last of them, raw; in
+            memory only: who begins anew reads them again.
         documents: how many were written.
         read: how many were looked at, of `total`, which is an estimate made at its beginning.
         doubt: where history was lost before this token and the present is read again: a document
@@ -44,6 +48,19 @@ class Baseline:
     read: int = 0
     total: int = 0
     doubt: str = ""
+    beyond: RawBSONDocument | None = None
+
+    def record(self) -> Document:
+        """Return what is stored of it."""
+        return {
+            "done": self.done,
+            "started": self.started,
+            "after": self.after,
+            "documents": self.documents,
+            "read": self.read,
+            "total": self.total,
+            "doubt": self.doubt,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +113,6 @@ class Checkpoints:
 
         Cancellation: safe; the write either happened or did not, and repeating it is harmless.
         """
-        baseline = checkpoint.baseline
         try:
             await self._mongo.find_one_and_update(
                 COLLECTION,
@@ -107,15 +123,7 @@ class Checkpoints:
                         "at": tokens.cluster_time(checkpoint.token),
                         "start": checkpoint.start,
                         "fencingToken": fencing_token,
-                        "baseline": {
-                            "done": baseline.done,
-                            "started": baseline.started,
-                            "after": baseline.after,
-                            "documents": baseline.documents,
-                            "read": baseline.read,
-                            "total": baseline.total,
-                            "doubt": baseline.doubt,
-                        },
+                        "baseline": checkpoint.baseline.record(),
                     },
                     "$currentDate": {"savedAt": True},
                 },

@@ -11,7 +11,7 @@ of it; nor one that all checksums behind it were made anew for.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,26 +113,30 @@ class Verification:
             self._position = max([self._position, *(each["_id"] for each in newest)])
         at = tokens.cluster_time(self._position)
         after: tuple[Any] | None = None
-        while True:
-            present = await self._present(after, at)
-            if present is None:
-                await self._check_range(after, None, at, None)
-                return self._verified
-            documents, end = present
-            last = None if end else (documents[-1]["_id"],)
-            await self._check_range(after, last, at, documents)
-            report(self._verified.documents)
-            if end:
-                return self._verified
-            after = last
+        async with aclosing(self._archive.layout.present(size=_CHUNK, at=at)) as pages:
+            while (present := await self._next_of(pages, at)) is not None:
+                documents, end = present
+                exact = [each for each in documents if is_exact(each)]
+                for each in documents:
+                    if not is_exact(each):
+                        self._tell("MISSING", f"has no versions: {INEXACT}", each["_id"])
+                if end or exact:
+                    last = None if end else (exact[-1]["_id"],)
+                    await self._check_range(after, last, at, exact)
+                    after = last
+                report(self._verified.documents)
+                if end:
+                    return self._verified
+        await self._check_range(after, None, at, None)
+        return self._verified
 
-    async def _present(
-        self, after: tuple[Any] | None, at: Timestamp
+    async def _next_of(
+        self, pages: AsyncGenerator[tuple[list[RawBSONDocument], bool]], at: Timestamp
     ) -> tuple[list[RawBSONDocument], bool] | None:
         """The next documents, and whether they are the last; None where they cannot be read as of
         that time."""
         try:
-            return await self._archive.layout.present(after, size=_CHUNK, at=at)
+            return await anext(pages)
         except DatabaseError as exc:
             if exc.number not in PAST_UNKNOWN:
                 raise
@@ -151,10 +155,7 @@ class Verification:
         present: Sequence[RawBSONDocument] | None,
     ) -> None:
         assert self._checkpoint is not None
-        there = {identity(each["_id"]): each for each in present or () if is_exact(each)}
-        for each in present or ():
-            if not is_exact(each):
-                self._tell("MISSING", f"has no versions: {INEXACT}", each["_id"])
+        there = {identity(each["_id"]): each for each in present or ()}
         differing: list[tuple[Document, str]] = []
         beheaded: list[Document] = []
         async for packed in self._versions(after, last, at):

@@ -15,7 +15,6 @@ import asyncio
 import logging
 import secrets
 import time
-from dataclasses import asdict
 from typing import Any
 
 from bson import Timestamp
@@ -109,7 +108,7 @@ async def _begin_anew(mongo: Mongo, tag: str) -> None:
     collections = {each.collection for each in partitions.values() if each is not None}
     now = await _behind_all(mongo, collections)
     start = tokens.time_prefix(now)
-    change = {"token": start, "at": now, "baseline": asdict(Baseline(doubt=start))}
+    change = {"token": start, "at": now, "baseline": Baseline(doubt=start).record()}
     for name in partitions:
         # Of a recorder that another process has begun meanwhile nothing is taken back.
         mine = {"_id": name, "deployment": {"$ne": tag}}

@@ -5,13 +5,13 @@ Every write is one atomic operation, so there is nothing to recover.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
-from streams.bootstrap import read_documents
+from streams.bootstrap import last_place, read_documents
 from streams.contents import Contents
 from streams.documents import Document
 from streams.events import ChangeEvent, identity
@@ -34,9 +34,13 @@ class Archived(AsStored):
         self._contents = Contents(mongo, collection)
 
     async def present(
-        self, after: tuple[Any] | None, *, size: int, at: Timestamp
-    ) -> tuple[list[RawBSONDocument], bool]:
-        return await read_documents(self.mongo, self.collection, after, size=size, at=at)
+        self, *, size: int, at: Timestamp
+    ) -> AsyncGenerator[tuple[list[RawBSONDocument], bool]]:
+        place, end = None, False
+        while not end:
+            found, end = await read_documents(self.mongo, self.collection, place, size=size, at=at)
+            yield found, end
+            place = None if end else last_place(found)
 
     async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
         """Those that are recorded, without their `_change`."""

@@ -14,7 +14,7 @@ from typing import Any
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
-from streams.bootstrap import read_documents
+from streams.bootstrap import last_place, place_behind, read_documents
 from streams.documents import RAW, Document
 from streams.elements import document_of, elements_of
 from streams.events import ChangeEvent, identity
@@ -190,15 +190,16 @@ class Embedded(Keeping):
     async def read(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp
     ) -> tuple[list[Kept], bool]:
+        place = None if after is None else place_behind(after[0])
         while True:
             documents, end = await read_documents(
-                self.mongo, self.collection, after, size=min(size, _READ_MOST), at=at
+                self.mongo, self.collection, place, size=min(size, _READ_MOST), at=at
             )
             found = [each for document in documents for each in self._all(document)]
             # What has no current state is no document.
             if found or end:
                 return found, end
-            after = (documents[-1]["_id"],)
+            place = last_place(documents)
 
     # the stream
 

@@ -137,15 +137,17 @@ class Keeping(Layout):
         return {"from": self.collection, "let": {"keys": keys}}, [*stages, matching]
 
     async def present(
-        self, after: tuple[Any] | None, *, size: int, at: Timestamp
-    ) -> tuple[list[RawBSONDocument], bool]:
-        while True:
+        self, *, size: int, at: Timestamp
+    ) -> AsyncGenerator[tuple[list[RawBSONDocument], bool]]:
+        after: tuple[Any] | None = None
+        end = False
+        while not end:
             versions, end = await self.read(after, size=size, at=at)
             lasts = {identity(each.key): each for each in versions}
             found = [each.content for each in lasts.values() if each.content is not None]
             if found or end:
-                return found, end
-            after = (versions[-1].key,)
+                yield found, end
+            after = None if end else (versions[-1].key,)
 
     # the stream
 

@@ -100,11 +100,11 @@ class Layout(ABC):
         comes to it, or in that list: its arguments, and with which stages its pipeline begins."""
 
     @abstractmethod
-    async def present(
-        self, after: tuple[Any] | None, *, size: int, at: Timestamp
-    ) -> tuple[list[RawBSONDocument], bool]:
-        """The current documents behind an `_id`, in its order, of about `size` of them; and whether
-        no others follow."""
+    def present(
+        self, *, size: int, at: Timestamp
+    ) -> AsyncGenerator[tuple[list[RawBSONDocument], bool]]:
+        """The current documents in `_id` order, in lists of about `size`, each with whether no
+        others follow: but for the last one none is empty."""
 
     # the past
 

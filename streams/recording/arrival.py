@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from streams.bootstrap import Chunk
+from streams.bootstrap import Chunk, last_place
 from streams.checkpoints import Baseline
 from streams.committing import Committing
 from streams.drafting import Drafting
-from streams.events import ChangeEvent
+from streams.events import ChangeEvent, is_exact
 from streams.recording.coverage_writer import ARRIVED, CoverageWriter
 
 __all__ = ["Arrival", "read_on"]
@@ -57,12 +57,16 @@ class Arrival:
 def read_on(baseline: Baseline, chunk: Chunk, number: int) -> Baseline:
     """Return a reading's progress after a chunk, with so many records in all."""
     found = chunk.keys
-    read = baseline.read + len(found)
+    read = baseline.read + (len(found) if chunk.versions is not None else len(chunk.documents))
+    beyond = baseline.beyond
+    if chunk.documents:
+        beyond = None if is_exact(chunk.documents[-1]) else last_place(chunk.documents)
     return replace(
         baseline,
         done=chunk.end,
         started=bool(found) or baseline.started,
         after=found[-1] if found else baseline.after,
+        beyond=beyond,
         documents=number,
         read=read,
         total=read if chunk.end else max(baseline.total, read + 1),

@@ -57,6 +57,9 @@ class MassDeletions:
         Args:
             number: how many records stand at the chunk's moment already.
         """
+        if not (chunk.end or chunk.keys):
+            # No document of the archive stands there.
+            return
         await self._settled()
         place = tokens.moment(chunk.at)
         present = set(map(identity, chunk.keys))

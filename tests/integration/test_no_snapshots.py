@@ -28,7 +28,9 @@ from streams.errors import DatabaseError
 from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
 from streams.recorder import RecorderOptions
+from tests.fuzzing.raw_documents import text
 from tests.integration.test_diagnosis import examined, healthy
+from tests.integration.test_odd_ids import insert
 from tests.support.archives import nothing_written
 from tests.support.layouts import CLASSIC, layout_model, program
 from tests.support.streams import LosesHistory, Recording, told
@@ -82,6 +84,30 @@ async def test_the_first_reading_is_exact_without_snapshots(
         states = [each["full"]["n"] for each in records if each["doc"] == key]
         assert states == list(range(states[0], states[-1] + 1))
     assert not any(gap for _, _, gap in told(records))
+
+
+async def test_documents_behind_ids_that_no_driver_keeps_have_versions(
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a chunk has no others; one that was there and is gone is found to be deleted."""
+
+    async def never(command: Any, at: Timestamp, **options: Any) -> Any:
+        raise DatabaseError("Read timestamp is older than the oldest available", number=239)
+
+    things = client[mongo.name].things
+    ids = ["a", "mm", "o", "\U0001f600"]
+    things.insert_many([{"_id": each} for each in [*ids, "n"]])
+    await Recording(mongo).begin()
+    await Recording(mongo).record()
+    things.delete_one({"_id": "n"})
+    for n in range(8):
+        insert(client, mongo.name, "things", b"\x02_id\0" + text(b"m\xff" + bytes([65 + n])))
+    things.insert_many([{"_id": "b"}, {"_id": "zz"}])
+    monkeypatch.setattr(mongo, "read_at", never)
+    records = await Recording(mongo, source=LosesHistory(mongo), options=FEW).record(2)
+    assert {each["doc"] for each in records if each["op"] != "DELETE"} == {*ids, "b", "n", "zz"}
+    assert told(records, "n")[-1] == ("DELETE", 2, True)
+    assert [told(records, each)[-1][0] for each in ids] == ["BASELINE"] * 4
 
 
 async def test_a_last_moment_that_is_forgotten_too_is_chosen_again(

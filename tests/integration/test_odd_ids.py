@@ -4,6 +4,7 @@ operator, and harm no others."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,10 +15,13 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
 from streams.archive import Archive
-from streams.bootstrap import read_documents
+from streams.bootstrap import read_chunk
+from streams.checkpoints import Baseline
 from streams.documents import RAW
+from streams.layouts.archived import Archived
 from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
+from streams.recording.arrival import read_on
 from streams.recording.set_aside import COLLECTION, SetAside
 from streams.verification import Verification
 from tests.fuzzing.raw_documents import array_of, document_of, int32, text
@@ -66,7 +70,7 @@ def insert(client: Client, database: str, collection: str, *elements: bytes) -> 
 @one_driver
 @pytest.mark.parametrize("first", [True, False], ids=["before the first reading", "beside it"])
 async def test_documents_whose_ids_no_driver_keeps_are_set_aside(
-    mongo: Mongo, client: Client, first: bool
+    mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
     """They share no history with one another, nor with the document whose id theirs would become;
     `verify` names them."""
@@ -84,6 +88,7 @@ async def test_documents_whose_ids_no_driver_keeps_are_set_aside(
     assert trouble.startswith(f"{len(UNHELD)} change events set aside")
     stored = await recording.checkpoints.load(recording.name)
     archive = Archive(mongo, "things")
+    monkeypatch.setattr("streams.verification._CHUNK", 1)
     found = await Verification(mongo, archive, stored, version_field="version").run()
     assert [each.kind for each in found.findings] == ["MISSING"] * len(UNHELD)
     assert all("no driver keeps" in each.problem for each in found.findings)
@@ -98,13 +103,32 @@ async def test_a_reading_goes_on_behind_ids_that_no_driver_keeps(
     for key in (*UNHELD.values(), *HELD.values()):
         insert(client, mongo.name, "things", key)
     at = await mongo.operation_time()
-    after, end, found = None, False, []
-    while not end:
-        documents, end = await read_documents(mongo, "things", after, size=size, at=at)
-        found += [bytes(each.raw) for each in documents]
-        after = (documents[-1]["_id"],) if documents else after
+    found: list[bytes] = []
+    async with aclosing(Archived(mongo, "things").present(size=size, at=at)) as pages:
+        async for documents, _ in pages:
+            assert len(documents) <= size
+            found += [bytes(each.raw) for each in documents]
     keys = {document_of([each]) for each in (*UNHELD.values(), *HELD.values())}
     assert sorted(found) == sorted(keys)
+
+
+@one_driver
+async def test_a_first_reading_holds_no_more_of_documents_whose_ids_no_driver_keeps(
+    mongo: Mongo, client: Client
+) -> None:
+    """Chunks are no larger than others; what is stored of the reading is an id that is exact."""
+    known = (b"a", b"\xf0\x9f\x98\x80")
+    for key in (*known, *(b"m\xff" + bytes([65 + n]) for n in range(20))):
+        insert(client, mongo.name, "things", b"\x02_id\0" + text(key))
+    baseline, found, places = Baseline(), 0, []
+    while not baseline.done:
+        chunk = await read_chunk(mongo, "things", baseline, size=3)
+        assert len(chunk.documents) <= 3
+        found += len(chunk.documents)
+        baseline = read_on(baseline, chunk, 0)
+        places.append(baseline.after)
+    assert (found, baseline.read) == (22, 22)
+    assert places == ["a"] * 7 + ["\U0001f600"]
 
 
 @one_driver
