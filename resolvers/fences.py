@@ -222,7 +222,7 @@ class Fences:
                     try:
                         changed, at = await self._first.apply(entity, fenced)
                     except KeysMet as met_by:
-                        done = "others of the batch were applied"
+                        done = "others of the batch may have been applied"
                         raise _taken(entity, met_by.keys, done) from met_by
                     return exc.changed + changed, at
             raise _taken(entity, met, "nothing was applied")

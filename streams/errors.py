@@ -23,6 +23,7 @@ both values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 __all__ = [
@@ -117,11 +118,14 @@ class InternalError(GatewayError):
 
 class DuplicateKey(InternalError):
     """`fields`: the stored names, dotted, of the unique index that refused it; () where the server
-    does not say."""
+    does not say. `places`: as of a `DatabaseError`."""
 
-    def __init__(self, message: str, *, fields: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, message: str, *, fields: tuple[str, ...] = (), places: Sequence[int] = ()
+    ) -> None:
         super().__init__(message)
         self.fields = fields
+        self.places = places
 
 
 class LeaseLost(InternalError):
@@ -138,7 +142,8 @@ class ReceiverAway(InternalError):
 
 class DatabaseError(InternalError):
     """A refusal by the server that nothing below expected; `number` is the server's error code, and
-    `resumable` says that a change stream which it has ended can be opened again."""
+    `resumable` says that a change stream which it has ended can be opened again. `places`: in a
+    write of many, of those that were refused."""
 
     def __init__(
         self,
@@ -146,11 +151,13 @@ class DatabaseError(InternalError):
         *,
         number: int | None = None,
         resumable: bool = False,
+        places: Sequence[int] = (),
         **facts: object,
     ) -> None:
         super().__init__(message, **facts)
         self.number = number
         self.resumable = resumable
+        self.places = places
 
 
 class InexactKey(ValueError):

@@ -7,7 +7,7 @@ for the log.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -211,10 +211,11 @@ def harmless(exc: Exception, uri: str) -> str:
     )
 
 
-def _duplicate(details: Mapping[str, Any]) -> DuplicateKey:
+def _duplicate(details: Mapping[str, Any], places: Sequence[int] = ()) -> DuplicateKey:
     return DuplicateKey(
         f"a document with this key exists: {details.get('keyValue')}",
         fields=tuple(details.get("keyPattern") or ()),
+        places=places,
     )
 
 
@@ -226,14 +227,15 @@ def _of_bulk_write(details: Mapping[str, Any], exc: Exception) -> GatewayError:
         reason = unconfirmed[0].get("errmsg", _first_line(exc))
         return Unavailable(f"MongoDB has not confirmed a write: {reason}")
     first = details["writeErrors"][0]
+    places = [each["index"] for each in details["writeErrors"]]
     if first.get("code") == DUPLICATE_KEY:
-        return _duplicate(first)
+        return _duplicate(first, places)
     reason = first.get("errmsg", _first_line(exc))
     if first.get("code") in _GOING:
         return Unavailable(f"MongoDB is going down or electing: {reason}")
     if first.get("code") == _DISK_FULL:
         return Unavailable(_NO_ROOM)
-    return DatabaseError(f"a write was refused: {reason}", number=first.get("code"))
+    return DatabaseError(f"a write was refused: {reason}", number=first.get("code"), places=places)
 
 
 # What the driver or the server appends: its settings, the topology, the command with its values,

@@ -30,6 +30,9 @@ from streams.writing import EachChanged, Pipeline, Writing, write
 
 __all__ = ["FencedEvent", "FirstEvents", "KeysMet", "is_stale"]
 
+_MOST_REFUSALS = 30
+"""Each of them takes two transactions more."""
+
 
 class FencedEvent(NamedTuple):
     """A document's state, and the update that makes it of an older one."""
@@ -45,6 +48,16 @@ class KeysMet(Exception):
     def __init__(self, keys: Sequence[Any]) -> None:
         super().__init__(keys)
         self.keys = keys
+
+
+class _Refused(Exception):
+    """Events with these keys, for what they are; one of them has undone a transaction, or all
+    others were applied."""
+
+    def __init__(self, keys: Sequence[Any], refusal: Exception) -> None:
+        super().__init__(keys)
+        self.keys = keys
+        self.refusal = refusal
 
 
 class FirstEvents:
@@ -67,65 +80,68 @@ class FirstEvents:
         document's state, and when.
 
         Raises:
-            DuplicateKey, DatabaseError, KeysMet: one is refused; all others were applied.
+            DuplicateKey, DatabaseError, KeysMet: some are refused; all others were applied, unless
+                `_MOST_REFUSALS` have undone a transaction each: then those before them.
         """
-        try:
-            return await self._inserted(entity, events)
-        except (DuplicateKey, DatabaseError, KeysMet) as exc:
-            if isinstance(exc, DatabaseError) and problem_of_document(entity, exc) is None:
-                raise
-            if len(events) == 1:
-                raise
-        # One of them has undone the transaction: of the halves it is in one.
-        middle, changed, at = len(events) // 2, 0, None
-        refused: Exception | None = None
-        for half in (events[:middle], events[middle:]):
+        changed, at = 0, None
+        refusals: list[Exception] = []
+        waiting = [events]
+        while waiting and len(refusals) < _MOST_REFUSALS:
+            part = waiting.pop()
             try:
-                first, at = await self.apply(entity, half)
+                first, at = await self._inserted(entity, part)
                 changed += first
-            except (DuplicateKey, DatabaseError, KeysMet) as exc:
-                refused = refused or exc
-        if refused is not None:
-            raise refused
+            except _Refused as exc:
+                refusals.append(exc.refusal)
+                # Those before it were not refused: nothing is written more than twice.
+                waiting += [each for each in _around(part, exc.keys) if each]
+        if refusals:
+            raise refusals[0]
         assert at is not None
         return changed, at
 
     async def _inserted(
         self, entity: Entity, events: Sequence[FencedEvent]
     ) -> tuple[int, Timestamp]:
+        """Raises:
+        _Refused: some are; where that was in the transaction, nothing was applied.
+        """
         changed, left = 0, events
+        sent: Sequence[FencedEvent] = ()
 
         async def insert(writing: Writing) -> tuple[int, Sequence[FencedEvent]]:
-            return await self._insert_absent(writing, entity, left)
+            nonlocal sent
+            there, sent = await self.divided(writing, entity, left)
+            if sent:
+                pending = [(each.key, each.pipeline) for each in sent]
+                result = await writing.change_each(entity.collection, pending, upsert=True)
+                if result.again:
+                    raise KeysMet([sent[place].key for place in result.again])
+            return len(sent), there
 
         async def change(writing: Writing) -> EachChanged:
-            pending = [(each.key, each.pipeline) for each in left]
+            nonlocal sent
+            sent = left
+            pending = [(each.key, each.pipeline) for each in sent]
             return await writing.change_each(entity.collection, pending, upsert=False)
 
         for _ in range(ATTEMPTS):
-            (inserted, left), at = await write(self._mongo, insert, transaction=True)
-            changed += inserted
-            if not left:
-                return changed, at
-            # Others have come meanwhile, or were there before.
-            result, at = await write(self._mongo, change)
+            try:
+                (inserted, left), at = await write(self._mongo, insert, transaction=True)
+                changed += inserted
+                if not left:
+                    return changed, at
+                # Others have come meanwhile, or were there before.
+                result, at = await write(self._mongo, change)
+            except (DuplicateKey, DatabaseError, KeysMet) as exc:
+                keys = _refused_keys(entity, sent, exc)
+                if not keys:
+                    raise
+                raise _Refused(keys, exc) from exc
             changed += result.changed
             if result.found == len(left):
                 return changed, at
         raise restless(entity, left[0].key)
-
-    async def _insert_absent(
-        self, writing: Writing, entity: Entity, events: Sequence[FencedEvent]
-    ) -> tuple[int, Sequence[FencedEvent]]:
-        """Within a transaction. Returns how many were inserted, and those whose documents are
-        there."""
-        there, first = await self.divided(writing, entity, events)
-        if first:
-            pending = [(each.key, each.pipeline) for each in first]
-            result = await writing.change_each(entity.collection, pending, upsert=True)
-            if result.again:
-                raise KeysMet([first[place].key for place in result.again])
-        return len(first), there
 
     async def divided(
         self, writing: Writing, entity: Entity, events: Sequence[FencedEvent]
@@ -169,6 +185,29 @@ class FirstEvents:
             if value is not None:
                 highest[identity(key)] = max(value, highest.get(identity(key), value))
         return highest
+
+
+def _around(
+    events: Sequence[FencedEvent], keys: Sequence[Any]
+) -> tuple[Sequence[FencedEvent], Sequence[FencedEvent]]:
+    """Return the events behind the first one that has one of the keys, without any that has, and
+    those before it."""
+    refused = {identity(each) for each in keys}
+    places = [place for place, each in enumerate(events) if identity(each.key) in refused]
+    behind = (each for each in events[places[0] :] if identity(each.key) not in refused)
+    return list(behind), events[: places[0]]
+
+
+def _refused_keys(
+    entity: Entity, sent: Sequence[FencedEvent], exc: DuplicateKey | DatabaseError | KeysMet
+) -> Sequence[Any]:
+    """Return the keys of the events that were refused for what they are; none where it was for
+    another reason."""
+    if isinstance(exc, KeysMet):
+        return exc.keys
+    if isinstance(exc, DatabaseError) and problem_of_document(entity, exc) is None:
+        return ()
+    return [sent[place].key for place in exc.places]
 
 
 def fence_number(value: Any) -> Any:

@@ -489,6 +489,35 @@ async def test_what_a_unique_index_refuses_is_told_and_the_rest_of_a_batch_is_ap
     assert (done.applied, done.stale) == (0, 2)
 
 
+async def test_first_events_without_those_that_are_refused_are_applied(
+    counted_readings: Readings, database: Database[Document], commands: Commands
+) -> None:
+    """Each refusal takes two transactions more."""
+    database["readings"].create_index("label", unique=True, sparse=True)
+    database["readings"].insert_one({"_id": "r0", "label": "kitchen"})
+    batch = [event(1, f"r{n}", label="kitchen" if n % 20 == 1 else str(n)) for n in range(1, 101)]
+    with commands.counting() as sent, pytest.raises(BadUserInput, match="has this label already"):
+        await counted_readings.apply_each(batch)
+    stored = {each["_id"] for each in database["readings"].find()}
+    assert stored == {f"r{n}" for n in range(101) if n % 20 != 1}
+    # The first look; five that are refused, of which one is the first; and what lies between.
+    assert sent.count("update") == 1 + 5 + 5
+    assert sent.count("abortTransaction") == 5
+
+
+async def test_a_batch_of_which_many_events_are_refused_is_given_up(
+    counted_readings: Readings, database: Database[Document], commands: Commands
+) -> None:
+    """One mutation does not take thousands of transactions; what it says holds all the same."""
+    database["readings"].create_index("label", unique=True, sparse=True)
+    database["readings"].insert_one({"_id": "r0", "label": "kitchen"})
+    batch = [event(1, f"r{n}", label="kitchen") for n in range(1, 201)]
+    with commands.counting() as sent, pytest.raises(BadUserInput, match="may have been applied"):
+        await counted_readings.apply_each([event(1, "first"), *batch, event(1, "last")])
+    assert 20 <= sent.count("abortTransaction") <= 50
+    assert {each["_id"] for each in database["readings"].find()} == {"r0", "first"}
+
+
 async def test_what_a_refused_batch_has_applied_is_waited_for_as_any_write(
     readings: Readings, database: Database[Document]
 ) -> None:
