@@ -15,6 +15,7 @@ from bson import ObjectId
 
 from model.entities import Entity
 from resolvers.drafts.images import ProposalImages
+from resolvers.drafts.indexes import RecordIndexes
 from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from resolvers.drafts.pages import RecordSource, read_page
 from resolvers.drafts.records import RecordParser, document_id, text_or_none, value_of
@@ -104,6 +105,7 @@ class Comments:
         self._drafts = drafts
         self._repeats = repeats
         self._images = images
+        self._indexes = RecordIndexes(mongo, _INDEXES)
         self._limits = limits
         self.parse = RecordParser("comments", Comment.from_record)
         self._scope = OPEN
@@ -121,8 +123,7 @@ class Comments:
 
     async def prepare(self, entities: Iterable[Entity]) -> None:
         """Create indexes where there are comments; else they are made with the first one."""
-        for name in await self._mongo.existing(map(_name, entities)):
-            await self._mongo.create_indexes(name, _INDEXES)
+        await self._indexes.prepare(map(_name, entities))
 
     async def on(
         self, entity: Entity, subjects: Sequence[Subject], request: PageRequest, *, total: bool
@@ -257,7 +258,7 @@ class Comments:
 
             await self._images.keep(_name(entity))
             # Each time: somebody may have dropped the database.
-            await self._mongo.create_indexes(_name(entity), _INDEXES)
+            await self._indexes.create(_name(entity))
 
             async def work(writing: Writing) -> Comment:
                 # As it is stored, so that a repetition is answered with the same.

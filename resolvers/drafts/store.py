@@ -21,6 +21,7 @@ from resolvers.commits import ATTEMPTS, restless
 from resolvers.contents import Change
 from resolvers.drafts.draft import PROPOSED, REJECTED, WITHOUT_CONTENT, Draft
 from resolvers.drafts.images import ProposalImages
+from resolvers.drafts.indexes import RecordIndexes
 from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from resolvers.drafts.pages import RecordSource, read_page
 from resolvers.drafts.records import RecordParser
@@ -39,7 +40,7 @@ from resolvers.scopes import OPEN, Scope
 from resolvers.standing import Standing, conflict, not_found, out_of_rows
 from streams.archive import Archive
 from streams.documents import Document
-from streams.errors import DuplicateKey
+from streams.errors import DuplicateKey, Unsuitable
 from streams.events import identity
 from streams.horizons import Horizons
 from streams.mongo import Mongo
@@ -85,6 +86,7 @@ class Drafts:
         self._standing = standing
         self._repeats = repeats
         self._images = images
+        self._indexes = RecordIndexes(mongo, _INDEXES)
         self._limits = limits
         self.parse = RecordParser("drafts", Draft.from_record)
         self._scope = OPEN
@@ -98,8 +100,7 @@ class Drafts:
 
     async def prepare(self, entities: Iterable[Entity]) -> None:
         """Create indexes where there are drafts; else they are made with the first one."""
-        for name in await self._mongo.existing(map(_name, entities)):
-            await self._mongo.create_indexes(name, _INDEXES)
+        await self._indexes.prepare(map(_name, entities))
 
     async def page(
         self,
@@ -173,6 +174,7 @@ class Drafts:
             VersionConflict: no such version to go on from.
             HistoryLost: it was dropped.
             InvalidDocument: it would not fit, or goes on from a draft that was rejected.
+            Unsuitable: no numbers can be given, for what other programs have stored.
             Forbidden: it would take the document out of the caller's rows.
         """
         rows = self._scope.write_rows(entity)
@@ -302,7 +304,11 @@ class Drafts:
         await self._images.keep(_name(entity))
         # Each time: one that is not unique gives two drafts the same number, and somebody may have
         # dropped the database.
-        await self._mongo.create_indexes(_name(entity), _INDEXES)
+        if not await self._indexes.create(_name(entity)):
+            raise Unsuitable(
+                f"{_name(entity)}: records of another program do not let its indexes be made, so "
+                "that drafts could get the same number; the log says why: remove those records"
+            )
         number = 0
         for _ in range(ATTEMPTS):
             newest = await self._mongo.find(

@@ -425,3 +425,23 @@ async def test_drafts_that_go_on_from_each_other_are_none(shop: Shop) -> None:
         for number in (1, 2, 3)
     ]
     assert kinds == ["DocumentNotFound"] * 3
+
+
+async def test_records_that_no_index_takes_stop_no_gateway(mongo_uri: str, client: Any) -> None:
+    """As another program has stored them before there was an index: all but proposing goes on, and
+    that says what to do."""
+    name = f"unindexed_{uuid4().hex[:8]}"
+    drafts, comments = (client[name][f"products.{each}"] for each in ("drafts", "comments"))
+    drafts.insert_many([{"doc": "SECRET"}, {"doc": "SECRET"}])
+    comments.insert_one({"version": [1], "draft": [1]})
+    async with open_shop(client, mongo_uri, name) as shop:
+        id_ = await shop.made()
+        await shop.recorded()
+        assert (await shop.mutate("commentOnProduct", id=id_, version=1, text="x"))["text"] == "x"
+        with pytest.raises(Failed, match=r"products\.drafts: .* remove") as caught:
+            await propose(shop, id_, "x")
+        assert (caught.value.code, "SECRET" in str(caught.value)) == ("UNAVAILABLE", False)
+        assert (await shop.ask(DRAFTS))["found"]["nodes"] == []
+        drafts.delete_one({"doc": "SECRET"})
+        assert await propose(shop, id_, "x") == 1
+    client.drop_database(name)
