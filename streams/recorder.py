@@ -23,7 +23,7 @@ from streams.checkpoints import Baseline, Checkpoint, Checkpoints
 from streams.committing import Committing
 from streams.draft import Draft
 from streams.drafting import Drafting
-from streams.errors import HistoryLost, Unsuitable
+from streams.errors import HistoryLost
 from streams.events import Batch, ChangeEvent
 from streams.joint_source import JointSource
 from streams.layouts.keeping import Keeping
@@ -37,6 +37,7 @@ from streams.recording.coverage_writer import UNREADABLE, CoverageWriter
 from streams.recording.health import Health, Stuck
 from streams.recording.layout_repair import repair_layout
 from streams.recording.places import forget_former, stored_place
+from streams.recording.preparation import Preparation
 from streams.source import Source
 from streams.tasks import ended
 
@@ -103,9 +104,7 @@ class Recorder:
         self._progress = progress
         self._options = options or RecorderOptions()
         self._report = report
-        self._setup = setup
-        # Whether it is not known that images and indexes are there: a write says that they can be.
-        self._bare = True
+        self._preparation = Preparation(self.collection, self._layout, setup)
         self._committing = Committing(
             self.name,
             archive,
@@ -151,7 +150,7 @@ class Recorder:
         # From what is stored, not from memory: another holder may have gone on in between.
         self._drafting.forget()
         self._archive.forget()
-        self._bare = True
+        self._preparation.done = False
         self._chunk = None
         self._checkpoint = checkpoint = await stored_place(
             self._mongo, self._checkpoints, self.partition
@@ -239,6 +238,7 @@ class Recorder:
         meanwhile."""
         await self._health.look()
         events = batch.events
+        await self._preparation.follow(written=any(each.is_write for each in events))
         if batch.passed_over or (self._layout.keeps and any(each.bare for each in events)):
             await self._doubt(batch.position)
         if self._chunk is not None and batch.position >= tokens.moment(self._chunk.at):
@@ -289,8 +289,6 @@ class Recorder:
         draft = Draft()
         for writes, group in itertools.groupby(events, key=lambda each: each.is_write):
             if writes:
-                if self._bare:
-                    await self._make()
                 await self._committing.write(draft)
                 meant = await self._meant(list(group))
                 draft = await self._drafting.writes(meant, self._checkpoint.baseline)
@@ -322,15 +320,15 @@ class Recorder:
             # The archive went with it.
             self._drafting.forget()
             self._archive.forget()
-            if not self._bare:
+            if self._preparation.done:
                 await self._archive.prepare()
             await self._coverage.begin_again(event)
-        dropped = event.operation == "dropDatabase" and not self._bare
+        dropped = event.operation == "dropDatabase" and self._preparation.done
         if arrived or dropped or event.operation == "drop":
-            await self._make(create=True)
+            await self._preparation.make(create=True)
         elif event.operation == "rename":
             # Not at once: it would stand in the way of the one that is to be renamed to its name.
-            self._bare = True
+            self._preparation.done = False
         if arrived:
             self._chunk = None
             self._progress.note_reading(self.partition, Baseline(doubt=event.token))
@@ -338,18 +336,6 @@ class Recorder:
             self._checkpoint = replace(self._checkpoint, baseline=read)
             self._progress.note_reading(self.partition, read)
             self._report(self.partition.label, read.read, read.total)
-
-    async def _make(self, *, create: bool = False) -> None:
-        """Make what the collection lacks: images, the indexes of the model and of its layout; with
-        `create`, itself."""
-        setup = self._setup
-        there = setup is None or await setup.apply(self.collection, create=create)
-        try:
-            prepared = await self._layout.prepare(create=False)
-        except Unsuitable as exc:
-            # Documents came before it.
-            raise Stuck(exc.message) from exc
-        self._bare = not (there and prepared)
 
     async def _take_chunk(self, chunk: Chunk) -> None:
         baseline = self._checkpoint.baseline

@@ -297,6 +297,31 @@ async def test_a_layout_compares_writes_soon_after_those_of_another_program(
         assert tell(await shop.history("p"), "version") == [1, 2]
 
 
+async def test_a_collection_that_is_only_inserted_into_is_looked_for_now_and_then(
+    mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with each batch of writes, though it may never have previous versions."""
+    monkeypatch.setattr("streams.recording.preparation._LOOK_S", 3600.0)
+    database = client[database_name]
+    model = layout_model("SEPARATE")
+    async with open_shop(client, mongo_uri, database_name, model=model) as shop:
+        database.products.insert_one({"_id": "p", "v": 1, "name": "a", "stock": 1})
+        await eventually(lambda: images(database, "products"))
+        await shop.recorded()
+        looked: list[Any] = []
+        command = Mongo.command
+
+        async def counted(self: Mongo, command_: Any, **more: Any) -> Any:
+            looked.extend(each for each in command_ if each == "listCollections")
+            return await command(self, command_, **more)
+
+        monkeypatch.setattr(Mongo, "command", counted)
+        for n in range(5):
+            database.products.insert_one({"_id": n, "v": 1, "name": "a", "stock": 1})
+            await shop.recorded()
+        assert looked == []
+
+
 async def test_rows_that_break_a_layout_stop_their_collection_alone(
     mongo_uri: str, client: Client, database_name: str
 ) -> None:
