@@ -23,7 +23,7 @@ __all__ = [
     "while_client_waits",
 ]
 
-CLIENT = "revstream.client"
+CLIENT = "revstream-client"
 """Key of a `ClientConnection` among the extensions of a scope; None once it is closed."""
 
 
