@@ -23,7 +23,6 @@ __all__ = [
     "Comparison",
     "FieldChange",
     "changed_fields",
-    "field_changes",
     "hidden_fields",
     "latest_values",
     "shown",
@@ -41,17 +40,6 @@ class FieldChange:
     kind: str
     before: Any
     after: Any
-
-
-def field_changes(
-    entity: Entity, model: Model, before: Document | None, after: Document | None
-) -> list[FieldChange]:
-    """What leads from one state to another; None is a document that is not there.
-
-    In the order of the model's fields, below them in that of the documents. An embedded document
-    that appears or goes is one change.
-    """
-    return Comparison(entity, model).changes(before, after)
 
 
 _Compared: TypeAlias = "tuple[str, str, Callable[[Any], Any]]"
@@ -85,7 +73,10 @@ class Comparison:
         changed: tuple[str, ...] | None = None,
         make: Callable[[str, str, Any, Any], Any] = FieldChange,
     ) -> list[Any]:
-        """See `field_changes`.
+        """Return what leads from one state to another; None is a document that is not there.
+
+        In the order of the model's fields, below them in that of the documents. An embedded
+        document that appears or goes is one change.
 
         Args:
             changed: stored paths, where it is known already which ones differ.

@@ -47,7 +47,6 @@ __all__ = [
     "converter",
     "described",
     "id_to_api",
-    "to_api",
     "whole_number",
 ]
 
@@ -87,20 +86,13 @@ class Place:
 Convert = Callable[[object, Place], Any]
 
 
-def to_api(field: Field, value: object, place: Place) -> Any:
-    """What the API shows for a stored value; `converter` for many.
-
-    Raises:
-        DocumentMisfit: The value is not what the model says, or missing where one is required.
-    """
-    return converter(field)(value, place)
-
-
 @lru_cache(maxsize=4096)
 def converter(field: Field, *, nullable: bool = False) -> Convert:
     """The conversion of a field's values, missing ones given as None.
 
-    Embedded documents come out as they are, to be converted field by field at `Place.inside`.
+    Embedded documents come out as they are, to be converted field by field at `Place.inside`. It
+    raises a DocumentMisfit where a value is not what the model says, or missing where one is
+    required.
 
     Args:
         nullable: Whatever the model says: of snapshots, since history outlives the model.

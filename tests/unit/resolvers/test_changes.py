@@ -20,7 +20,6 @@ from resolvers.changes import (
     FieldChange,
     _in_api_names,
     changed_fields,
-    field_changes,
     shown,
     stored_path,
     visible,
@@ -35,7 +34,7 @@ from tests.support.shapes import SHAPES, THING
 def told(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[tuple[Any, ...]]:
     return [
         (each.path, each.kind, each.before, each.after)
-        for each in field_changes(THING, SHAPES, before, after)
+        for each in Comparison(THING, SHAPES).changes(before, after)
     ]
 
 
@@ -90,7 +89,7 @@ def test_changes_are_the_differences_of_whole_states(
         for each in (before, after)
     ]
     # NaN is itself.
-    assert repr(field_changes(THING, SHAPES, *states)) == repr(expected)
+    assert repr(Comparison(THING, SHAPES).changes(*states)) == repr(expected)
 
 
 @given(before=STATES, after=STATES)

@@ -24,7 +24,7 @@ from bson.timestamp import Timestamp
 from model.entities import EnumType, Field, Scalar
 from resolvers.errors import DocumentMisfit
 from resolvers.json_values import json_value
-from resolvers.values import Place, converter, id_to_api, to_api
+from resolvers.values import Place, converter, id_to_api
 from streams.documents import RAW
 
 PLACE = Place("products", ObjectId("64a000000000000000000001"))
@@ -77,7 +77,7 @@ def same(left: object, right: object) -> bool:
 )
 def test_a_value_that_fits_is_shown(scalar: Scalar, stored: object, shown: object) -> None:
     """Nothing of it is lost, and its type in JSON is that of the scalar."""
-    assert same(to_api(field(scalar), stored, PLACE), shown)
+    assert same(converter(field(scalar))(stored, PLACE), shown)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_value_that_does_not_fit_is_named_with_its_place(
 ) -> None:
     """The error says which document, which field, what it holds and what it should."""
     with pytest.raises(DocumentMisfit) as caught:
-        to_api(field(scalar), stored, PLACE.inside("sizes"))
+        converter(field(scalar))(stored, PLACE.inside("sizes"))
     assert caught.value.message == (
         f"products/64a000000000000000000001: sizes.price holds {found}, {scalar.value} expected"
     )
@@ -141,7 +141,7 @@ def test_a_value_that_does_not_fit_is_named_with_its_place(
 def test_a_misfit_says_how_it_is_mended(stored: object, mend: str) -> None:
     """In the document or in the model, which then has the type that lies there."""
     with pytest.raises(DocumentMisfit) as caught:
-        to_api(field(Scalar.INT, required=True), stored, PLACE)
+        converter(field(Scalar.INT, required=True))(stored, PLACE)
     assert caught.value.extensions["mend"] == mend
 
 
@@ -162,8 +162,8 @@ def test_a_misfit_says_how_it_is_mended(stored: object, mend: str) -> None:
 )
 def test_an_id_of_any_type_is_text(stored: object, shown: str) -> None:
     """What the model declares as ID takes any id that lies there, in lists of ids, too."""
-    assert to_api(field(Scalar.ID), stored, PLACE) == shown
-    assert to_api(field(Scalar.ID, is_list=True), [stored, "x"], PLACE) == [shown, "x"]
+    assert converter(field(Scalar.ID))(stored, PLACE) == shown
+    assert converter(field(Scalar.ID, is_list=True))([stored, "x"], PLACE) == [shown, "x"]
 
 
 def test_a_value_of_an_enum_may_be_stored_otherwise() -> None:
@@ -171,27 +171,27 @@ def test_a_value_of_an_enum_may_be_stored_otherwise() -> None:
     status = EnumType(
         name="Status", values=("IN_PROGRESS", "DONE"), stored_as={"IN_PROGRESS": "in-progress"}
     )
-    assert to_api(field(status), "in-progress", PLACE) == "IN_PROGRESS"
-    assert to_api(field(status), "DONE", PLACE) == "DONE"
+    assert converter(field(status))("in-progress", PLACE) == "IN_PROGRESS"
+    assert converter(field(status))("DONE", PLACE) == "DONE"
     with pytest.raises(DocumentMisfit, match=r"'IN_PROGRESS', one of in-progress, DONE expected"):
-        to_api(field(status), "IN_PROGRESS", PLACE)
+        converter(field(status))("IN_PROGRESS", PLACE)
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:
     """An error does not carry the whole text that is in the wrong place."""
     with pytest.raises(DocumentMisfit) as caught:
-        to_api(field(Scalar.INT), "x" * 10_000, PLACE)
+        converter(field(Scalar.INT))("x" * 10_000, PLACE)
     assert len(caught.value.message) < 200
 
 
 def test_nothing_is_null_unless_the_model_requires_a_value() -> None:
     """Missing and null are the same; where a value is required, they are a misfit."""
-    assert to_api(field(Scalar.STRING), None, PLACE) is None
-    assert to_api(field(Scalar.STRING, is_list=True), None, PLACE) is None
+    assert converter(field(Scalar.STRING))(None, PLACE) is None
+    assert converter(field(Scalar.STRING, is_list=True))(None, PLACE) is None
     with pytest.raises(DocumentMisfit, match="price holds null or nothing, String expected"):
-        to_api(field(Scalar.STRING, required=True), None, PLACE)
+        converter(field(Scalar.STRING, required=True))(None, PLACE)
     with pytest.raises(DocumentMisfit, match="null or nothing, a list of String expected"):
-        to_api(field(Scalar.STRING, required=True, is_list=True), None, PLACE)
+        converter(field(Scalar.STRING, required=True, is_list=True))(None, PLACE)
 
 
 def test_snapshots_may_lack_what_the_model_requires_today() -> None:
@@ -205,37 +205,37 @@ def test_snapshots_may_lack_what_the_model_requires_today() -> None:
 def test_lists_are_converted_item_by_item() -> None:
     """An item that does not fit is named by its index."""
     numbers = field(Scalar.LONG, is_list=True)
-    assert to_api(numbers, [1, None, Int64(2**60)], PLACE) == [1, None, str(2**60)]
-    assert to_api(numbers, [], PLACE) == []
+    assert converter(numbers)([1, None, Int64(2**60)], PLACE) == [1, None, str(2**60)]
+    assert converter(numbers)([], PLACE) == []
     with pytest.raises(DocumentMisfit, match=r"price\.1 holds the string 'x', Long expected"):
-        to_api(numbers, [1, "x"], PLACE)
+        converter(numbers)([1, "x"], PLACE)
     with pytest.raises(DocumentMisfit, match=r"price\.0 holds an array, Long expected"):
-        to_api(numbers, [[1]], PLACE)
+        converter(numbers)([[1]], PLACE)
     with pytest.raises(DocumentMisfit, match="holds the int 1, a list of Long expected"):
-        to_api(numbers, 1, PLACE)
+        converter(numbers)(1, PLACE)
     with pytest.raises(DocumentMisfit, match=r"price\.1 holds null or nothing"):
-        to_api(field(Scalar.LONG, is_list=True, item_required=True), [1, None], PLACE)
+        converter(field(Scalar.LONG, is_list=True, item_required=True))([1, None], PLACE)
 
 
 def test_an_enum_shows_its_values_only() -> None:
     """What is none of them is a misfit that lists them."""
     colour = field(EnumType(name="Colour", values=("RED", "GREEN")))
-    assert to_api(colour, "RED", PLACE) == "RED"
+    assert converter(colour)("RED", PLACE) == "RED"
     with pytest.raises(DocumentMisfit, match="holds the string 'red', one of RED, GREEN expected"):
-        to_api(colour, "red", PLACE)
+        converter(colour)("red", PLACE)
     with pytest.raises(DocumentMisfit, match="one of RED, GREEN expected"):
-        to_api(colour, 1, PLACE)
+        converter(colour)(1, PLACE)
 
 
 def test_embedded_documents_come_out_as_they_are() -> None:
     """They are converted field by field; what is no document is a misfit."""
     size = field("Size")
     raw = RawBSONDocument(bson.encode({"w": 1.0}), RAW)
-    assert to_api(size, {"w": 1.0}, PLACE) == {"w": 1.0}
-    assert to_api(size, raw, PLACE) is raw
-    assert to_api(field("Size", is_list=True), [{"w": 1.0}, None], PLACE) == [{"w": 1.0}, None]
+    assert converter(size)({"w": 1.0}, PLACE) == {"w": 1.0}
+    assert converter(size)(raw, PLACE) is raw
+    assert converter(field("Size", is_list=True))([{"w": 1.0}, None], PLACE) == [{"w": 1.0}, None]
     with pytest.raises(DocumentMisfit, match="price holds an array, Size expected"):
-        to_api(size, [{"w": 1.0}], PLACE)
+        converter(size)([{"w": 1.0}], PLACE)
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_embedded_documents_come_out_as_they_are() -> None:
 def test_an_id_is_text_however_it_is_stored(scalar: Scalar, stored: object, shown: str) -> None:
     """`_id`, and a field that leads to one, show the same ID."""
     assert id_to_api(scalar, stored, PLACE) == shown
-    assert to_api(field(Scalar.ID, stored_scalar=scalar), stored, PLACE) == shown
+    assert converter(field(Scalar.ID, stored_scalar=scalar))(stored, PLACE) == shown
 
 
 def test_an_id_of_another_type_is_a_misfit() -> None:
