@@ -25,6 +25,7 @@ from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.changefeed.detail import Detail, Level
+from streams.documents import Document
 from streams.errors import ConnectionLost, DatabaseError, GatewayError, HistoryLost, Unavailable
 from streams.events import WRITES, Batch, ChangeEvent, decode_event, key_of
 from streams.mongo import Mongo
@@ -41,6 +42,9 @@ _NEVER = Timestamp(0, 0)
 
 # What a change stream tells that is not asked for more.
 _TOLD = [*sorted(WRITES), "drop", "rename", "dropDatabase", "invalidate"]
+
+# The type of what is only a place in the stream: no event of the server has it.
+_MARK = "mark"
 
 Behind: TypeAlias = RawBSONDocument
 
@@ -79,6 +83,8 @@ class Source:
             undecoded. All are where it is None.
         expanded: whether the server describes the paths of updates only where expanded events are
             asked for; other events that this brings are left out.
+        marks_from: from this time on, writes to other collections of the database end a reply, and
+            are passed over: else the server looks through all that there is for one.
         name: what the log calls it.
     Attributes:
         before_images: whether what documents were before is asked for, from the next opening on.
@@ -96,6 +102,7 @@ class Source:
         sharded: bool = False,
         expanded: bool = False,
         holds: Callable[[Any], bool] | None = None,
+        marks_from: Timestamp | None = None,
         options: SourceOptions | None = None,
         name: str = "live",
     ) -> None:
@@ -105,6 +112,7 @@ class Source:
         self._sharded = sharded
         self._expanded = expanded
         self._holds = holds
+        self._marks_from = marks_from
         self._options = options or SourceOptions()
         self.reconnects = 0
         self.connected = False
@@ -264,6 +272,8 @@ class Source:
                 yield Batch(tuple(events), position, passed_over=level.lossy and moved)
 
     def _wanted(self, raw: RawBSONDocument) -> bool:
+        if raw["operationType"] == _MARK:
+            return False
         if self._holds is None or raw["operationType"] not in WRITES:
             return True
         return self._holds(key_of(raw))
@@ -297,20 +307,38 @@ class Source:
         }
         if self._expanded:
             stage["showExpandedEvents"] = True
+        wanted: list[Any] = [
+            {"ns.coll": {"$in": self._collections}},
+            {"to.coll": {"$in": self._collections}},
+            {"operationType": {"$in": ["dropDatabase", "invalidate"]}},
+        ]
+        reduced: list[Any] = []
+        if self._marks_from is not None:
+            wanted.append({"clusterTime": {"$gte": self._marks_from}})
+            reduced = [{"$replaceWith": self._with_marks}]
         return [
             {"$changeStream": stage},
             {
                 "$match": {
                     **({"operationType": {"$in": _TOLD}} if self._expanded else {}),
-                    "$or": [
-                        {"ns.coll": {"$in": self._collections}},
-                        {"to.coll": {"$in": self._collections}},
-                        {"operationType": {"$in": ["dropDatabase", "invalidate"]}},
-                    ],
+                    "$or": wanted,
                 }
             },
+            *reduced,
             *level.stages,
         ]
+
+    @property
+    def _with_marks(self) -> Document:
+        """An expression: the event, or of one that nobody wants no more than its place."""
+        collections = {"$literal": self._collections}
+        wanted = [
+            {"$in": ["$ns.coll", collections]},
+            {"$in": ["$to.coll", collections]},
+            {"$in": ["$operationType", ["dropDatabase", "invalidate"]]},
+        ]
+        mark = {"_id": "$_id", "operationType": _MARK, "clusterTime": "$clusterTime"}
+        return {"$cond": [{"$or": wanted}, "$$ROOT", mark]}
 
 
 def _time_of_first(events: Sequence[RawBSONDocument]) -> str:

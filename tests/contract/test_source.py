@@ -185,6 +185,39 @@ async def test_a_batch_is_bounded_and_followed_by_the_rest(mongo: Mongo, client:
     assert max(sizes) == 10
 
 
+async def test_writes_of_others_end_a_reply_from_a_time_on(mongo: Mongo, client: Client) -> None:
+    """Without them the server looks through all that there is; no event is lost or doubled."""
+    database, begin = client[mongo.name], await now(mongo)
+    database.elsewhere.insert_many([{"n": n} for n in range(10)])
+    marks_from = await mongo.operation_time()
+    for n in range(10):
+        database.elsewhere.insert_one({"n": n, "text": "x" * 1000})
+        if n % 5 == 0:
+            database.things.insert_one({"_id": n})
+    until = await now(mongo)
+    first: dict[bool, str] = {}
+    for marked in (False, True):
+        source = source_of(
+            mongo,
+            before_images=True,
+            options=replace(BRISK, batch_events=2),
+            marks_from=marks_from if marked else None,
+        )
+        positions: list[str] = []
+        found = await read(
+            source, begin, until, on_batch=lambda batch, to=positions: to.append(batch.position)
+        )
+        assert told(found) == [("insert", "things", 0), ("insert", "things", 5)]
+        assert [each.document for each in found] == [{"_id": 0}, {"_id": 5}]
+        first[marked] = positions[0]
+        if marked:
+            for position in positions:
+                again = await read(source, position, until)
+                assert again == [each for each in found if each.token > position]
+    # The last write before that time is the first mark.
+    assert tokens.cluster_time(first[True]) < tokens.cluster_time(first[False])
+
+
 async def test_a_stream_starts_one_tick_after_the_last_operation(
     mongo: Mongo, client: Client
 ) -> None:
