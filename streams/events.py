@@ -17,7 +17,7 @@ from math import isnan
 from typing import Any
 
 import bson
-from bson import Binary, Decimal128, ObjectId, Regex, Timestamp
+from bson import Binary, Code, Decimal128, ObjectId, Regex, Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
@@ -281,6 +281,8 @@ def identity(key: Any) -> Any:
         return "object", tuple((name, identity(value)) for name, value in key.items())
     if isinstance(key, list):
         return "array", tuple(map(identity, key))
+    if isinstance(key, Code) and key.scope is not None:
+        return "code", str(key), identity(key.scope)
     if isinstance(key, Decimal128):
         key = key.to_decimal()
     # math.isnan raises on a signaling one.
@@ -322,6 +324,8 @@ def _canonical(key: Any) -> bytes:
         return b"{" + b",".join(fields)
     if isinstance(key, list):
         return b"[" + b",".join(map(_canonical, key))
+    if isinstance(key, Code) and key.scope is not None:
+        return b"code" + str(key).encode() + b"\0" + _canonical(key.scope)
     known = identity(key)
     if isinstance(known, int | float | Decimal):
         # Numbers that are equal have equal hashes, whatever their types, and no seed is in them:
