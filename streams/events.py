@@ -300,15 +300,18 @@ def identities(keys: Sequence[Any]) -> Sequence[Any]:
 def possible_ids(keys: Sequence[Any]) -> Sequence[Any]:
     """Return those that a document may have as its `_id`.
 
-    MongoDB takes no list, no regular expression and no document that begins like an operator, and
-    `$in` refuses the last, or looks through all documents.
+    MongoDB takes no list, no regular expression and no document that begins like an operator, but
+    for one that is shaped like a DBRef; and `$in` refuses the last, or looks through all documents.
     """
     return keys if PLAIN.issuperset(map(type, keys)) else list(filter(_is_possible, keys))
 
 
 def _is_possible(key: Any) -> bool:
     if isinstance(key, Mapping):
-        return not next(iter(key), "").startswith("$")
+        if not next(iter(key), "").startswith("$"):
+            return True
+        # The shape of a reference is the one that may.
+        return [*key][:2] == ["$ref", "$id"] and isinstance(key["$ref"], str)
     return not isinstance(key, list | Regex)
 
 

@@ -13,11 +13,13 @@ import httpx2 as httpx
 import pytest
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
+from pymongo.errors import WriteError
 
 from streams.archive import Archive
 from streams.bootstrap import read_chunk
 from streams.checkpoints import Baseline
 from streams.documents import RAW
+from streams.events import possible_ids
 from streams.layouts.archived import Archived
 from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
@@ -59,6 +61,19 @@ ROWS = {
     "text": b"\x02docId\0" + text(b"\xff"),
 }
 NUMBERED = b"\x10v\0" + int32(1)
+LIKE_OPERATORS: list[Any] = [
+    {"$ref": "a", "$id": 1},
+    {"$ref": "a", "$id": None, "$db": "other", "code": 0},
+    {"$ref": "a", "$id": {"b": 1}},
+    {"$ref": "a"},
+    {"$id": 1},
+    {"$ref": 1, "$id": 2},
+    {"$id": 1, "$ref": "a"},
+    {"$db": "x", "$ref": "a", "$id": 1},
+    {"$ref": "a", "$id": 1, "$foo": 2},
+    {"$ref": "a", "$db": "x", "$id": 1},
+    {"$foo": 1},
+]
 
 
 def insert(client: Client, database: str, collection: str, *elements: bytes) -> None:
@@ -92,6 +107,33 @@ async def test_documents_whose_ids_no_driver_keeps_are_set_aside(
     found = await Verification(mongo, archive, stored, version_field="version").run()
     assert [each.kind for each in found.findings] == ["MISSING"] * len(UNHELD)
     assert all("no driver keeps" in each.problem for each in found.findings)
+
+
+@one_driver
+async def test_ids_that_begin_like_an_operator_are_found_again(
+    mongo: Mongo, client: Client
+) -> None:
+    """Of all that begin so, MongoDB takes those that are shaped like a DBRef: their next versions
+    are numbered behind those before, also where several are looked up at once."""
+    things = client[mongo.name]["things"]
+    recording = Recording(mongo)
+    await recording.begin()
+    stored = []
+    for key in LIKE_OPERATORS:
+        try:
+            things.insert_one({"_id": key})
+        except WriteError:
+            assert not possible_ids([key]) or not list(things.find({"_id": {"$in": [key]}}))
+        else:
+            stored.append(key)
+    assert len(stored) == 3
+    assert list(possible_ids(stored)) == stored
+    assert len(await recording.record()) == len(stored)
+    for key in stored:
+        things.update_one({"_id": {"$eq": key}}, {"$set": {"n": 1}})
+    again = Recording(mongo)
+    records = await again.record()
+    assert [each["v"] for each in records[-len(stored) :]] == [2] * len(stored)
 
 
 @one_driver
