@@ -16,6 +16,7 @@ GatewayError
     ├── DamagedArchive                        a version cannot be made of what is left of it
     ├── ReceiverAway                          a sink's receiver takes nothing; it pauses
     └── DatabaseError                         any other refusal of the server; `number` is its code
+        └── NotWritable UNAVAILABLE           what is named like a collection is none that is written
 
 The codes are the wire's; `gql/errors.py` maps each to its log level. Messages name the thing and
 both values.
@@ -37,6 +38,7 @@ __all__ = [
     "InexactKey",
     "InternalError",
     "LeaseLost",
+    "NotWritable",
     "ParallelLists",
     "ReceiverAway",
     "ResumeTokenInvalid",
@@ -158,6 +160,12 @@ class DatabaseError(InternalError):
         self.number = number
         self.resumable = resumable
         self.places = places
+
+
+class NotWritable(DatabaseError):
+    """A collection that MongoDB does not write in this way: a view, or a capped one."""
+
+    code = "UNAVAILABLE"
 
 
 class InexactKey(ValueError):

@@ -8,6 +8,7 @@ of the process itself, as of recorders, are not limited.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import Enum
@@ -33,6 +34,8 @@ _FEW_IDS = 100
 
 _FEW_DOCUMENTS = 10_000
 """To look through so many takes some milliseconds, as an indexed page does."""
+
+_LONG_S = 60.0
 
 _EQUAL = frozenset({"$eq", "$in"})
 _RANGES = frozenset({"$gt", "$gte", "$lt", "$lte"})
@@ -64,6 +67,8 @@ class ReadLimiter:
         self.sizes: dict[str, int] = {}
         self._slots = _semaphores(_SLOTS)
         self._driver = _semaphores(_DRIVER_SLOTS)
+        # Collections of few documents that took long to look through, and until when that counts.
+        self._long: dict[str, float] = {}
 
     @asynccontextmanager
     async def driver_slot(self, read_class: ReadClass) -> AsyncIterator[None]:
@@ -119,13 +124,16 @@ class ReadLimiter:
         quick = read_class is ReadClass.INDEXED
         if read_class is ReadClass.SCAN:
             operation.count_scanned(documents)
-            quick = 0 < documents <= _FEW_DOCUMENTS
+            quick = 0 < documents <= _FEW_DOCUMENTS and not self._is_long(collection)
         if quick and limit_ms > _QUICK_MS:
             try:
                 return await self._in_turn(operation, ReadClass.INDEXED, attempt, _QUICK_MS)
             except TimeLimit:
                 if read_class is ReadClass.INDEXED:
                     operation.count_scanned(documents)
+                elif collection is not None:
+                    # A few, which are large.
+                    self._long[collection] = time.monotonic() + _LONG_S
                 read_class = ReadClass.SCAN
         return await self._in_turn(operation, read_class, attempt, limit_ms)
 
@@ -143,6 +151,9 @@ class ReadLimiter:
             return await attempt(limit_ms, read_class)
         finally:
             slots.release(operation.caller)
+
+    def _is_long(self, collection: str | None) -> bool:
+        return collection is not None and self._long.get(collection, 0.0) > time.monotonic()
 
     def class_of_find(self, collection: str, query: Query, sort: Sort, limit: int) -> ReadClass:
         indexes = [("_id",), *self.indexes.get(collection, ())]

@@ -18,6 +18,7 @@ from streams.errors import (
     DatabaseError,
     DuplicateKey,
     GatewayError,
+    NotWritable,
     ParallelLists,
     TimeLimit,
     Unavailable,
@@ -164,9 +165,10 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
         if exc.code in _UNDONE or exc.has_error_label("TransientTransactionError"):
             return Unavailable(f"MongoDB has undone the transaction; try again: {_first_line(exc)}")
         if exc.code in _NOT_WRITTEN_SO:
-            return Unsuitable(
+            return NotWritable(
                 f"MongoDB does not write this so: {_first_line(exc)}; "
-                "revstream doctor says which collections are none that it can serve"
+                "revstream doctor says which collections are none that it can serve",
+                number=exc.code,
             )
         if exc.code == _NOT_A_REPLICA_SET:
             return Unsuitable(STANDALONE)

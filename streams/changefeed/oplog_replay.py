@@ -39,9 +39,10 @@ _SLOTS = (4, 2)
 _PAGE = 500
 _PAGE_BYTES = 1024 * 1024
 _PAGE_S = 1.0
-# Seconds of the oplog that the server may look through for one reply: at first, and at most where
-# that is quick.
+# Seconds of the oplog that the server may look through for one reply: at first; at least, since to
+# open a stream takes its time as well; and at most, where that is quick.
 _STRETCH_S = 60.0
+_STRETCH_LEAST_S = 10.0
 _STRETCH_MOST_S = 600.0
 _SOURCE = SourceOptions(batch_events=50)
 
@@ -158,7 +159,8 @@ class _Reading:
                     if batch.position >= floor or late or full or reached >= horizon:
                         break
             now = time.monotonic()
-            self._adapt(now - began)
+            if reached >= horizon:
+                self._adapt(now - began)
             if batch.position >= floor or late or full:
                 return events
             began = now
@@ -169,4 +171,4 @@ class _Reading:
 
     def _adapt(self, took_s: float) -> None:
         fitting = self._stretch_s * _PAGE_S / 2 / max(took_s, 0.001)
-        self._stretch_s = max(1.0, min(fitting, 2 * self._stretch_s, _STRETCH_MOST_S))
+        self._stretch_s = max(_STRETCH_LEAST_S, min(fitting, 2 * self._stretch_s, _STRETCH_MOST_S))

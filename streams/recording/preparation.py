@@ -57,5 +57,8 @@ class Preparation:
             raise Stuck(exc.message) from exc
         self.done = there and prepared
         self._written = False
-        # Programs that only insert never make a collection for previous versions.
-        self._look_at = time.monotonic() + _LOOK_S if there else 0.0
+        if there and not prepared:
+            # Programs that only insert never make a collection for previous versions.
+            self._look_at = time.monotonic() + _LOOK_S
+        else:
+            self._look_at = 0.0

@@ -72,6 +72,18 @@ async def test_a_collection_that_is_not_there_is_told(mongo: Mongo, client: Clie
     )
 
 
+async def test_a_view_hides_nothing_of_the_others(mongo: Mongo, client: Client) -> None:
+    """It has no indexes to be looked at."""
+    model = read_model(
+        'type Thing @collection(name: "things") { id: ID! n: Int @unique }'
+        'type Other @collection(name: "others") { id: ID! n: Int }'
+    )
+    database = client[mongo.name]
+    database.create_collection("things", viewOn="elsewhere", pipeline=[])
+    database["others"].insert_one({"_id": "a", "n": "text"})
+    assert "Other.n" in not_well(await examine_data(mongo, model))
+
+
 async def test_duplicates_of_what_is_unique_are_an_error(mongo: Mongo, client: Client) -> None:
     """With two of the documents; no index can be made of them."""
     products = client[mongo.name]["products"]

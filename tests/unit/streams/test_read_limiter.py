@@ -115,9 +115,14 @@ async def test_a_scan_of_few_documents_begins_as_an_indexed_read() -> None:
         assert await reads.run(SCAN, attempt, 30_000, "things") == "done"
     assert given == [(500, INDEXED), (30_000, SCAN)]
     given.clear()
-    reads.sizes["things"] = 10_001
+    # They are large, and the next one is a scan at once.
     async with operations.slot("ann"):
         assert await reads.run(SCAN, attempt, 30_000, "things") == "done"
+    assert given == [(30_000, SCAN)]
+    given.clear()
+    reads.sizes["other"] = 10_001
+    async with operations.slot("ann"):
+        assert await reads.run(SCAN, attempt, 30_000, "other") == "done"
     assert given == [(30_000, SCAN)]
 
 
