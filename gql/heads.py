@@ -190,7 +190,7 @@ class RequestConnection(HttpToolsProtocol):
             return
         if self._in_body:
             # Lines behind the last part of a body, and before each part, are kept until they end.
-            came = not in_body or self._body_bytes > body_bytes
+            came = not in_body or self._heads > 0 or self._body_bytes > body_bytes
             self._trailer_bytes = 0 if came else self._trailer_bytes + len(data)
         elif self._in_head and not in_body and self._heads == begins:
             self._head_bytes += len(data)

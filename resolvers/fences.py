@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +24,7 @@ from bson.raw_bson import RawBSONDocument
 from model.entities import Entity
 from resolvers.alterations import attribution, fenced_pipeline
 from resolvers.commits import ATTEMPTS, problem_of_document
-from resolvers.errors import BadUserInput
+from resolvers.errors import BadUserInput, Forbidden
 from resolvers.json_values import json_value
 from resolvers.mutations.first_events import FencedEvent, FirstEvents, KeysMet, is_stale
 from resolvers.outcomes import AlreadyExists, Author, StaleWrite, Written
@@ -235,8 +236,10 @@ class Fences:
             try:
                 changed, at = await applied()
             except GatewayError as exc:
-                # Some of them may have been applied.
-                note(await self._mongo.operation_time())
+                if not isinstance(exc, Forbidden):
+                    # Some of them may have been applied.
+                    with suppress(GatewayError):
+                        note(await self._mongo.operation_time())
                 reason = self._reason(entity, exc)
                 if reason is None:
                     raise

@@ -16,7 +16,7 @@ GatewayError
     ├── DamagedArchive                        a version cannot be made of what is left of it
     ├── ReceiverAway                          a sink's receiver takes nothing; it pauses
     └── DatabaseError                         any other refusal of the server; `number` is its code
-        └── NotWritable UNAVAILABLE           what is named like a collection is none that is written
+        └── NotWritable UNAVAILABLE           a collection that is not written so, as a view
 
 The codes are the wire's; `gql/errors.py` maps each to its log level. Messages name the thing and
 both values.

@@ -18,7 +18,13 @@ from resolvers.drafts.images import ProposalImages
 from resolvers.drafts.indexes import RecordIndexes
 from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from resolvers.drafts.pages import RecordSource, read_page
-from resolvers.drafts.records import RecordParser, document_id, text_or_none, value_of
+from resolvers.drafts.records import (
+    InvalidRecord,
+    RecordParser,
+    document_id,
+    text_or_none,
+    value_of,
+)
 from resolvers.drafts.store import Drafts
 from resolvers.errors import BadUserInput
 from resolvers.json_values import json_value
@@ -66,6 +72,8 @@ class Comment:
         """Raises:
         InvalidRecord: it is no comment.
         """
+        if (record.get("version") is None) == (record.get("draft") is None):
+            raise InvalidRecord("version and draft: expected one of them")
         reply_to = value_of(record, "replyTo", ObjectId, None)
         return cls(
             id=str(record["_id"]),

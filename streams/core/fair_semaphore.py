@@ -70,6 +70,10 @@ class FairSemaphore:
             return True
         return self.held < self._slots and self._held_by[caller] < self._per_caller
 
+    def waiting_of(self, caller: str) -> int:
+        """Return how many requests of a caller wait."""
+        return len(self._queues.get(caller, ()))
+
     def release(self, caller: str) -> None:
         """Give a slot back; the next request has it from now on, so that none overtakes."""
         self.held -= 1

@@ -31,6 +31,10 @@ __all__ = ["ConcurrencyExtension", "ConcurrencyLimiter", "SubscriptionOperation"
 
 _UNLIMITED = OperationLimits()
 
+_MOST_LARGE_WAITING = 100
+"""Operations that wait for memory, half of them at most of one caller: each has what it has read
+until then, which may take 2 MB."""
+
 RETRY_AFTER_S = 1
 """The time after which an operation that was turned away may be sent again."""
 
@@ -202,8 +206,8 @@ class ConcurrencyLimiter:
         if not (slots.is_free(caller) or resumes) and slots.waiting >= self._most_waiting:
             self.shed += 1
             problem = f"{self.executing} operations execute and {self.waiting} wait"
-            if not slots.evict(caller, lambda: self._busy(problem)):
-                raise self._busy(problem)
+            if not slots.evict(caller, lambda: self.busy(problem)):
+                raise self.busy(problem)
         await slots.acquire(caller)
 
     def release(self, caller: str) -> None:
@@ -218,7 +222,7 @@ class ConcurrencyLimiter:
         most, mine = self._most_suspended, self._suspended_of[caller]
         if 0 < most <= max(self.suspended, 2 * mine):
             self.shed += 1
-            raise self._busy(f"{mine} operations of this caller wait without a slot")
+            raise self.busy(f"{mine} operations of this caller wait without a slot")
         self.suspended += 1
         self._suspended_of[caller] += 1
 
@@ -226,7 +230,7 @@ class ConcurrencyLimiter:
         self.suspended -= 1
         _decrement(self._suspended_of, caller)
 
-    def _busy(self, problem: str) -> Unavailable:
+    def busy(self, problem: str) -> Unavailable:
         return Unavailable(
             f"{problem}, which are the most; try again in {RETRY_AFTER_S} s",
             retryAfterSeconds=RETRY_AFTER_S,
@@ -264,6 +268,10 @@ class _Slot(OperationBudget):
         """See `streams.core.operation`."""
         if self._is_large or self._ended:
             return
+        large = self._limiter.large_reads
+        if max(large.waiting, 2 * large.waiting_of(self.caller)) >= _MOST_LARGE_WAITING:
+            self._limiter.shed += 1
+            raise self._limiter.busy(f"{large.waiting} operations that read much wait for memory")
         # One that has memory may wait for a slot, so that none with a slot may wait for memory.
         async with self.suspended():
             await super().acquire_memory()

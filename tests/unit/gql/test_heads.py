@@ -201,6 +201,21 @@ async def test_a_trailer_without_an_end_is_told_so() -> None:
         assert (await told(address, length, *[part] * 5))[0] == 200
 
 
+async def test_large_bodies_one_behind_the_other_are_read() -> None:
+    """However their parts come together."""
+    async with served(Shop().app) as address, opened(address) as (reader, writer):
+        first = POST + b"Content-Length: 200000\r\n\r\n"
+        second = POST + b"Content-Length: 200000\r\nConnection: close\r\n\r\n"
+        raw = first + b"y" * 200_000 + second + b"z" * 200_000
+        for start, end in ((0, 150_000), (150_000, 260_000), (260_000, len(raw))):
+            writer.write(raw[start:end])
+            await writer.drain()
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            answers = await reader.read()
+    assert answers.count(b"HTTP/1.1 200") == 2
+
+
 @pytest.mark.parametrize(
     "second",
     [POST + b"X: " + b"y" * 70_000 + b"\r\n\r\n", HANDSHAKE + b"Content-Length: 5\r\n\r\nhello"],

@@ -12,6 +12,7 @@ from gql.engine.limits.operation_budget import OperationLimits
 from resolvers.errors import LimitExceeded
 from streams.core.operation import OPERATION, count_made, execution_suspended
 from streams.core.read_memory import LargeRead
+from streams.errors import Unavailable
 from streams.read_limiter import ReadClass, ReadLimiter
 from tests.support.eventually import eventually
 
@@ -94,6 +95,25 @@ async def test_an_operation_that_waits_for_memory_holds_no_slot() -> None:
         each.may_end.set()
     await asyncio.gather(*(each.task for each in (small, *large)))
     assert (limiter.executing, limiter.large_reads.held) == (0, 0)
+
+
+async def test_so_many_operations_may_wait_for_memory() -> None:
+    """Each has read something until then: half of them of one caller, and the next is refused."""
+    limiter, reads = ConcurrencyLimiter(executing=0, limits=LIMITS), ReadLimiter()
+    holders = [Reader(limiter, reads, caller, LARGE) for caller in ("ann", "ann", "bob", "bob")]
+    await eventually(lambda: limiter.large_reads.held == 4)
+    waiting = [Reader(limiter, reads, "ann", LARGE) for _ in range(50)]
+    await eventually(lambda: limiter.large_reads.waiting == 50)
+    with pytest.raises(Unavailable, match="wait for memory"):
+        await Reader(limiter, reads, "ann", LARGE).task
+    waiting += [Reader(limiter, reads, "bob", LARGE) for _ in range(50)]
+    await eventually(lambda: limiter.large_reads.waiting == 100)
+    with pytest.raises(Unavailable):
+        await Reader(limiter, reads, "eve", LARGE).task
+    for each in (*holders, *waiting):
+        each.may_end.set()
+    await asyncio.gather(*(each.task for each in (*holders, *waiting)))
+    assert (limiter.large_reads.held, limiter.large_reads.waiting) == (0, 0)
 
 
 async def test_what_is_waited_for_in_vain_is_given_back() -> None:

@@ -45,16 +45,24 @@ def became(exc: Exception) -> GatewayError:
         (pymongo.errors.DuplicateKeyError("E11000", 11000, {"keyValue": {"_id": 1}}), DuplicateKey),
         (
             pymongo.errors.BulkWriteError(
-                {"writeErrors": [{"code": 11000, "keyValue": {"_id": 1}, "errmsg": "E11000"}]}
+                {
+                    "writeErrors": [
+                        {"index": 0, "code": 11000, "keyValue": {"_id": 1}, "errmsg": "E11000"}
+                    ]
+                }
             ),
             DuplicateKey,
         ),
         (
-            pymongo.errors.BulkWriteError({"writeErrors": [{"code": 121, "errmsg": "bad"}]}),
+            pymongo.errors.BulkWriteError(
+                {"writeErrors": [{"index": 0, "code": 121, "errmsg": "bad"}]}
+            ),
             DatabaseError,
         ),
         (
-            pymongo.errors.BulkWriteError({"writeErrors": [{"code": 11600, "errmsg": "stopping"}]}),
+            pymongo.errors.BulkWriteError(
+                {"writeErrors": [{"index": 0, "code": 11600, "errmsg": "stopping"}]}
+            ),
             Unavailable,
         ),
         (
