@@ -29,9 +29,10 @@ from gql.progress import Report, shown_progress
 from gql.purging import Purge, purge
 from gql.purging import lines_of as purge_lines
 from gql.purging import report_of as purge_report
+from gql.runtime.command_options import check_environment, check_taken, options
 from gql.schema import build_schema, naming_of, print_sdl
 from gql.serving import Failed, run, serve
-from gql.settings import Settings, check_environment, check_taken, options
+from gql.settings import Settings
 from gql.verifying import lines_of as verify_lines
 from gql.verifying import report_of as verify_report
 from gql.verifying import verify

@@ -26,12 +26,13 @@ from gql import garbage
 from gql.app import create_app
 from gql.connections import Connections, WebSocketConnection
 from gql.embedded import embedded_mongod
-from gql.gateway import Gateway, open_gateway
+from gql.gateway import Gateway
 from gql.heads import RequestConnection
 from gql.hosts import allowed_hosts
 from gql.logs import expect_refusals
 from gql.operations import Operations
 from gql.progress import shown_progress, shown_readings
+from gql.runtime.lifecycle import open_gateway
 from gql.settings import Settings
 from gql.sign_in import SignIn, sign_in_of
 from model.entities import Model

@@ -18,8 +18,9 @@ from pymongo.database import Database
 
 from gql.app import context_of
 from gql.context import Context
-from gql.gateway import Gateway, open_gateway
+from gql.gateway import Gateway
 from gql.limits import Limits
+from gql.runtime.lifecycle import open_gateway
 from gql.schema import build_schema
 from gql.settings import Settings
 from model.entities import Model

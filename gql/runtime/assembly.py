@@ -1,0 +1,237 @@
+"""Composition root: the services of a gateway are made here, in order, and nowhere else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+
+from gql.editing import prepare_editing
+from gql.gateway import Gateway
+from gql.handlers import handlers_of
+from gql.listeners import Context, consumers_of
+from gql.progress import Report
+from gql.recording import recorders_of
+from gql.settings import Settings
+from gql.turns import Turns
+from model.entities import Model
+from resolvers.current import Current
+from resolvers.data_sample import examine_data
+from resolvers.drafts.changes import ProposalChanges, proposal_topics
+from resolvers.history import History
+from resolvers.last_numbers import LastNumbers
+from resolvers.live import Changes
+from resolvers.moments import Moments
+from resolvers.own_writes import OwnWrites
+from resolvers.status import Status
+from streams import tokens
+from streams.archive import Archive
+from streams.availability import Availability
+from streams.changefeed.oplog_replay import OplogReplay
+from streams.checkpoints import Checkpoints
+from streams.coordination.deployment import deployment_tag
+from streams.coverage import Coverages
+from streams.hub import Hub, HubOptions
+from streams.layouts.choice import layout_of
+from streams.lease import LeaseOptions, Leases
+from streams.listener import Listener
+from streams.members import Members
+from streams.mongo import Mongo
+from streams.partitions import partitions_in
+from streams.progress import Progress
+from streams.read_statistics import ReadStatistics
+from streams.recording.collection_setup import CollectionSetup
+from streams.recording.health import unfit_since_recorded
+from streams.recording.set_aside import SetAside
+from streams.retention import Retention
+from streams.server import (
+    check_sharding,
+    check_stream,
+    inspect_server,
+    permitted,
+)
+from streams.source import Source
+
+__all__ = ["assemble_gateway"]
+
+log = logging.getLogger(__name__)
+
+# Beyond the lease of a recorder that died: until another process has asked for it, has begun where
+# the checkpoint stands, and has come to now.
+_TAKEOVER_MARGIN_S = 15.0
+_NEEDS = "keeping history needs"
+
+
+async def assemble_gateway(
+    settings: Settings,
+    model: Model,
+    mongo: Mongo,
+    serves: bool,
+    report: Report,
+    reading: Report,
+) -> Gateway:
+    server = await inspect_server(mongo)
+    check_sharding(server, experimental=settings.experimental_sharded)
+    await check_stream(mongo, server)
+    collections = [entity.collection for entity in model.entities]
+    unfit = await unfit_since_recorded(mongo, collections)
+    deployment = await deployment_tag(mongo)
+    for each in await examine_data(mongo, model):
+        if each.level in ("warning", "error"):
+            log.warning("data", extra={"says": each.says, "mend": each.mend})
+    setup = CollectionSetup(mongo, model, images=settings.images)
+    await setup.begin(report)
+    archives = {
+        each.collection: Archive(mongo, each.collection, layout_of(mongo, each))
+        for each in model.entities
+    }
+    async with permitted(mongo, _NEEDS, "readWrite"):
+        read = [*collections, *(each.name for each in archives.values())]
+        there = await mongo.existing(read)
+        for archive in archives.values():
+            # What a model names by mistake gets no archive either.
+            if {archive.name, archive.collection} & there:
+                await archive.prepare()
+            if archive.collection not in unfit:
+                await archive.layout.prepare(create=False)
+    statistics = ReadStatistics(mongo, read)
+    await statistics.refresh()
+    position = tokens.moment(await mongo.operation_time())
+    hub_options = HubOptions(
+        ring_events=settings.ring_events,
+        ring_bytes=settings.ring_bytes,
+        backlog_events=settings.backlog_events,
+        backlog_bytes=settings.backlog_bytes,
+    )
+    # Followed for those who are served, and for nothing else.
+    topics = proposal_topics(model) if serves else {}
+    hub = Hub(collections, position=position, options=hub_options, topics=topics)
+    checkpoints = Checkpoints(mongo)
+    progress = Progress(
+        checkpoints,
+        hub,
+        limit_s=settings.archive_wait_s,
+        takeover_s=settings.lease_s + _TAKEOVER_MARGIN_S,
+    )
+    lease_options = LeaseOptions(duration_s=settings.lease_s, renew_every_s=settings.lease_s / 5)
+    leases = Leases(mongo, _holder(), lease_options)
+    offers = {each.collection: each.partitions for each in model.entities}
+    members = Members(mongo, leases.holder, offers, lease_options)
+    live = Source(
+        mongo,
+        [*collections, *topics],
+        before_images=True,
+        sharded=server.sharded,
+        expanded=server.disambiguates,
+    )
+    context = Context(model=model, mongo=mongo, archives=archives, progress=progress)
+    recorders = (
+        recorders_of(context, checkpoints, hub, live, server=server, setup=setup, report=reading)
+        if settings.record
+        else ()
+    )
+    listeners = tuple(Listener(each.name, leases, each.run, members=members) for each in recorders)
+    retentions = tuple(
+        Retention(
+            mongo,
+            archives[entity.collection],
+            progress,
+            entity.keep,
+            name=f"retention:{entity.collection}",
+            every_s=settings.retention_every_s,
+        )
+        for entity in model.entities
+        if settings.record and entity.keep is not None
+    )
+    consumers = consumers_of(
+        handlers_of(context, settings, deployment, checkpoints) if settings.record else [],
+        context,
+        hub,
+        progress,
+        checkpoints,
+        leases,
+    )
+    own_writes = OwnWrites(progress, LastNumbers(hub))
+    # Told now, and not when the first version is to be written.
+    async with permitted(mongo, _NEEDS, "readWrite"):
+        editing = await prepare_editing(
+            mongo,
+            model,
+            archives,
+            progress,
+            own_writes,
+            repeat_window_s=settings.repeat_window_s,
+            images=settings.images,
+            before_insert=setup.before_insert,
+        )
+    changes = Changes(mongo, archives, hub, progress, quiet_s=settings.quiet_s)
+    proposals = ProposalChanges(
+        mongo,
+        hub,
+        OplogReplay(
+            mongo,
+            hub,
+            sharded=server.sharded,
+            expanded=server.disambiguates,
+            quiet_s=settings.quiet_s,
+        ),
+        progress,
+        changes.farewell,
+        editing.drafts,
+        editing.comments,
+        quiet_s=settings.quiet_s,
+    )
+    log.info(
+        "connected",
+        extra={
+            "mongodb": server.version,
+            "database": mongo.name,
+            "driver": settings.driver,
+            "deployment": deployment,
+        },
+    )
+    return Gateway(
+        settings=settings,
+        model=model,
+        deployment=deployment,
+        mongo=mongo,
+        source=live,
+        hub=hub,
+        availability=Availability(mongo, live, hub),
+        progress=progress,
+        current=Current(mongo, archives, own_writes),
+        history=History(mongo, archives, own_writes),
+        moments=Moments(mongo, archives, progress, deployment),
+        layouts={each.collection: each.layout for each in archives.values() if each.layout.keeps},
+        live=changes,
+        proposals=proposals,
+        status=Status(
+            partitions_in(model),
+            [(each.name, each.collection) for each, _ in consumers],
+            leases,
+            checkpoints,
+            progress,
+            SetAside(mongo),
+            Coverages(mongo),
+        ),
+        editing=editing,
+        recorders=recorders,
+        listeners=listeners,
+        retentions=tuple((each, Listener(each.name, leases, each.run)) for each in retentions),
+        consumers=consumers,
+        failures={},
+        members=members,
+        subscription_filters=settings.subscription_filters(),
+        filter_turns=Turns(1),
+        read_statistics=statistics,
+        # Recorders and retentions know by themselves, or from checkpoints, how far archives are.
+        follows=serves or bool(consumers),
+        setup=setup,
+        tasks=[],
+    )
+
+
+def _holder() -> str:
+    """Unique to this process's life: a restarted process is another holder."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"

@@ -1,0 +1,135 @@
+"""Lifecycle of a gateway: open what one process needs, and close it in reverse.
+
+A background task that dies is logged, makes `/readyz` fail, and is handed to `on_fatal`, which ends
+the process: revstream never goes on half alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+from gql.gateway import STREAM, Gateway
+from gql.progress import Report
+from gql.runtime.assembly import assemble_gateway
+from gql.settings import Settings
+from gql.sharing import forget_told
+from model.entities import Model
+from resolvers.purge_watch import PurgeWatch
+from streams import tokens
+from streams.errors import HistoryLost, Unsuitable, reason_of
+from streams.hub import follow
+from streams.mongo import Mongo
+
+__all__ = ["open_gateway"]
+
+log = logging.getLogger(__name__)
+
+# Longer than a lease takes to be released, which a second cancellation would interrupt.
+_END_S = 4.0
+OnFatal = Callable[[BaseException], None]
+
+
+@asynccontextmanager
+async def open_gateway(
+    settings: Settings,
+    model: Model,
+    uri: str,
+    database: str,
+    *,
+    serves: bool = True,
+    report: Report = lambda text, done, total: None,
+    reading: Report = lambda collection, read, total: None,
+    on_fatal: OnFatal = lambda failure: None,
+) -> AsyncIterator[Gateway]:
+    """A gateway that follows the stream and, where settings say so, offers itself as recorder.
+
+    Args:
+        serves: False where nobody asks it anything: then it follows the stream only for listeners.
+        report: given the steps of the start.
+        reading: given how far the first readings of collections have come.
+
+    Raises:
+        Unavailable: MongoDB cannot be reached.
+        Unsuitable: a standalone, too old, or not permitted.
+    """
+    async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
+        gateway = await assemble_gateway(settings, model, mongo, serves, report, reading)
+        gateway.tasks.extend(
+            asyncio.create_task(_watched(name, work(), gateway, on_fatal), name=name)
+            for name, work in _background(gateway)
+        )
+        try:
+            yield gateway
+        finally:
+            gateway.end_subscriptions()
+            await _end(gateway.tasks)
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel them, more than once if need be: `wait_for` of Python 3.11, with which PyMongo waits
+    for a server, loses a cancellation that meets a result."""
+    for turn in range(3):
+        for task in tasks:
+            # Who was told before is on its way out, and gives its lease back there.
+            if turn or not task.cancelling():
+                task.cancel()
+        _, pending = await asyncio.wait(tasks, timeout=_END_S)
+        if not pending:
+            return
+    log.error("background tasks do not end", extra={"tasks": [each.get_name() for each in pending]})
+
+
+def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+    async def follow_stream() -> None:
+        while True:
+            try:
+                await follow(gateway.source, gateway.hub, gateway.layouts)
+            except HistoryLost as exc:
+                # Longer away than the oplog reaches: those who were attached resume from the
+                # archive.
+                log.error("the live stream begins anew", extra={"reason": exc.message})
+                now = await gateway.mongo.operation_time()
+                gateway.hub.restart(tokens.moment(now))
+
+    beside = [*gateway.retentions, *gateway.consumers]
+    listeners = [*gateway.listeners, *(listener for _, listener in beside)]
+    tasks: list[tuple[str, Callable[[], Awaitable[None]]]]
+    tasks = [(each.name, each.run) for each in listeners]
+    if gateway.follows:
+        tasks[:0] = [(STREAM, follow_stream), ("availability", gateway.availability.watch)]
+        tasks.append(("read statistics", gateway.read_statistics.run))
+    forget = {
+        each.collection: partial(_forget, gateway, each.collection)
+        for each in gateway.model.entities
+    }
+    tasks.append(("purges", PurgeWatch(gateway.mongo, forget).run))
+    return [*tasks, ("members", gateway.members.run)] if gateway.listeners else tasks
+
+
+def _forget(gateway: Gateway, collection: str) -> None:
+    """Let go of what this process holds of a collection's documents."""
+    gateway.hub.forget(collection)
+    gateway.proposals.forget()
+    gateway.live.forget(collection)
+    gateway.editing.standing.forget(collection)
+    gateway.progress.numbers(collection).clear()
+    forget_told()
+
+
+async def _watched(name: str, work: Awaitable[None], gateway: Gateway, on_fatal: OnFatal) -> None:
+    try:
+        await work
+    except Exception as exc:
+        # A refusal by MongoDB says all that there is to say; anything else is a fault of ours.
+        known = isinstance(exc, Unsuitable)
+        log.error(
+            "background task died",
+            extra={"task": name, "reason": reason_of(exc)},
+            exc_info=None if known else exc,
+        )
+        gateway.failures[name] = exc
+        on_fatal(exc)
