@@ -244,19 +244,21 @@ async def test_comments_are_bounded_by_document_caller_and_bytes(
         await shop.mutate("commentOnProduct", id=id_, version=1, text="x", author="kim")
 
 
+OWN_PAGES = read_model(
+    """
+    type Page @collection(name: "pages") @access(rows: "{ owner: { eq: $sub } }") {
+      id: ID! owner: String title: String
+    }
+    """
+)
+
+
 async def test_row_rules_hold_in_queues_and_totals(mongo_uri: str, client: Any) -> None:
     """A draft or comment is listed for callers that may see the document that it is about."""
-    model = read_model(
-        """
-        type Page @collection(name: "pages") @access(rows: "{ owner: { eq: $sub } }") {
-          id: ID! owner: String title: String
-        }
-        """
-    )
     ann, bob = Principal(name="ann"), Principal(name="bob")
     queue = "{ done: allDrafts { nodes { documentId } totalCount } }"
     talk = "{ done: allComments { nodes { documentId text } totalCount } }"
-    async with open_shop(client, mongo_uri, "proposal_rows", model=model) as shop:
+    async with open_shop(client, mongo_uri, "proposal_rows", model=OWN_PAGES) as shop:
         shop.database["pages"].insert_many(
             [{"_id": each, "owner": each, "title": "x"} for each in ("ann", "bob")]
         )
@@ -283,13 +285,6 @@ async def test_a_new_document_is_proposed_and_published_under_a_row_rule(
 ) -> None:
     """Its draft is based on nothing, so that the rule judges only what it would be: on pages, for
     comments, for drafts that go on from it, and where it is published or rejected."""
-    model = read_model(
-        """
-        type Page @collection(name: "pages") @access(rows: "{ owner: { eq: $sub } }") {
-          id: ID! owner: String title: String
-        }
-        """
-    )
     ann, bob = Principal(name="ann"), Principal(name="bob")
     queue = "{ done: pageDrafts { nodes { number } totalCount } }"
     talk = "{ done: pageComments { nodes { text } totalCount } }"
@@ -304,7 +299,7 @@ async def test_a_new_document_is_proposed_and_published_under_a_row_rule(
     publish = 'mutation { done: publishPage(id: "n", draft: 2) { __typename } }'
     reject = 'mutation { done: rejectPage(id: "m", draft: 1) { __typename } }'
     comment = 'mutation { done: commentOnPage(id: "n", draft: 1, text: "t") { text } }'
-    async with open_shop(client, mongo_uri, "new_proposal_rows", model=model) as shop:
+    async with open_shop(client, mongo_uri, "new_proposal_rows", model=OWN_PAGES) as shop:
         proposed = [await ask_as(shop, ann, new % each) for each in ("n", "m")]
         proposed.append(await ask_as(shop, ann, follow_up))
         said = [await ask_as(shop, who, comment) for who in (ann, bob)]
