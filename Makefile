@@ -19,7 +19,7 @@ test: setup lint
 
 # What is quick enough to run before each commit.
 check: setup lint
-	$(BIN)/python -m pytest tests/unit $(wildcard tests/contract tests/test_repository.py)
+	$(BIN)/python -m pytest tests/unit $(wildcard tests/contract tests/test_repository.py tests/test_surface.py)
 
 # Everything breaks for 20 minutes, and nothing may be lost (tests/faults). SEED=n repeats a run.
 faults: setup

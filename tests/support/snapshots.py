@@ -1,0 +1,28 @@
+"""Committed texts that results are compared with. `UPDATE_SNAPSHOTS=1` writes them anew."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+__all__ = ["SNAPSHOTS", "assert_snapshot"]
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
+
+
+def assert_snapshot(name: str, actual: str) -> None:
+    """Compare a text with `tests/snapshots/<name>`, or write that file.
+
+    Raises:
+        AssertionError: with the difference.
+    """
+    path = SNAPSHOTS / name
+    if os.environ.get("UPDATE_SNAPSHOTS") == "1":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(actual, encoding="utf-8")
+    expected = path.read_text(encoding="utf-8") if path.exists() else ""
+    # Lists, of which pytest shows the first difference in full.
+    assert actual.splitlines() == expected.splitlines(), (
+        f"differs from tests/snapshots/{name}; if it is meant: UPDATE_SNAPSHOTS=1 pytest …"
+    )
+    assert actual == expected

@@ -1,0 +1,44 @@
+"""The product's surface is the one that the snapshots have (tests/snapshots/README.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import surface
+from tests.support.gateway import ROOT
+from tests.support.snapshots import SNAPSHOTS, assert_snapshot
+
+MODELS = {
+    "shop": ROOT / "schema.graphql",
+    **{each.stem: each for each in sorted((SNAPSHOTS / "models").glob("*.graphql"))},
+}
+
+
+@pytest.mark.parametrize(("name", "model"), MODELS.items(), ids=MODELS)
+def test_the_sdl_of_a_model_is_the_snapshot(name: str, model: Path) -> None:
+    """Every directive, layout and scalar of the model language is in one of the models."""
+    assert_snapshot(f"schema/{name}.graphql", surface.sdl(model))
+
+
+def test_the_sdl_with_relay_naming_is_the_snapshot() -> None:
+    """The option `--relay` renames ids, and nothing else."""
+    assert_snapshot("schema/shop_relay.graphql", surface.sdl(MODELS["shop"], relay=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "collect"),
+    [
+        ("help.txt", surface.help_pages),
+        ("settings.txt", surface.settings),
+        ("metrics.txt", surface.metrics),
+        ("error_codes.txt", surface.error_codes),
+        ("log_events.txt", surface.log_events),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_operators_read_is_the_snapshot(name: str, collect: Callable[[], str]) -> None:
+    """Help, settings, metrics, error codes and log events change only on purpose."""
+    assert_snapshot(name, collect())
