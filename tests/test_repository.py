@@ -16,6 +16,7 @@ from gql.errors import TABLE
 from gql.measures import METRICS
 from gql.schema import build_schema, print_sdl
 from gql.settings import PREFIX, Settings
+from model.language import LANGUAGE
 from model.reading import read_model
 from streams.errors import GatewayError, InternalError
 from tests.support.snapshots import SNAPSHOTS
@@ -157,3 +158,34 @@ def test_what_only_some_deployments_need_is_imported_for_those_alone() -> None:
     asked = "import sys, gql.cli; print(*{'aiohttp', 'cryptography', 'jwt'} & {*sys.modules})"
     found = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True)
     assert (found.stdout.strip(), found.stderr) == ("", "")
+
+
+def test_the_glossary_is_sorted_and_has_names_of_the_code_alone() -> None:
+    """A renamed class is renamed on the page, too, and each term has one entry."""
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    terms = re.findall(r"^## (.+)$", page, re.M)
+    assert terms == sorted(set(terms), key=str.lower)
+    code = "\n".join(
+        path.read_text(encoding="utf-8")
+        for package in ("gql", "resolvers", "streams", "model")
+        for path in (ROOT / package).rglob("*.py")
+    )
+    defined = set(re.findall(r"^(?:class|def|async def) (\w+)", code, re.M))
+    named = {
+        name
+        for line in re.findall(r"^Python (.*?)(?: · |$)", page, re.M)
+        for name in re.findall(r"`(\w+)`", line)
+    }
+    assert {"Lease", "Recorder"} <= named
+    assert named - defined == set()
+    schema = LANGUAGE + print_sdl(
+        build_schema(read_model((ROOT / "schema.graphql").read_text(encoding="utf-8")))
+    )
+    words = set(re.findall(r"@?\w+", schema))
+    api = {
+        name
+        for line in re.findall(r"SDL (?:\(model\) )?((?:`[^`]+`(?:, )?)+)", page)
+        for name in re.findall(r"`([^`]+)`", line)
+    }
+    assert {"ResumeToken", "@sink"} <= api
+    assert api - words == set()
