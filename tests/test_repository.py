@@ -125,10 +125,19 @@ def test_the_example_models_sdl_can_be_parsed_and_breaks_nothing_of_the_snapshot
 
 
 def test_links_within_the_documentation_lead_somewhere() -> None:
-    """Every relative link of README and docs names a file that is there."""
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+    """Every relative link names a file that exists and, behind a `#`, a heading of that file."""
+    for page in (*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))):
+        for target, anchor in re.findall(
+            r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")
+        ):
+            found = page.parent / target if target else page
+            assert found.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in _anchors(found), f"{page.name}: {target}#{anchor}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
 
 
 def test_every_collection_of_ours_is_on_the_page_about_them() -> None:

@@ -239,7 +239,7 @@ class Writer:
             v = self._raw.named(b"v", 1)
             if v[0] in _NUMBERS:
                 # One that was used before takes its version away, and one that is lower than the
-                # last is told live only: see docs/status.md.
+                # last is told live only: see docs/operating.md, Limitations.
                 v = b"\x0av\0"
         if place.layout == "EMBEDDED":
             self._write_embedded(document, v, body)

@@ -24,8 +24,7 @@ Client = MongoClient[dict[str, Any]]
 Version = dict[str, Any]
 
 CLIENTS = 50
-# 100 is what was promised, and takes four minutes: of fifty who compare with the same version one
-# writes. Seen with 100 by hand; docs/status.md has the figures.
+# 100 take four minutes, since of fifty that compare with the same version one writes. Run by hand.
 WRITES_EACH = 2
 INITIAL = 7
 # Beside those who compare, in the test of plain programs: of each kind, how many and how often.
