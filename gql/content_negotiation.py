@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gql.event_streams import MULTIPART, SSE, Framing
 from gql.media_types import JSON, Accept, MediaType
+from gql.stream_framing import MULTIPART, SSE, Framing
 
 __all__ = ["RESPONSE_JSON", "AcceptedFormats", "negotiate"]
 

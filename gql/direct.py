@@ -29,7 +29,8 @@ from gql.context import Context
 from gql.engine.execution.comparison import has_read_much, off_loop
 from gql.executor import Executor
 from gql.fields import Prepared, Resolve, field_of
-from gql.generated import GIVEN_UP, Make, made_of
+from gql.generated import Make, made_of
+from gql.value_tests import GIVEN_UP
 from streams.core.operation import OPERATION
 
 __all__ = ["Coerce", "Direct", "coercion_of", "direct_of"]

@@ -23,13 +23,13 @@ from strawberry.exceptions import MissingQueryError
 from strawberry.schema.exceptions import CannotGetOperationTypeError, InvalidOperationTypeError
 
 from gql.http_requests import Refused
-from gql.persisted import PersistedQueryNotFound
 from resolvers.errors import (
     BadUserInput,
     DocumentMisfit,
     Forbidden,
     LimitExceeded,
     NumberMisfit,
+    PersistedQueryNotFound,
     SignInEnded,
     Unauthenticated,
 )

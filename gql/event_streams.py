@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-from collections.abc import AsyncGenerator, Hashable, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from contextvars import copy_context
-from typing import Any, Protocol
+from typing import Any
 
 import orjson
 from starlette.requests import ClientDisconnect
@@ -30,82 +29,10 @@ from strawberry.types.execution import PreExecutionError
 
 from gql.context import Place
 from gql.media_types import MediaType
+from gql.stream_framing import Framing
 from gql.subscriptions.interruption import interruption_of
 
-__all__ = ["MULTIPART", "SSE", "Framing", "StreamResponse", "body_of", "streamed"]
-
-# When an EventSource connects again, so that not all come at once.
-_RETRY_MS = (500, 2500)
-
-
-class Framing(Hashable, Protocol):
-    """How results become bytes."""
-
-    @property
-    def media_type(self) -> MediaType: ...
-
-    @property
-    def heartbeat(self) -> bytes: ...
-
-    @property
-    def complete(self) -> bytes: ...
-
-    def opening(self) -> bytes: ...
-
-    def result(self, body: bytes, token: str | None) -> bytes: ...
-
-    def interrupted(self, body: Mapping[str, Any]) -> bytes:
-        """The end of a stream that can be resumed."""
-        ...
-
-
-class _ServerSentEvents:
-    media_type = MediaType("text/event-stream")
-    heartbeat = b":\n\n"
-    # With data, or an EventSource would not hear of it.
-    complete = b"event: complete\ndata:\n\n"
-
-    def opening(self) -> bytes:
-        return b"retry: %d\n:\n\n" % random.randint(*_RETRY_MS)
-
-    def result(self, body: bytes, token: str | None) -> bytes:
-        id_ = b"" if token is None else b"id: %b\n" % token.encode()
-        return b"%bevent: next\ndata: %b\n\n" % (id_, body)
-
-    def interrupted(self, body: Mapping[str, Any]) -> bytes:
-        # The client connects again by itself, and its user need not know. What a person reads who
-        # looks at the stream must stay in its line.
-        error = body["errors"][0]
-        said = f"{error['extensions']['code']} {' '.join(error['message'].split())}"
-        return b": %b\n\n" % said.encode()
-
-
-class _Multipart:
-    # Apollo's iOS client compares the parameter, and the part's header, letter by letter.
-    media_type = MediaType("multipart/mixed", {"boundary": "graphql", "subscriptionSpec": "1.0"})
-    complete = b"--\r\n"
-
-    def opening(self) -> bytes:
-        return b"--graphql"
-
-    def _part(self, content: bytes) -> bytes:
-        # The boundary follows at once: a part is complete for a client once it has seen the next.
-        return b"\r\ncontent-type: application/json\r\n\r\n%b\r\n--graphql" % content
-
-    @property
-    def heartbeat(self) -> bytes:
-        return self._part(b"{}")
-
-    def result(self, body: bytes, token: str | None) -> bytes:
-        return self._part(b'{"payload":%b}' % body)
-
-    def interrupted(self, body: Mapping[str, Any]) -> bytes:
-        failed = orjson.dumps({"payload": None, "errors": body["errors"]})
-        return self._part(failed) + self.complete
-
-
-SSE: Framing = _ServerSentEvents()
-MULTIPART: Framing = _Multipart()
+__all__ = ["StreamResponse", "body_of", "streamed"]
 
 
 def body_of(result: ExecutionResult) -> dict[str, Any]:

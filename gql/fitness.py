@@ -20,11 +20,11 @@ from bson import Decimal128, ObjectId
 from graphql import GraphQLError
 
 from gql.context import Context, ResolveInfo
-from gql.generated import sure_of
 from gql.records import CurrentDocument, EmbeddedDocument, VersionRecord, not_recorded
 from gql.references import follow
 from gql.selection import Nodes, Selections
 from gql.shapes import Link, Shape
+from gql.value_tests import sure_of
 from model.entities import Field, Scalar
 from resolvers.errors import DocumentMisfit
 from resolvers.pages import Page

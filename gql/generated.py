@@ -10,12 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bson import Decimal128, ObjectId
 from graphql import (
     GraphQLObjectType,
     get_nullable_type,
@@ -27,52 +23,20 @@ from graphql import (
 )
 
 from gql.fields import Read, Resolve, Whole, field_of
-from model.entities import EnumType, Field, Scalar
-from resolvers.dates import date_text, utc_text
-from resolvers.json_values import SAFE_INTEGER
+from gql.value_tests import GIVEN_UP, NAMES, TEXTS, usual_of
+from model.entities import Scalar
 
 if TYPE_CHECKING:
     from gql.context import Context
     from gql.executor import Executor
 
-__all__ = ["GIVEN_UP", "NAMES", "Make", "made_of", "sure_of", "usual_of"]
+__all__ = ["Make", "made_of"]
 
-GIVEN_UP: Any = type("GivenUp", (), {"__repr__": lambda _: "GIVEN_UP"})()
 Make: TypeAlias = "Callable[[Any, Context], Any]"
 """(source, context) -> what the response has of it, or GIVEN_UP."""
 
 # What graphql-core would leave as it is.
 _CLASS = {"ID": "str", "String": "str", "Boolean": "bool"}
-# What stored values nearly always are, by the type in the model, and how they are shown then.
-_USUAL = {
-    Scalar.STRING: ("{0}.__class__ is str", "{0}"),
-    Scalar.BOOLEAN: ("{0}.__class__ is bool", "{0}"),
-    Scalar.INT: ("{0}.__class__ is int and -2147483648 <= {0} <= 2147483647", "{0}"),
-    # Beyond what JavaScript keeps exactly, it is text.
-    Scalar.LONG: (
-        f"{{0}}.__class__ is int and -{SAFE_INTEGER} <= {{0}} <= {SAFE_INTEGER}",
-        "{0}",
-    ),
-    # Neither NaN nor infinite; JavaScript stores whole ones as integers.
-    Scalar.FLOAT: (
-        "({0}.__class__ is float and {0} - {0} == 0 or {0}.__class__ is int)",
-        "{0} if {0}.__class__ is float else float({0})",
-    ),
-    Scalar.DECIMAL: ("{0}.__class__ is Decimal128", "str({0})"),
-    Scalar.OBJECTID: ("{0}.__class__ is ObjectId", "str({0})"),
-    # In UTC, whether it says so or not.
-    Scalar.DATETIME: (
-        "{0}.__class__ is datetime",
-        "utc_text({0}) if {0}.tzinfo is None else date_text({0})",
-    ),
-}
-_TEXTS = "{0}.__class__ is list and TEXT.issuperset(map(type, {0}))"
-_USUAL_ID = {
-    Scalar.ID: _USUAL[Scalar.STRING],
-    Scalar.STRING: _USUAL[Scalar.STRING],
-    Scalar.INT: ("{0}.__class__ is int", "str({0})"),
-    Scalar.OBJECTID: _USUAL[Scalar.OBJECTID],
-}
 _DEPTH = 12
 
 
@@ -110,7 +74,7 @@ class _Code:
         self._ready = ready
         self._lines: list[str] = []
         self._items: list[str] = []
-        self._names: dict[str, Any] = dict(NAMES)
+        self._names: dict[str, Any] = {**NAMES, "each_of": _each_of}
         self._stored = False
         self._space = ""
 
@@ -171,7 +135,7 @@ class _Code:
             return True
         item: Any = get_nullable_type(type_.of_type) if is_list_type(type_) else type_
         if is_list_type(type_) and is_leaf_type(item):
-            self._line(f"if not ({_TEXTS.format(var)}): {_GIVE_UP}")
+            self._line(f"if not ({TEXTS.format(var)}): {_GIVE_UP}")
             return item.name in {"String", "ID"}
         if self._ready is not None and item is self._ready:
             return True
@@ -236,37 +200,6 @@ class _Code:
 _GIVE_UP = "return GIVEN_UP"
 
 
-def usual_of(field: Field) -> tuple[str, str] | None:
-    """A test, and how to show what passes it; None where values are to be looked at."""
-    if field.is_list:
-        return (_TEXTS, "{0}") if field.type is Scalar.STRING else None
-    if field.type is Scalar.ID:
-        return _USUAL_ID.get(field.stored_scalar or Scalar.ID)
-    if isinstance(field.type, EnumType):
-        table = repr(field.type.by_stored).replace("{", "{{").replace("}", "}}")
-        shown = f"{table}[{{0}}]" if field.type.stored_as else "{0}"
-        return f"{{0}}.__class__ is str and {{0}} in {table}", shown
-    return _USUAL.get(field.type) if isinstance(field.type, Scalar) else None
-
-
-@lru_cache(maxsize=1024)
-def sure_of(fields: tuple[Field, ...]) -> Callable[[Callable[[str], Any]], bool] | None:
-    """A quick test of a document's `get`: True where all of these fields can surely be shown; None
-    where there is no such test."""
-    tests = []
-    for number, field in enumerate(fields):
-        usual = usual_of(replace(field, is_list=False))
-        if usual is None or (field.is_list and field.type is not Scalar.STRING):
-            return None
-        test = _TEXTS if field.is_list else usual[0]
-        read = f"(a{number} := get({field.stored!r}))"
-        # It is read where it is looked at first.
-        tests.append(test.replace("{0}", read, 1).format(f"a{number}"))
-    text = f"lambda get: {' and '.join(tests) or 'True'}"
-    sure: Callable[[Callable[[str], Any]], bool] = eval(text, dict(NAMES))
-    return sure
-
-
 def _each_of(values: Sequence[Any], make: Make, context: Context) -> Any:
     done = []
     for value in values:
@@ -275,15 +208,3 @@ def _each_of(values: Sequence[Any], make: Make, context: Context) -> Any:
             return GIVEN_UP
         done.append(made)
     return done
-
-
-NAMES = {
-    "GIVEN_UP": GIVEN_UP,
-    "Decimal128": Decimal128,
-    "ObjectId": ObjectId,
-    "datetime": datetime,
-    "date_text": date_text,
-    "each_of": _each_of,
-    "TEXT": frozenset({str}),
-    "utc_text": utc_text,
-}

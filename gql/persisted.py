@@ -18,25 +18,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gql.recent import Recent
-from resolvers.errors import BadUserInput, Forbidden
-from streams.errors import GatewayError
+from resolvers.errors import BadUserInput, Forbidden, PersistedQueryNotFound
 
 __all__ = [
     "AutomaticDocuments",
     "Persisted",
-    "PersistedQueryNotFound",
     "TrustedDocuments",
     "read_manifest",
 ]
-
-
-class PersistedQueryNotFound(GatewayError):
-    """Its message is part of the protocol, as clients compare it."""
-
-    code = "PERSISTED_QUERY_NOT_FOUND"
-
-    def __init__(self) -> None:
-        super().__init__("PersistedQueryNotFound")
 
 
 class Persisted(Protocol):

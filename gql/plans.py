@@ -9,19 +9,44 @@ Source: docs/decisions/0027-compiled-operations.md
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeAlias
 
 from graphql import DocumentNode, VariableNode, Visitor, visit
+from graphql.execution.collect_fields import FieldDetails
+from graphql.pyutils import Path
 
-from gql.steps import Details, Step
+from gql.selection import Selections
 
-if TYPE_CHECKING:
-    from gql.direct import Direct
-    from gql.selection import Selections
+__all__ = ["Details", "Plan", "Plans", "Step"]
 
-__all__ = ["Plan", "Plans"]
+Details: TypeAlias = list[FieldDetails]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Compiled resolution of one field.
+
+    Attributes:
+        name: the field's name in the response.
+        run: (executor, source, path of the source) -> the completed value, or a coroutine of it.
+    """
+
+    name: str
+    run: Callable[[Any, Any, Path | None], Any]
+
+
+class CompiledOperation(Protocol):
+    """Query that is answered without an executor."""
+
+    async def answer(self, context: Any, given: Any, /) -> dict[str, Any] | None:
+        """Return the data of the response; None where the executor has to find it."""
+        ...
+
+    def is_short(self, most_bytes: int, /) -> bool:
+        """Return whether the response is surely within so many bytes."""
+        ...
 
 
 @dataclass(eq=False, slots=True)
@@ -45,7 +70,7 @@ class Plan:
     selections: Selections | None = None
     starts: frozenset[str] | None = None
     chooses: frozenset[str] | None = None
-    direct: Direct | None = None
+    direct: CompiledOperation | None = None
     tried: bool = False
 
 

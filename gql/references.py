@@ -11,10 +11,10 @@ from typing import Any
 from bson import Timestamp
 
 from gql.context import Context, ResolveInfo
-from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, SnapshotDocument, State
 from gql.selection import Nodes
 from gql.shapes import Link
+from gql.value_tests import GIVEN_UP
 from model.entities import Field, Scalar
 from model.names import with_article
 from resolvers.errors import DocumentMisfit

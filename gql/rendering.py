@@ -20,11 +20,12 @@ from graphql import GraphQLObjectType, is_non_null_type
 
 from gql.arguments import arguments_of
 from gql.fields import Beside, Read, Resolve, Whole, field_of
-from gql.generated import GIVEN_UP, NAMES, Make, made_of, usual_of
+from gql.generated import Make, made_of
 from gql.prefetch import read_ahead
 from gql.records import CurrentDocument
 from gql.references import ids_named
 from gql.shapes import Link, Shape
+from gql.value_tests import GIVEN_UP, NAMES, usual_of
 from model.entities import Scalar
 from resolvers.dates import date_texts
 from streams.documents import Document

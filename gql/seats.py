@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from websockets.frames import Frame, Opcode
 
-from gql.event_streams import Framing
+from gql.stream_framing import Framing
 from gql.writers import WRITER, Writer
 
 __all__ = ["SocketSeat", "StreamSeat"]

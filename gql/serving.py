@@ -24,6 +24,7 @@ import uvloop
 
 from gql import garbage
 from gql.app import create_app
+from gql.auth_setup import sign_in_of
 from gql.connections import Connections, WebSocketConnection
 from gql.embedded import embedded_mongod
 from gql.gateway import Gateway
@@ -34,7 +35,7 @@ from gql.operations import Operations
 from gql.progress import shown_progress, shown_readings
 from gql.runtime.lifecycle import open_gateway
 from gql.settings import Settings
-from gql.sign_in import SignIn, sign_in_of
+from gql.sign_in import SignIn
 from model.entities import Model
 
 __all__ = ["Failed", "run", "serve"]

@@ -12,7 +12,6 @@ Source: docs/decisions/0027-compiled-operations.md
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -26,34 +25,26 @@ from graphql import (
     is_list_type,
     is_non_null_type,
 )
-from graphql.execution.collect_fields import FieldDetails
 from graphql.execution.values import get_argument_values
 from graphql.pyutils import Path, gather_with_cancel
 
 from gql.fields import Read, Resolve, field_of
-from gql.generated import GIVEN_UP, Make, made_of
+from gql.generated import Make, made_of
+from gql.plans import Details, Step
+from gql.value_tests import GIVEN_UP
 from resolvers.errors import NumberMisfit
 
 if TYPE_CHECKING:
     from gql.executor import Executor
 
-__all__ = ["Details", "Step", "gathered", "steps_of"]
+__all__ = ["gathered", "steps_of"]
 
-Details: TypeAlias = list[FieldDetails]
 Run: TypeAlias = "Callable[[Executor, Any, Path | None], Any]"
 """(executor, source, path of the source) -> the field's completed value, or a coroutine of it."""
 Complete: TypeAlias = "Callable[[Executor, Any, Path], Any]"
 """(executor, value, path of the value) -> what the response has, or a coroutine of it."""
 
 _INT = 2**31
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One field of a selection set, under the name that the response has."""
-
-    name: str
-    run: Run
 
 
 def steps_of(

@@ -19,9 +19,10 @@ from graphql import GraphQLObjectType
 
 from gql.engine.execution.comparison import counted
 from gql.fields import Read, field_of, internal_name
-from gql.generated import GIVEN_UP, NAMES, Make, made_of, usual_of
+from gql.generated import Make, made_of
 from gql.records import VersionRecord
 from gql.shapes import Shape
+from gql.value_tests import GIVEN_UP, NAMES, usual_of
 from model.entities import Scalar
 from resolvers.changes import Comparison
 from resolvers.dates import date_texts

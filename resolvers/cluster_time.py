@@ -13,11 +13,11 @@ from typing import TypeVar
 from bson.timestamp import Timestamp
 
 from streams import tokens
-from streams.bootstrap import PAST_UNKNOWN
 from streams.core.operation import execution_suspended
 from streams.errors import DatabaseError, ResumeTokenInvalid
 from streams.mongo import Mongo
 from streams.progress import Progress
+from streams.snapshot_scan import PAST_UNKNOWN
 from streams.tasks import seen
 
 __all__ = ["ClusterTime", "at_one_time"]

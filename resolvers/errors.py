@@ -93,3 +93,12 @@ class DocumentMisfit(GatewayError):
             mend=mend,
         )
         self.past = past
+
+
+class PersistedQueryNotFound(GatewayError):
+    """Its message is part of the protocol, as clients compare it."""
+
+    code = "PERSISTED_QUERY_NOT_FOUND"
+
+    def __init__(self) -> None:
+        super().__init__("PersistedQueryNotFound")

@@ -15,45 +15,38 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import bson
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.checkpoints import Baseline
-from streams.documents import DECODED, RAW, Document
-from streams.elements import document_of, renamed, value_element
 from streams.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
 from streams.events import ChangeEvent, identity, is_exact
 from streams.mongo import COLLATION, Mongo
 from streams.server import remedy
+from streams.snapshot_scan import (
+    PAST_UNKNOWN,
+    SNAPSHOT_TOO_OLD,
+    place_behind,
+    read_documents,
+    scan_command,
+)
 
 if TYPE_CHECKING:
     from streams.layouts.keeping import Keeping
     from streams.layouts.kept import Kept
 
 __all__ = [
-    "PAST_UNKNOWN",
-    "SNAPSHOT_TOO_OLD",
     "Chunk",
     "behind",
     "holds_everything",
-    "last_place",
     "oldest_start",
-    "place_behind",
     "read_chunk",
-    "read_documents",
 ]
 
 log = logging.getLogger(__name__)
 
 _CAPPED_POSITION_LOST = 136
-SNAPSHOT_TOO_OLD = 239
-_SNAPSHOT_UNAVAILABLE = 246
-PAST_UNKNOWN = frozenset({SNAPSHOT_TOO_OLD, _SNAPSHOT_UNAVAILABLE})
-"""Codes with which a server refuses a read as of a moment: it keeps no past of so long ago, or the
-collection or an index was made since."""
-_CHUNK_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -202,7 +195,7 @@ async def _last_chunk(
     written.
     """
     try:
-        command = _in_order(collection, _place(baseline), size)
+        command = scan_command(collection, _place(baseline), size)
         found, complete, at = await mongo.read_now(command)
     except DatabaseError as exc:
         if exc.number != SNAPSHOT_TOO_OLD:
@@ -238,44 +231,6 @@ def _place(baseline: Baseline) -> RawBSONDocument | None:
     if baseline.beyond is not None or not baseline.started:
         return baseline.beyond
     return place_behind(baseline.after)
-
-
-def place_behind(key: Any) -> RawBSONDocument:
-    """An `_id` as a place in a reading."""
-    return RawBSONDocument(bson.encode({"_id": key}, codec_options=DECODED), RAW)
-
-
-def last_place(documents: Sequence[RawBSONDocument]) -> RawBSONDocument:
-    """The place behind the last document: its `_id` with its bytes, which decoding may change."""
-    return RawBSONDocument(document_of([_id_of(documents[-1])]), RAW)
-
-
-def _id_of(document: RawBSONDocument) -> bytes:
-    element = value_element(bytes(document.raw), b"_id")
-    assert element is not None
-    return element
-
-
-async def read_documents(
-    mongo: Mongo, collection: str, place: RawBSONDocument | None, *, size: int, at: Timestamp
-) -> tuple[list[RawBSONDocument], bool]:
-    """Those behind a place in `_id` order, ids of all types in one: at most `size`, and not much
-    more than 16 MB; and whether no others follow."""
-    command = _in_order(collection, place, size)
-    found, complete = await mongo.read_at(command, at, most_bytes=_CHUNK_BYTES)
-    return found[:size], complete and len(found) <= size
-
-
-def _in_order(collection: str, place: RawBSONDocument | None, size: int) -> Document:
-    command: Document = {"find": collection, "hint": {"_id": 1}, "sort": {"_id": 1}}
-    command |= {"limit": size + 1, "batchSize": size + 1}
-    if place is not None:
-        # `min` bounds the index itself (so in the collection's own collation), across types, where
-        # $gt compares within one type; it includes the bound.
-        command["min"] = place
-        value = RawBSONDocument(document_of([renamed(_id_of(place), "$literal")]), RAW)
-        command["filter"] = {"$expr": {"$ne": ["$_id", value]}}
-    return command
 
 
 async def behind(mongo: Mongo, collection: str, after: Any, keys: Sequence[Any]) -> list[Any]:

@@ -7,7 +7,7 @@ Source: docs/decisions/0017-delta.md, docs/decisions/0019-layouts.md
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import bson
 from bson.raw_bson import RawBSONDocument
@@ -22,12 +22,26 @@ from streams.patches import patched
 from streams.storage import PACKED, part_ids
 from streams.versions import without_reserved
 
-if TYPE_CHECKING:
-    from streams.layouts.layout import Layout
-
 __all__ = ["Contents", "empty"]
 
 _CHAIN = dict.fromkeys(("doc", "v", "prev", "full", "patch", *PACKED), 1)
+
+
+class StoredContent(Protocol):
+    """Version as its own collection keeps it."""
+
+    @property
+    def content(self) -> RawBSONDocument | None: ...
+
+
+class VersionSource(Protocol):
+    """Layout of a collection that keeps its versions itself."""
+
+    async def versions(
+        self, wanted: Sequence[tuple[Any, int]]
+    ) -> Mapping[tuple[Any, int], StoredContent]:
+        """Read versions by document id and number; those that are gone are left out."""
+        ...
 
 
 class Contents:
@@ -37,7 +51,7 @@ class Contents:
         layout: how the collection keeps versions itself; None where it does not.
     """
 
-    def __init__(self, mongo: Mongo, collection: str, layout: Layout | None = None) -> None:
+    def __init__(self, mongo: Mongo, collection: str, layout: VersionSource | None = None) -> None:
         self._mongo = mongo
         self._collection = collection
         self._layout = layout
@@ -91,7 +105,7 @@ class Contents:
         return shown
 
     async def _kept(
-        self, layout: Layout, records: Sequence[Any], *, raw: bool, lenient: bool
+        self, layout: VersionSource, records: Sequence[Any], *, raw: bool, lenient: bool
     ) -> list[Any]:
         """The records, with the contents that the collection itself keeps."""
         wanted = {

@@ -12,9 +12,7 @@ from streams.errors import DatabaseError, DuplicateKey, Unsuitable
 from streams.layouts.choice import layout_of
 from streams.mongo import Mongo
 
-__all__ = ["IndexRefused", "create_indexes", "indexed_paths", "wanted_indexes"]
-
-_NO_COLLECTION = 26
+__all__ = ["IndexRefused", "create_indexes", "wanted_indexes"]
 
 Report = Callable[[str, int, int], None]
 
@@ -55,22 +53,6 @@ async def create_indexes(
             refused.append(IndexRefused(collection, index.fields, exc.message))
     report("indexes", len(wanted), len(wanted))
     return refused
-
-
-async def indexed_paths(mongo: Mongo, collection: str) -> list[tuple[str, ...]]:
-    """Return the paths of each index of a collection that serves any query on them."""
-    try:
-        reply = await mongo.command({"listIndexes": collection, "cursor": {"batchSize": 1000}})
-    except DatabaseError as exc:
-        if exc.number != _NO_COLLECTION:
-            raise
-        return []
-    return [
-        tuple(each["key"])
-        for each in reply["cursor"]["firstBatch"]
-        if "partialFilterExpression" not in each
-        and all(isinstance(way, int | float) for way in each["key"].values())
-    ]
 
 
 Wanted = tuple[str, list[tuple[str, int]], Index, dict[str, Any]]

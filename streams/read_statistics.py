@@ -8,13 +8,14 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from streams.errors import GatewayError
-from streams.indexes import indexed_paths
+from streams.errors import DatabaseError, GatewayError
 from streams.mongo import Mongo
 
 __all__ = ["ReadStatistics"]
 
 log = logging.getLogger(__name__)
+
+_NO_COLLECTION = 26
 
 
 class ReadStatistics:
@@ -58,7 +59,23 @@ class ReadStatistics:
         limiter = self._mongo.limiter
         for name in self._collections if names is None else names:
             try:
-                limiter.indexes[name] = await indexed_paths(self._mongo, name)
+                limiter.indexes[name] = await _indexed_paths(self._mongo, name)
                 limiter.sizes[name] = await self._mongo.estimated_count(name)
             except GatewayError as exc:
                 log.debug("collection not read", extra={"collection": name, "reason": exc.message})
+
+
+async def _indexed_paths(mongo: Mongo, collection: str) -> list[tuple[str, ...]]:
+    """Return the paths of each index of a collection that serves any query on them."""
+    try:
+        reply = await mongo.command({"listIndexes": collection, "cursor": {"batchSize": 1000}})
+    except DatabaseError as exc:
+        if exc.number != _NO_COLLECTION:
+            raise
+        return []
+    return [
+        tuple(each["key"])
+        for each in reply["cursor"]["firstBatch"]
+        if "partialFilterExpression" not in each
+        and all(isinstance(way, int | float) for way in each["key"].values())
+    ]

@@ -22,7 +22,6 @@ from bson.raw_bson import RawBSONDocument
 
 from streams import tokens
 from streams.archive import Archive
-from streams.bootstrap import PAST_UNKNOWN
 from streams.chains import Flaw, flaws_of_chain, flaws_of_links, is_first
 from streams.checkpoints import Checkpoint
 from streams.differences import differences, same
@@ -30,6 +29,7 @@ from streams.documents import DECODED, Document
 from streams.errors import DamagedArchive, DatabaseError, HistoryLost
 from streams.events import INEXACT, identity, is_exact
 from streams.mongo import Mongo
+from streams.snapshot_scan import PAST_UNKNOWN
 from streams.versioning.checksum import checksum_flaws
 from streams.versions import without_reserved
 

@@ -16,13 +16,14 @@ from graphql import (
     introspection_from_schema,
     is_abstract_type,
     is_object_type,
+    is_scalar_type,
+    is_specified_scalar_type,
 )
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from gql.pages import Handle
-from gql.schema.scalars import SCALAR_MAP
 
 __all__ = ["client_files", "client_routes"]
 
@@ -35,13 +36,13 @@ def client_files(sdl: str) -> Mapping[str, Any]:
     schema = build_schema(sdl)
     files = {
         "possible-types": _possible_types(schema),
-        "scalars": _scalars(),
+        "scalars": _scalars(schema),
         "graphcache": _graphcache(schema),
-        "codegen": _codegen(),
+        "codegen": _codegen(schema),
     }
     node: Any = schema.type_map["Node"]
     # Of the default naming, relay-compiler takes nothing.
-    return {**files, "relay": _relay()} if "id" in node.fields else files
+    return {**files, "relay": _relay(schema)} if "id" in node.fields else files
 
 
 def client_routes(sdl: str, guarded: Callable[[Handle], Handle]) -> list[Route]:
@@ -73,8 +74,12 @@ def _possible_types(schema: GraphQLSchema) -> Mapping[str, list[str]]:
     }
 
 
-def _scalars() -> Mapping[str, str]:
-    names = sorted(each.name for each in SCALAR_MAP.values())
+def _scalars(schema: GraphQLSchema) -> Mapping[str, str]:
+    names = sorted(
+        name
+        for name, type_ in schema.type_map.items()
+        if is_scalar_type(type_) and not is_specified_scalar_type(type_)
+    )
     return {name: _TYPESCRIPT.get(name, "string") for name in names}
 
 
@@ -93,8 +98,8 @@ def _graphcache(schema: GraphQLSchema) -> Mapping[str, Any]:
     return {"schema": introspected, "keyless": keyless}
 
 
-def _codegen() -> Mapping[str, Any]:
-    config = {"scalars": _scalars(), "strictScalars": True, "useTypeImports": True}
+def _codegen(schema: GraphQLSchema) -> Mapping[str, Any]:
+    config = {"scalars": _scalars(schema), "strictScalars": True, "useTypeImports": True}
     return {
         "schema": "schema.graphql",
         "documents": ["src/**/*.{ts,tsx}"],
@@ -102,11 +107,11 @@ def _codegen() -> Mapping[str, Any]:
     }
 
 
-def _relay() -> Mapping[str, Any]:
+def _relay(schema: GraphQLSchema) -> Mapping[str, Any]:
     return {
         "src": "./src",
         "schema": "./schema.graphql",
         "language": "typescript",
         "eagerEsModules": True,
-        "customScalarTypes": _scalars(),
+        "customScalarTypes": _scalars(schema),
     }

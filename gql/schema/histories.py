@@ -11,7 +11,6 @@ from strawberry.types.field import StrawberryField
 from gql.arguments import Arguments
 from gql.context import Context, ResolveInfo
 from gql.fields import Argument, Resolve, Whole
-from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument
 from gql.schema.connections import (
     PAGE_ARGUMENTS,
@@ -28,6 +27,7 @@ from gql.schema.version_pages import (
 )
 from gql.selection import Nodes, Selections
 from gql.shapes import Shape
+from gql.value_tests import GIVEN_UP
 from model.entities import Model
 from resolvers.pages import Page, page_request
 from resolvers.records import parse_version_where

@@ -12,13 +12,13 @@ from strawberry.types.field import StrawberryField
 from gql.context import Context, ResolveInfo
 from gql.executor import Executor
 from gql.fields import Argument, Beside, Resolve
-from gql.generated import GIVEN_UP
 from gql.prefetch import prefetch, read_ahead
 from gql.records import CurrentDocument, SnapshotDocument, VersionRecord
 from gql.rendering import Related, Rendering, rendering_of
 from gql.schema.proposals import DraftRecord
 from gql.schema.versions import version_asked_for
 from gql.shapes import Shape
+from gql.value_tests import GIVEN_UP
 from resolvers.errors import BadUserInput
 from resolvers.inputs import ids_from_api
 from resolvers.nodes import parse_node_id

@@ -9,7 +9,7 @@ import orjson
 
 from gql.context import Context, ResolveInfo
 from gql.executor import Executor
-from gql.generated import GIVEN_UP, Make, made_of
+from gql.generated import Make, made_of
 from gql.recent import Recent
 from gql.rendering import Related, Rendering, field_growth, rendering_of
 from gql.schema.connections import (
@@ -23,6 +23,7 @@ from gql.schema.connections import (
 )
 from gql.selection import ConnectionSelection
 from gql.shapes import Shape
+from gql.value_tests import GIVEN_UP
 from model.entities import Model
 from resolvers.pages import Page, page_request
 from resolvers.readings import Reading

@@ -11,7 +11,6 @@ from strawberry.types.field import StrawberryField
 from gql.context import Context, ResolveInfo
 from gql.engine.execution.comparison import count_list
 from gql.fields import Read, Resolve
-from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, EmbeddedDocument, State, not_recorded
 from gql.references import follow, followed_already
 from gql.schema.building import Types
@@ -20,6 +19,7 @@ from gql.schema.guards import guarded_member
 from gql.schema.interfaces import node_id_field
 from gql.schema.naming import Naming
 from gql.shapes import Link, Shape
+from gql.value_tests import GIVEN_UP
 from model.entities import Field
 from model.names import upper_first, with_article
 from resolvers.nodes import node_id

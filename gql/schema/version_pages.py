@@ -11,7 +11,7 @@ from bson import Timestamp
 from gql.context import Context, ResolveInfo
 from gql.executor import Executor
 from gql.fitness import report_unordered, showable
-from gql.generated import GIVEN_UP, Make, made_of
+from gql.generated import Make, made_of
 from gql.records import VersionRecord
 from gql.schema.connections import (
     PageRecord,
@@ -22,6 +22,7 @@ from gql.schema.connections import (
 )
 from gql.selection import ConnectionSelection, Nodes, Selections
 from gql.shapes import Shape
+from gql.value_tests import GIVEN_UP
 from gql.version_rendering import VersionRendering, version_rendering_of
 from resolvers.pages import Page
 from resolvers.projections import Fields

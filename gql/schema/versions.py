@@ -13,7 +13,6 @@ from strawberry.types.field import StrawberryField
 from gql.context import Context, ResolveInfo
 from gql.engine.execution.comparison import counted, has_read_much, off_loop
 from gql.fields import Argument, Read, Resolve
-from gql.generated import GIVEN_UP
 from gql.records import CurrentDocument, VersionRecord
 from gql.schema.building import Types
 from gql.schema.discussions import comments_of_version
@@ -22,6 +21,7 @@ from gql.schema.interfaces import version_fields
 from gql.schema.proposals import draft_of_version, drafts_field
 from gql.selection import Nodes
 from gql.shapes import Shape
+from gql.value_tests import GIVEN_UP
 from model.entities import Model
 from model.names import with_article
 from resolvers.blame import Blame, blame

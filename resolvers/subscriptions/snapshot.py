@@ -24,11 +24,11 @@ from resolvers.rows import Rows
 from resolvers.starts import ChangeRequest
 from streams import tokens
 from streams.archive import Archive
-from streams.bootstrap import PAST_UNKNOWN
 from streams.documents import Document
 from streams.errors import ArchiveBehind, DatabaseError
 from streams.mongo import Mongo
 from streams.progress import Progress
+from streams.snapshot_scan import PAST_UNKNOWN
 from streams.versions import Version
 
 __all__ = ["Snapshot"]

@@ -11,13 +11,13 @@ from typing import Any
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
-from streams.bootstrap import last_place, read_documents
 from streams.contents import Contents
 from streams.documents import Document
 from streams.events import ChangeEvent, identity
 from streams.layouts.as_stored import AsStored
 from streams.layouts.kept import Kept
 from streams.mongo import Mongo
+from streams.snapshot_scan import last_place, read_documents
 from streams.versions import CHANGE_FIELD, RESERVED, Last
 from streams.writing import Pipeline, Writing
 

@@ -14,7 +14,6 @@ from typing import Any
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
-from streams.bootstrap import last_place, place_behind, read_documents
 from streams.documents import RAW, Document
 from streams.elements import document_of, elements_of
 from streams.events import ChangeEvent, identity
@@ -33,6 +32,7 @@ from streams.layouts.kept import (
     whole_number,
 )
 from streams.layouts.renaming import renamed_query
+from streams.snapshot_scan import last_place, place_behind, read_documents
 from streams.versions import CHANGE_FIELD
 from streams.writing import Writing
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from streams.bootstrap import Chunk, last_place
+from streams.bootstrap import Chunk
 from streams.checkpoints import Baseline
 from streams.committing import Committing
 from streams.drafting import Drafting
 from streams.events import ChangeEvent, is_exact
 from streams.recording.coverage_writer import ARRIVED, CoverageWriter
+from streams.snapshot_scan import last_place
 
 __all__ = ["Arrival", "read_on"]
 

@@ -8,13 +8,14 @@ from typing import Any
 
 from streams import tokens
 from streams.archive import Archive
-from streams.bootstrap import SNAPSHOT_TOO_OLD, Chunk
+from streams.bootstrap import Chunk
 from streams.draft import Draft
 from streams.errors import DatabaseError
 from streams.events import ChangeEvent, identity
 from streams.memory import LastVersions
 from streams.mongo import Mongo
 from streams.partitions import Partition
+from streams.snapshot_scan import SNAPSHOT_TOO_OLD
 from streams.versions import Last
 
 __all__ = ["MassDeletions", "read_after"]

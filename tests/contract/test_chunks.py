@@ -121,7 +121,7 @@ async def test_a_chunk_of_large_documents_is_cut_short(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory is bounded by bytes too, and there is progress however large a document is."""
-    monkeypatch.setattr("streams.bootstrap._CHUNK_BYTES", 10_000)
+    monkeypatch.setattr("streams.snapshot_scan._CHUNK_BYTES", 10_000)
     for key, size in enumerate((100, 4000, 7000, 20_000, 30_000, 10, 10, 50_000)):
         fill(client, mongo, [{"_id": key, "text": "x" * size}])
     chunks = await whole(mongo, 100)

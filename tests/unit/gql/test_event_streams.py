@@ -13,7 +13,8 @@ from strawberry.types import ExecutionResult
 from strawberry.types.execution import PreExecutionError
 
 from gql.context import Place
-from gql.event_streams import MULTIPART, SSE, Framing, StreamResponse, body_of, streamed
+from gql.event_streams import StreamResponse, body_of, streamed
+from gql.stream_framing import MULTIPART, SSE, Framing
 from streams.errors import (
     ArchiveBehind,
     GatewayError,

@@ -10,13 +10,8 @@ from typing import Any
 
 import pytest
 
-from gql.persisted import (
-    AutomaticDocuments,
-    PersistedQueryNotFound,
-    TrustedDocuments,
-    read_manifest,
-)
-from resolvers.errors import BadUserInput, Forbidden
+from gql.persisted import AutomaticDocuments, TrustedDocuments, read_manifest
+from resolvers.errors import BadUserInput, Forbidden, PersistedQueryNotFound
 
 QUERY = "{ streams { name } }"
 HASH = hashlib.sha256(QUERY.encode()).hexdigest()

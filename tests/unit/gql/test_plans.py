@@ -19,10 +19,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from gql.executor import Executor
-from gql.generated import GIVEN_UP, made_of
+from gql.generated import made_of
 from gql.plans import Plans
 from gql.records import CurrentDocument
 from gql.shapes import shapes_of
+from gql.value_tests import GIVEN_UP
 from model.entities import Model
 from tests.support.fuzzing import drawn_operation, examples
 from tests.support.reads import Memory
