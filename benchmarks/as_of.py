@@ -22,7 +22,7 @@ from benchmarks.figures import Part, Table, medians
 from benchmarks.past import Past, write_past
 from benchmarks.processes import Died, Process
 from benchmarks.stage import Stage
-from streams import tokens
+from revstream.streams.core import resume_tokens
 
 __all__ = ["run", "run_past"]
 
@@ -143,7 +143,7 @@ def _deployment(client: _Client) -> str:
 def _moments(past: Past, deployment: str) -> dict[str, dict[str, str]]:
     """By token, which is exact; one also by the clock, for which a place has to be found."""
     found = {
-        name: {"token": tokens.encode(tokens.moment(past.moment(share)), deployment)}
+        name: {"token": resume_tokens.encode(resume_tokens.moment(past.moment(share)), deployment)}
         for name, share in _MOMENTS.items()
     }
     middle = past.moment(_MOMENTS["middle"]).as_datetime()

@@ -29,20 +29,20 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError
 from benchmarks.figures import Part, Table, medians
 from benchmarks.processes import pinned
 from benchmarks.stage import Stage
-from model.reading import read_model
-from resolvers.fences import Fences
-from resolvers.outcomes import Author, StaleWrite
-from resolvers.own_writes import OwnWrites
-from resolvers.repeats import Repeats
-from resolvers.standing import Standing
-from resolvers.writes import Writes
-from streams import tokens
-from streams.archive import Archive
-from streams.checkpoints import Checkpoints
-from streams.client import MongoOptions
-from streams.hub import Hub
-from streams.mongo import Mongo
-from streams.progress import Progress
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.mutations.expected_version import Standing
+from revstream.resolvers.mutations.fenced_upsert import Fences
+from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.result import Author, StaleWrite
+from revstream.resolvers.mutations.writes import Writes
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.core import resume_tokens
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.client import MongoOptions
 
 __all__ = ["run"]
 
@@ -169,7 +169,7 @@ async def _measure(
 async def _ours(mongo: Mongo) -> Fences:
     """As a gateway makes it."""
     archives = {_READING.collection: Archive(mongo, _READING.collection)}
-    now = tokens.moment(await mongo.operation_time())
+    now = resume_tokens.moment(await mongo.operation_time())
     hub = Hub([_READING.collection], position=now)
     progress = Progress(Checkpoints(mongo), hub)
     own_writes, repeats = OwnWrites(progress), Repeats(mongo)

@@ -27,11 +27,11 @@ from benchmarks.figures import Part, Table, medians
 from benchmarks.http_load import CONNECTIONS, Request, load
 from benchmarks.products import product
 from benchmarks.stage import Document, Stage, await_versions
-from model.entities import History
-from model.reading import read_model
-from streams.layouts.choice import layout_of
-from streams.layouts.deltas import WHOLE_EVERY
-from streams.mongo import Mongo
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import History
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.self_versioned.deltas import WHOLE_EVERY
+from revstream.streams.mongo.database import Mongo
 
 __all__ = ["SHAPES", "Shape", "run"]
 

@@ -12,7 +12,7 @@ from benchmarks.http_load import CONNECTIONS, load, measure
 from benchmarks.products import COLLECTION, product
 from benchmarks.reads import FIELDS, one
 from benchmarks.stage import Stage
-from gql.settings import Settings
+from revstream.gql.runtime.configuration.settings import Settings
 
 __all__ = ["run"]
 

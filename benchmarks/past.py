@@ -20,10 +20,10 @@ from pymongo.database import Database
 
 from benchmarks.products import COLLECTION, SMALL_BYTES, product
 from benchmarks.stage import Document, Stage, archive_of
-from streams import tokens
-from streams.archive import Archive
-from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.mongo import Mongo
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.database import Mongo
 
 __all__ = ["Past", "write_past"]
 
@@ -71,7 +71,7 @@ class Past:
     def _record(self, first: Document, round_: int, at: Timestamp, before: str | None) -> Document:
         full = _state(first, round_)
         record: Document = {
-            "_id": tokens.time_prefix(at) + _REST,
+            "_id": resume_tokens.time_prefix(at) + _REST,
             "doc": full["_id"],
             "v": full["version"],
             "op": "UPDATE" if round_ else "INSERT",
@@ -103,8 +103,8 @@ async def _prepare(uri: str, database: str, past: Past) -> None:
         # After the load: an index is made much faster than it is kept.
         await Archive(mongo, COLLECTION).prepare()
         checkpoint = Checkpoint(
-            token=tokens.moment(await mongo.operation_time()),
-            start=tokens.time_prefix(past.at(0, 0)),
+            token=resume_tokens.moment(await mongo.operation_time()),
+            start=resume_tokens.time_prefix(past.at(0, 0)),
             baseline=Baseline(done=True),
         )
         await Checkpoints(mongo).save(f"recorder:{COLLECTION}", checkpoint, fencing_token=0)

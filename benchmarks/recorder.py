@@ -27,7 +27,7 @@ from benchmarks.stage import Document, Stage, archive_of, await_versions
 __all__ = ["run"]
 
 _BATCH = 1000
-"""Events that the recorder takes at once, as `streams.source.SourceOptions` has it."""
+"""Events that the recorder takes at once, as `streams.changefeed.source.SourceOptions` has it."""
 
 _LONG = 4
 _DRIVERS = ("motor", "pymongo")

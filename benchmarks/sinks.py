@@ -21,7 +21,7 @@ from benchmarks.figures import Part, Table, medians
 from benchmarks.processes import Died, Process
 from benchmarks.products import COLLECTION, MODEL, change, product
 from benchmarks.stage import Document, Stage, await_versions
-from streams.sink import SinkOptions
+from revstream.streams.listeners.webhooks.sink import SinkOptions
 
 __all__ = ["run"]
 

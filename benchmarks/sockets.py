@@ -20,7 +20,7 @@ from benchmarks.figures import Part, Table, percentile
 from benchmarks.processes import Died, Process, allow_sockets
 from benchmarks.products import COLLECTION, change, product
 from benchmarks.stage import Document, Stage, await_versions
-from gql.settings import Settings
+from revstream.gql.runtime.configuration.settings import Settings
 
 __all__ = ["run"]
 

@@ -24,7 +24,7 @@ from rich.progress import Progress
 
 from benchmarks.processes import Died, Process, cpu_s, pinned, python, spread
 from benchmarks.products import COLLECTION, MODEL
-from gql.embedded import embedded_mongod
+from revstream.gql.runtime.embedded.embedded_mongod import embedded_mongod
 
 __all__ = ["Scale", "Stage", "archive_of", "await_versions", "open_stage"]
 
@@ -107,7 +107,7 @@ class Stage:
             *("--mongodb-uri", self.uri, "--database", database.name),
             *("--schema", str(MODEL), "--log-json", *port, *options),
         ]
-        command_line = python("gql", *arguments)
+        command_line = python("revstream", *arguments)
         with Process(command_line, cores=self.gateway_cores, log=True) as process:
             said = process.hear("serving", "recording")
             yield process, said.get("address", "")

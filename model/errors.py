@@ -1,7 +1,7 @@
 """What is wrong with a schema.graphql, one error per mistake, all of them at once.
 
-`ModelErrors` is what `model.reading.read_model` raises; its text is what the user sees, one line
-per mistake:
+`ModelErrors` is what `model.compiler.loader.read_model` raises; its text is what the user sees,
+one line per mistake:
 
     schema.graphql:12: Product.stock: nothing is called "Itn"; mend: did you mean "Int"?
 

@@ -1,6 +1,6 @@
 """What a request can be told that it did wrong, or asked of a document that does not fit.
 
-GatewayError                                 streams/errors.py
+GatewayError                                 streams/core/errors.py
 ├── BadUserInput    BAD_USER_INPUT           names the argument or field, and both values
 ├── Unauthenticated UNAUTHENTICATED         who asks has not signed in, or not so that it counts
 │   └── SignInEnded                          what counted counts no more; sign in anew, and go on
@@ -12,7 +12,7 @@ GatewayError                                 streams/errors.py
 
 from __future__ import annotations
 
-from streams.errors import GatewayError
+from revstream.streams.core.errors import GatewayError
 
 __all__ = [
     "BadUserInput",

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, settings
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from gql.demo.shop import beginnings
-from streams.client import MongoOptions
-from streams.mongo import Mongo
+from revstream.gql.cli.demo.data import beginnings
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.client import MongoOptions
 from tests.support.gateway import ROOT, running_gateway
 from tests.support.mongod import running_mongod, temporary_directory
 

@@ -12,13 +12,13 @@ import pytest
 from graphql import build_schema as parse_schema
 from graphql.utilities import find_breaking_changes
 
-from gql.errors import TABLE
-from gql.measures import METRICS
-from gql.schema import build_schema, print_sdl
-from gql.settings import PREFIX, Settings
-from model.language import LANGUAGE
-from model.reading import read_model
-from streams.errors import GatewayError, InternalError
+from revstream.gql.observability.error_table import TABLE
+from revstream.gql.observability.metric_definitions import METRICS
+from revstream.gql.runtime.configuration.settings import PREFIX, Settings
+from revstream.gql.schema import build_schema, print_sdl
+from revstream.model.compiler.loader import read_model
+from revstream.model.compiler.parsing.directive_definitions import LANGUAGE
+from revstream.streams.core.errors import GatewayError, InternalError
 from tests.support.snapshots import SNAPSHOTS
 
 ROOT = Path(__file__).parents[1]
@@ -164,7 +164,8 @@ def test_decisions_that_the_code_cites_are_there() -> None:
 
 def test_what_only_some_deployments_need_is_imported_for_those_alone() -> None:
     """Clients for HTTP and cryptography: an eighth of a start, and 18 MB."""
-    asked = "import sys, gql.cli; print(*{'aiohttp', 'cryptography', 'jwt'} & {*sys.modules})"
+    asked = "import sys, revstream.gql.cli.main; "
+    asked += "print(*{'aiohttp', 'cryptography', 'jwt'} & {*sys.modules})"
     found = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True)
     assert (found.stdout.strip(), found.stderr) == ("", "")
 

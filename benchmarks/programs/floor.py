@@ -74,7 +74,7 @@ async def main(uri: str, database: str) -> None:
             WebSocketRoute("/listen", listen),
         ]
     )
-    # As the gateway is served: gql/serving.py.
+    # As the gateway is served: gql/runtime/server.py.
     config = uvicorn.Config(
         app,
         loop="none",

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from gql.pages import Handle
+from revstream.gql.endpoint.pages import Handle
 
 __all__ = ["client_files", "client_routes"]
 

@@ -7,51 +7,52 @@ import os
 import secrets
 import socket
 
-from gql.editing import prepare_editing
-from gql.gateway import Gateway
-from gql.handlers import handlers_of
-from gql.listeners import Context, consumers_of
-from gql.progress import Report
-from gql.recording import recorders_of
-from gql.settings import Settings
-from gql.turns import Turns
-from model.entities import Model
-from resolvers.current import Current
-from resolvers.data_sample import examine_data
-from resolvers.drafts.changes import ProposalChanges, proposal_topics
-from resolvers.history import History
-from resolvers.last_numbers import LastNumbers
-from resolvers.live import Changes
-from resolvers.moments import Moments
-from resolvers.own_writes import OwnWrites
-from resolvers.status import Status
-from streams import tokens
-from streams.archive import Archive
-from streams.availability import Availability
-from streams.changefeed.oplog_replay import OplogReplay
-from streams.checkpoints import Checkpoints
-from streams.coordination.deployment import deployment_tag
-from streams.coverage import Coverages
-from streams.hub import Hub, HubOptions
-from streams.layouts.choice import layout_of
-from streams.lease import LeaseOptions, Leases
-from streams.listener import Listener
-from streams.members import Members
-from streams.mongo import Mongo
-from streams.partitions import partitions_in
-from streams.progress import Progress
-from streams.read_statistics import ReadStatistics
-from streams.recording.collection_setup import CollectionSetup
-from streams.recording.health import unfit_since_recorded
-from streams.recording.set_aside import SetAside
-from streams.retention import Retention
-from streams.server import (
+from revstream.gql.engine.request.mutation_services import prepare_editing
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.gql.runtime.gateway import Gateway
+from revstream.gql.runtime.listeners.consumers import consumers_of
+from revstream.gql.runtime.listeners.handlers import handlers_of
+from revstream.gql.runtime.listeners.recorders import recorders_of
+from revstream.gql.runtime.progress_display import Report
+from revstream.gql.server.fair_scheduler import Turns
+from revstream.model.definition import Model
+from revstream.resolvers.admin.data_sample import examine_data
+from revstream.resolvers.admin.stream_status import Status
+from revstream.resolvers.current.documents import Current
+from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.resolvers.drafts.changes import ProposalChanges, proposal_topics
+from revstream.resolvers.history.time_point import Moments
+from revstream.resolvers.history.versions import History
+from revstream.resolvers.subscriptions.stream import Changes
+from revstream.streams.archive.coverage import Coverages
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.source import Source
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.coordination.deployment import deployment_tag
+from revstream.streams.coordination.lease import LeaseOptions, Leases
+from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.coordination.membership import Members
+from revstream.streams.coordination.partition import partitions_in
+from revstream.streams.core import resume_tokens
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.listeners.context import ListenerContext
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.availability import Availability
+from revstream.streams.live.hub import Hub, HubOptions
+from revstream.streams.live.oplog_replay import OplogReplay
+from revstream.streams.maintenance.retention import Retention
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.read_statistics import ReadStatistics
+from revstream.streams.mongo.server_check import (
     check_sharding,
     check_stream,
     inspect_server,
     permitted,
 )
-from streams.source import Source
+from revstream.streams.recording.bootstrap.collection_setup import CollectionSetup
+from revstream.streams.recording.health import unfit_since_recorded
+from revstream.streams.recording.set_aside import SetAside
 
 __all__ = ["assemble_gateway"]
 
@@ -97,7 +98,7 @@ async def assemble_gateway(
                 await archive.layout.prepare(create=False)
     statistics = ReadStatistics(mongo, read)
     await statistics.refresh()
-    position = tokens.moment(await mongo.operation_time())
+    position = resume_tokens.moment(await mongo.operation_time())
     hub_options = HubOptions(
         ring_events=settings.ring_events,
         ring_bytes=settings.ring_bytes,
@@ -125,7 +126,7 @@ async def assemble_gateway(
         sharded=server.sharded,
         expanded=server.disambiguates,
     )
-    context = Context(model=model, mongo=mongo, archives=archives, progress=progress)
+    context = ListenerContext(model=model, mongo=mongo, archives=archives, progress=progress)
     recorders = (
         recorders_of(context, checkpoints, hub, live, server=server, setup=setup, report=reading)
         if settings.record

@@ -12,17 +12,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from gql.gateway import STREAM, Gateway
-from gql.progress import Report
-from gql.runtime.assembly import assemble_gateway
-from gql.settings import Settings
-from gql.sharing import forget_told
-from model.entities import Model
-from resolvers.purge_watch import PurgeWatch
-from streams import tokens
-from streams.errors import HistoryLost, Unsuitable, reason_of
-from streams.hub import follow
-from streams.mongo import Mongo
+from revstream.gql.runtime.assembly import assemble_gateway
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.gql.runtime.gateway import STREAM, Gateway
+from revstream.gql.runtime.progress_display import Report
+from revstream.gql.subscriptions.broadcast_group import forget_told
+from revstream.model.definition import Model
+from revstream.resolvers.admin.purge_watch import PurgeWatch
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import HistoryLost, Unsuitable, reason_of
+from revstream.streams.live.hub import follow
+from revstream.streams.mongo.database import Mongo
 
 __all__ = ["open_gateway"]
 
@@ -93,7 +93,7 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
                 # archive.
                 log.error("the live stream begins anew", extra={"reason": exc.message})
                 now = await gateway.mongo.operation_time()
-                gateway.hub.restart(tokens.moment(now))
+                gateway.hub.restart(resume_tokens.moment(now))
 
     beside = [*gateway.retentions, *gateway.consumers]
     listeners = [*gateway.listeners, *(listener for _, listener in beside)]

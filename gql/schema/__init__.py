@@ -9,7 +9,7 @@ naming           what ids are called
 descriptions     what is said of fields whose model says nothing
 """
 
-from gql.schema.assembly import build_schema, print_sdl
-from gql.schema.naming import naming_of
+from revstream.gql.schema.build import build_schema, print_sdl
+from revstream.gql.schema.common.id_naming import naming_of
 
 __all__ = ["build_schema", "naming_of", "print_sdl"]

@@ -15,8 +15,14 @@ from dataclasses import dataclass
 from graphql import GraphQLError
 from strawberry.types import ExecutionResult
 
-from resolvers.errors import SignInEnded
-from streams.errors import ArchiveBehind, GatewayError, SlowConsumer, TimeLimit, Unavailable
+from revstream.resolvers.errors import SignInEnded
+from revstream.streams.core.errors import (
+    ArchiveBehind,
+    GatewayError,
+    SlowConsumer,
+    TimeLimit,
+    Unavailable,
+)
 
 __all__ = ["PASSING", "Interruption", "interruption_of", "passes"]
 

@@ -12,19 +12,24 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 
-from model.entities import Model
-from resolvers.cluster_time import ClusterTime
-from resolvers.drafts.comments import Comments
-from resolvers.drafts.store import Drafts
-from resolvers.drafts.watch import ProposalChange, ProposalKind, ProposalRequest, ProposalWatch
-from resolvers.farewell import Farewell
-from resolvers.scopes import OPEN, Scope
-from streams import tokens
-from streams.changefeed.oplog_replay import OplogReplay
-from streams.hub import Hub
-from streams.mongo import Mongo
-from streams.progress import Progress
-from streams.routing import EVERYTHING, Interest
+from revstream.model.definition import Model
+from revstream.resolvers.access.cluster_time import ClusterTime
+from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.drafts.comments import Comments
+from revstream.resolvers.drafts.store import Drafts
+from revstream.resolvers.drafts.watch import (
+    ProposalChange,
+    ProposalKind,
+    ProposalRequest,
+    ProposalWatch,
+)
+from revstream.resolvers.subscriptions.shutdown import Farewell
+from revstream.streams.changefeed.routing import EVERYTHING, Interest
+from revstream.streams.core import resume_tokens
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub
+from revstream.streams.live.oplog_replay import OplogReplay
+from revstream.streams.mongo.database import Mongo
 
 __all__ = ["ProposalChanges", "proposal_topics"]
 
@@ -132,7 +137,7 @@ class ProposalChanges:
         )
         if request.after is not None:
             await self._cluster_time.check_reached(request.after)
-            tokens.resumable(request.after)
+            resume_tokens.resumable(request.after)
         begun(self._hub.position if request.after is None else request.after)
         matches = request.predicate()
         followed = self._replay.follow(

@@ -13,37 +13,37 @@ from typing import Any
 
 from bson import ObjectId
 
-from model.entities import Entity
-from resolvers.drafts.images import ProposalImages
-from resolvers.drafts.indexes import RecordIndexes
-from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
-from resolvers.drafts.pages import RecordSource, read_page
-from resolvers.drafts.records import (
+from revstream.model.definition import Entity
+from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.drafts.images import ProposalImages
+from revstream.resolvers.drafts.indexes import RecordIndexes
+from revstream.resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
+from revstream.resolvers.drafts.pages import RecordSource, read_page
+from revstream.resolvers.drafts.records import (
     InvalidRecord,
     RecordParser,
     document_id,
     text_or_none,
     value_of,
 )
-from resolvers.drafts.store import Drafts
-from resolvers.errors import BadUserInput
-from resolvers.json_values import json_value
-from resolvers.outcomes import Author
-from resolvers.pages import Page, PageRequest
-from resolvers.projections import record_projection
-from resolvers.repeats import Repeats
-from resolvers.rows import Rows
-from resolvers.scopes import OPEN, Scope
-from resolvers.standing import decoded
-from streams import tokens
-from streams.archive import Archive
-from streams.documents import Document
-from streams.errors import HistoryLost
-from streams.events import identity
-from streams.horizons import Horizons
-from streams.mongo import Mongo
-from streams.progress import Progress
-from streams.writing import Writing
+from revstream.resolvers.drafts.store import Drafts
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.mutations.expected_version import decoded
+from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.result import Author
+from revstream.resolvers.pagination.page import Page, PageRequest
+from revstream.resolvers.pagination.projection import record_projection
+from revstream.resolvers.values.json_value import json_value
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import HistoryLost
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.transactions import Writing
 
 __all__ = ["Comment", "Comments", "Subject"]
 
@@ -344,7 +344,7 @@ class Comments:
             return
         # It may have been written a moment ago.
         now = await self._mongo.operation_time()
-        await self._progress.wait_whole(entity.collection, tokens.moment(now))
+        await self._progress.wait_whole(entity.collection, resume_tokens.moment(now))
         if not await self._is_there(entity, key, version):
             assert version is not None
             if not self._scope.read_rows(entity).limits:

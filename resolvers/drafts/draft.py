@@ -9,9 +9,9 @@ from typing import Any
 
 from bson import Timestamp
 
-from model.entities import Entity
-from resolvers.drafts.records import InvalidRecord, document_id, text_or_none, value_of
-from streams.documents import Document
+from revstream.model.definition import Entity
+from revstream.resolvers.drafts.records import InvalidRecord, document_id, text_or_none, value_of
+from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = ["PROPOSED", "PUBLISHED", "REJECTED", "WITHOUT_CONTENT", "Draft"]
 

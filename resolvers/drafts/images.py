@@ -7,10 +7,10 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from streams.errors import DatabaseError, Unsuitable
-from streams.mongo import Mongo
-from streams.server import collection_uuids, keep_images
-from streams.storms import Storm
+from revstream.streams.core.errors import DatabaseError, Unsuitable
+from revstream.streams.core.log_throttle import Storm
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import collection_uuids, keep_images
 
 __all__ = ["ProposalImages"]
 

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from streams.errors import DatabaseError, DuplicateKey
-from streams.mongo import Mongo
-from streams.storms import Storm
+from revstream.streams.core.errors import DatabaseError, DuplicateKey
+from revstream.streams.core.log_throttle import Storm
+from revstream.streams.mongo.database import Mongo
 
 __all__ = ["RecordIndexes"]
 

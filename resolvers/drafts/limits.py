@@ -12,12 +12,12 @@ from typing import Any
 
 import bson
 
-from model.entities import Entity
-from resolvers.errors import LimitExceeded
-from resolvers.json_values import json_value
-from resolvers.outcomes import Author
-from streams.documents import Document
-from streams.mongo import Mongo
+from revstream.model.definition import Entity
+from revstream.resolvers.errors import LimitExceeded
+from revstream.resolvers.mutations.result import Author
+from revstream.resolvers.values.json_value import json_value
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = ["DEFAULT_LIMITS", "ProposalLimits"]
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Generic, Literal, TypeVar
 
-from model.entities import Entity, EnumType, Field, Model, Scalar
-from resolvers.filters import Condition, parse_where
-from resolvers.keyset import Keyset
-from resolvers.pages import Page, PageRequest, Window
-from resolvers.queries import to_query
-from streams.documents import Document
-from streams.mongo import Mongo
+from revstream.model.definition import Entity, EnumType, Field, Model, Scalar
+from revstream.resolvers.filters.mongo_query import to_query
+from revstream.resolvers.filters.parser import Condition, parse_where
+from revstream.resolvers.pagination.keyset import Keyset
+from revstream.resolvers.pagination.page import Page, PageRequest, Window
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = [
     "DRAFT_STATUS",

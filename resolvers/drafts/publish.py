@@ -12,28 +12,28 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from model.entities import Entity
-from resolvers.alterations import Alteration, attribution
-from resolvers.changes import hidden_fields
-from resolvers.commits import ATTEMPTS, restless
-from resolvers.drafts.draft import PROPOSED, PUBLISHED, REJECTED, Draft
-from resolvers.drafts.store import Drafts, decide, decided
-from resolvers.json_values import json_value
-from resolvers.merging import REMOVED, merge_of_paths
-from resolvers.outcomes import (
+from revstream.model.definition import Entity
+from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.drafts.draft import PROPOSED, PUBLISHED, REJECTED, Draft
+from revstream.resolvers.drafts.store import Drafts, decide, decided
+from revstream.resolvers.mutations.expected_version import Standing, conflict, not_found
+from revstream.resolvers.mutations.merge_patch import REMOVED, merge_of_paths
+from revstream.resolvers.mutations.result import (
     AlreadyExists,
     Author,
     InvalidDocument,
     VersionConflict,
     Written,
 )
-from resolvers.scopes import OPEN, Scope
-from resolvers.standing import Standing, conflict, not_found
-from resolvers.writes import Beside, Writes
-from streams.differences import Difference, Kind, differences
-from streams.documents import Document
-from streams.versions import CHANGE_FIELD, Last
-from streams.writing import Writing
+from revstream.resolvers.mutations.update_pipeline import Alteration, attribution
+from revstream.resolvers.mutations.write_executor import ATTEMPTS, restless
+from revstream.resolvers.mutations.writes import Beside, Writes
+from revstream.resolvers.values.field_diff import hidden_fields
+from revstream.resolvers.values.json_value import json_value
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.transactions import Writing
+from revstream.streams.raw_bson.diff import Difference, Kind, differences
+from revstream.streams.versioning.version import CHANGE_FIELD, Last
 
 __all__ = ["Publishing"]
 

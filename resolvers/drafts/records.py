@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 
 from bson import ObjectId
 
-from model.entities import Entity, Scalar
-from resolvers.json_values import REFUSED
-from resolvers.values import ID_TO_API, INT_LIMIT, any_id
-from streams.storms import Storm
+from revstream.model.definition import Entity, Scalar
+from revstream.resolvers.values.json_value import REFUSED
+from revstream.resolvers.values.output import ID_TO_API, INT_LIMIT, any_id
+from revstream.streams.core.log_throttle import Storm
 
 __all__ = ["InvalidRecord", "RecordParser", "document_id", "text_or_none", "value_of"]
 

@@ -16,36 +16,41 @@ from typing import Any
 
 from bson import ObjectId
 
-from model.entities import Entity
-from resolvers.commits import ATTEMPTS, restless
-from resolvers.contents import Change
-from resolvers.drafts.draft import PROPOSED, REJECTED, WITHOUT_CONTENT, Draft
-from resolvers.drafts.images import ProposalImages
-from resolvers.drafts.indexes import RecordIndexes
-from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
-from resolvers.drafts.pages import RecordSource, read_page
-from resolvers.drafts.records import RecordParser
-from resolvers.json_values import json_value
-from resolvers.merging import applied
-from resolvers.outcomes import (
+from revstream.model.definition import Entity
+from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.drafts.draft import PROPOSED, REJECTED, WITHOUT_CONTENT, Draft
+from revstream.resolvers.drafts.images import ProposalImages
+from revstream.resolvers.drafts.indexes import RecordIndexes
+from revstream.resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
+from revstream.resolvers.drafts.pages import RecordSource, read_page
+from revstream.resolvers.drafts.records import RecordParser
+from revstream.resolvers.mutations.document_input import Change
+from revstream.resolvers.mutations.expected_version import (
+    Standing,
+    conflict,
+    not_found,
+    out_of_rows,
+)
+from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.merge_patch import applied
+from revstream.resolvers.mutations.result import (
     AlreadyExists,
     Author,
     DocumentNotFound,
     InvalidDocument,
 )
-from resolvers.pages import Page, PageRequest
-from resolvers.repeats import Repeats
-from resolvers.rows import Rows
-from resolvers.scopes import OPEN, Scope
-from resolvers.standing import Standing, conflict, not_found, out_of_rows
-from streams.archive import Archive
-from streams.documents import Document
-from streams.errors import DuplicateKey, Unsuitable
-from streams.events import identity
-from streams.horizons import Horizons
-from streams.mongo import Mongo
-from streams.versions import HIGHEST_COUNTER
-from streams.writing import Writing
+from revstream.resolvers.mutations.write_executor import ATTEMPTS, restless
+from revstream.resolvers.pagination.page import Page, PageRequest
+from revstream.resolvers.values.json_value import json_value
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core.errors import DuplicateKey, Unsuitable
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.transactions import Writing
+from revstream.streams.versioning.version import HIGHEST_COUNTER
 
 __all__ = ["Drafts", "decide", "decided"]
 

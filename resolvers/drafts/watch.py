@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from model.entities import Entity
-from resolvers.conditions import Condition
-from resolvers.drafts.comments import Comment
-from resolvers.drafts.draft import Draft
-from resolvers.matching import compile_predicate
-from resolvers.token_refresh import TokenRefresh
-from streams import tokens
-from streams.changefeed.oplog_replay import ReadAgain
-from streams.documents import Document, decode
-from streams.errors import HistoryLost
-from streams.events import ChangeEvent, identity
-from streams.mongo import Mongo
-from streams.replay import Caught, Live, Part, Quiet
-from streams.versions import archived_operation
+from revstream.model.definition import Entity
+from revstream.resolvers.drafts.comments import Comment
+from revstream.resolvers.drafts.draft import Draft
+from revstream.resolvers.filters.expression import Condition
+from revstream.resolvers.filters.predicate import compile_predicate
+from revstream.resolvers.subscriptions.token_refresh import TokenRefresh
+from revstream.streams.changefeed.event import ChangeEvent, identity
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import HistoryLost
+from revstream.streams.live.oplog_replay import ReadAgain
+from revstream.streams.live.replay import Caught, Live, Part, Quiet
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document, decode
+from revstream.streams.versioning.version import archived_operation
 
 __all__ = ["ProposalChange", "ProposalKind", "ProposalRequest", "ProposalWatch", "Visible"]
 
@@ -182,7 +182,7 @@ class ProposalWatch:
             self.lost = HistoryLost(
                 f"{event.collection}: the collection itself was changed ({event.operation}); "
                 "read the present, and subscribe after it",
-                oldestResumeToken=tokens.behind(event.token),
+                oldestResumeToken=resume_tokens.behind(event.token),
             )
             return events[:number]
         return events

@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 
 from bson import Decimal128, Timestamp
 
-from model.entities import Entity
-from resolvers.commits import ATTEMPTS, problem_of_document, restless
-from resolvers.own_writes import OwnWrites
-from streams.archive import Archive
-from streams.deletions import Deletions
-from streams.documents import Document
-from streams.errors import DatabaseError, DuplicateKey
-from streams.events import identity
-from streams.mongo import Mongo
-from streams.writing import EachChanged, Pipeline, Writing, write
+from revstream.model.definition import Entity
+from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.mutations.write_executor import ATTEMPTS, problem_of_document, restless
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core.errors import DatabaseError, DuplicateKey
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.transactions import EachChanged, Pipeline, Writing, write
+from revstream.streams.recording.versions.delete_attribution import Deletions
 
 __all__ = ["FencedEvent", "FirstEvents", "KeysMet", "is_stale"]
 

@@ -13,23 +13,23 @@ from typing import Any
 
 from bson import Timestamp
 
-from model.entities import Entity
-from resolvers.as_of import CollectionAsOf
-from resolvers.completion import Change
-from resolvers.conditions import EVERYTHING, In, all_of
-from resolvers.number_filters import asks_for_number, numbered_layout
-from resolvers.pages import PageRequest
-from resolvers.queries import to_query
-from resolvers.rows import Rows
-from resolvers.starts import ChangeRequest
-from streams import tokens
-from streams.archive import Archive
-from streams.documents import Document
-from streams.errors import ArchiveBehind, DatabaseError
-from streams.mongo import Mongo
-from streams.progress import Progress
-from streams.snapshot_scan import PAST_UNKNOWN
-from streams.versions import Version
+from revstream.model.definition import Entity
+from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.filters.expression import EVERYTHING, In, all_of
+from revstream.resolvers.filters.mongo_query import to_query
+from revstream.resolvers.filters.number_filters import asks_for_number, numbered_layout
+from revstream.resolvers.history.collection_as_of import CollectionAsOf
+from revstream.resolvers.pagination.page import PageRequest
+from revstream.resolvers.subscriptions.event_enrichment import Change
+from revstream.resolvers.subscriptions.start import ChangeRequest
+from revstream.streams.archive.store import Archive
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind, DatabaseError
+from revstream.streams.layouts.core.snapshot_scan import PAST_UNKNOWN
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.version import Version
 
 __all__ = ["Snapshot"]
 
@@ -95,7 +95,7 @@ class Snapshot:
         if asks_for_number(self._entity, self._where):
             layout = numbered_layout(self._mongo, self._archive, self._entity)
             # The numbers that it looks up are those of then.
-            await self._progress.wait_whole(self._entity.collection, tokens.moment(self._at))
+            await self._progress.wait_whole(self._entity.collection, resume_tokens.moment(self._at))
         pages = layout.pages(to_query(self._where), size=self._size, at=self._at)
         async with aclosing(pages) as opened:
             async for documents in opened:
@@ -125,7 +125,7 @@ class Snapshot:
     async def _archived(self) -> None:
         await self._progress.wait_whole(
             self._entity.collection,
-            tokens.moment(self._at),
+            resume_tokens.moment(self._at),
             limit_s=self._progress.takeover_s,
         )
 
@@ -150,7 +150,7 @@ class Snapshot:
         return Change(
             entity=self._entity,
             kind="SNAPSHOT",
-            token=tokens.unfinished(self._at),
+            token=resume_tokens.unfinished(self._at),
             transition="ENTER",
             document_id=document["_id"],
             version=number,

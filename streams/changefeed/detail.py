@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streams import tokens
+from revstream.streams.core import resume_tokens
 
 __all__ = ["Detail", "Level"]
 
@@ -99,7 +99,7 @@ class Detail:
             log.warning(
                 "a change event exceeds 16 MB: %s",
                 "passed over" if level.lossy else f"read {lacking}",
-                extra={"after": f"{tokens.cluster_time(position).as_datetime():%F %T}Z"},
+                extra={"after": f"{resume_tokens.cluster_time(position).as_datetime():%F %T}Z"},
             )
         return True
 

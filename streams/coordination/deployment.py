@@ -19,14 +19,14 @@ from typing import Any
 
 from bson import Timestamp
 
-from streams import tokens
-from streams.checkpoints import COLLECTION as CHECKPOINTS
-from streams.checkpoints import Baseline
-from streams.documents import Document
-from streams.errors import DatabaseError, DuplicateKey, Unsuitable
-from streams.mongo import Mongo
-from streams.partitions import Partition
-from streams.server import permitted
+from revstream.streams.coordination.checkpoint import COLLECTION as CHECKPOINTS
+from revstream.streams.coordination.checkpoint import Baseline
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unsuitable
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.server_check import permitted
 
 __all__ = ["COLLECTION", "deployment_tag"]
 
@@ -107,7 +107,7 @@ async def _begin_anew(mongo: Mongo, tag: str) -> None:
     partitions = {each["_id"]: Partition.named(each["_id"]) for each in found}
     collections = {each.collection for each in partitions.values() if each is not None}
     now = await _behind_all(mongo, collections)
-    start = tokens.time_prefix(now)
+    start = resume_tokens.time_prefix(now)
     change = {"token": start, "at": now, "baseline": Baseline(doubt=start).record()}
     for name in partitions:
         # Of a recorder that another process has begun meanwhile nothing is taken back.
@@ -123,7 +123,7 @@ async def _behind_all(mongo: Mongo, collections: set[str]) -> Timestamp:
     newest = Timestamp(0, 0)
     for name in collections:
         found = await mongo.find(f"{name}.versions", {}, sort=[("_id", -1)], limit=1)
-        newest = max([newest, *(tokens.cluster_time(each["_id"]) for each in found)])
+        newest = max([newest, *(resume_tokens.cluster_time(each["_id"]) for each in found)])
     deadline = time.monotonic() + _CLOCK_S
     while True:
         now = await mongo.operation_time()

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from contextvars import ContextVar
 from typing import Protocol
 
-from streams.core.read_memory import LargeRead
+from revstream.streams.core.read_memory import LargeRead
 
 __all__ = ["MOST_TOGETHER", "OPERATION", "Operation", "count_made", "execution_suspended"]
 

@@ -13,14 +13,14 @@ from typing import Any
 
 from bson import Timestamp
 
-from streams.documents import Document
-from streams.layouts.archived import Archived
-from streams.layouts.placing import places
-from streams.mongo import Mongo
+from revstream.streams.layouts.archive import Archived
+from revstream.streams.layouts.core.sort_key import places
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = ["Numbered"]
 
-# The highest that a document may carry: `streams.versions.carried_number`.
+# The highest that a document may carry: `streams.versioning.version.carried_number`.
 _HIGHEST = 2**31 - 1
 
 

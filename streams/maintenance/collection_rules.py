@@ -13,10 +13,10 @@ from typing import Any
 
 from bson import json_util
 
-from streams.documents import Document
-from streams.errors import GatewayError
-from streams.layouts.keeping import Keeping
-from streams.mongo import Mongo
+from revstream.streams.core.errors import GatewayError
+from revstream.streams.layouts.self_versioned.engine import Keeping
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = ["CollectionRules", "Rules", "carry_over", "rules_of"]
 

@@ -1,5 +1,5 @@
-"""The recorder's side of `streams.coverage`: it stores where the archive begins, from where on it
-knows every document, and the windows that it lost.
+"""The recorder's side of `streams.archive.coverage`: it stores where the archive begins, from
+where on it knows every document, and the windows that it lost.
 
 Each mark is stored before the checkpoint that rests on it, so that a crash leaves too narrow an
 interval and never too wide a one.
@@ -12,14 +12,15 @@ from datetime import timedelta
 
 from bson import Timestamp
 
-from streams import tokens
-from streams.archive import Archive
-from streams.bootstrap import Chunk, holds_everything
-from streams.checkpoints import Checkpoint
-from streams.coverage import Coverages, Mark
-from streams.events import ChangeEvent
-from streams.mongo import Mongo
-from streams.partitions import Partition
+from revstream.streams.archive.coverage import Coverages, Mark
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import ChangeEvent
+from revstream.streams.coordination.checkpoint import Checkpoint
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import GatewayError, Unavailable
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.versions.snapshot_chunk import Chunk
 
 __all__ = ["CoverageWriter"]
 
@@ -46,10 +47,10 @@ class CoverageWriter:
             # Versions that were brought from elsewhere: what they tell holds.
             await self._coverages.begin(self._collection, await self._version_at("", 1))
             await self._complete()
-        elif new and await holds_everything(self._mongo):
+        elif new and await _holds_everything(self._mongo):
             await self._coverages.begin(self._collection, None)
         elif new or not await self._coverages.stored(self._collection, "begun"):
-            begun = tokens.cluster_time(checkpoint.start)
+            begun = resume_tokens.cluster_time(checkpoint.start)
             # Its seconds are those of the clock, cut off.
             wall = begun.as_datetime() + timedelta(seconds=1)
             await self._coverages.begin(self._collection, Mark(begun, wall))
@@ -62,7 +63,7 @@ class CoverageWriter:
             if lost is not None:
                 await self._open(lost.start, lost.why)
             else:
-                position = doubt if last is None else tokens.moment(last.at)
+                position = doubt if last is None else resume_tokens.moment(last.at)
                 await self.lose(position, RESTORED)
 
     async def begin_again(self, event: ChangeEvent) -> None:
@@ -101,9 +102,9 @@ class CoverageWriter:
 
     async def lose(self, position: str, why: str = OPLOG_LOST) -> None:
         """Store that nothing is known from behind a position on."""
-        last = tokens.cluster_time(position)
+        last = resume_tokens.cluster_time(position)
         wall = last.as_datetime()
-        version = await self._version_at(tokens.moment(last), -1)
+        version = await self._version_at(resume_tokens.moment(last), -1)
         if version is not None:
             wall = max(wall, version.wall + timedelta(milliseconds=1))
         await self._open(Mark(Timestamp(last.time, last.inc + 1), wall), why)
@@ -124,3 +125,15 @@ class CoverageWriter:
         if partitions:
             names = [each.name for each in partitions]
             await self._coverages.drop_open_gaps(self._collection, names)
+
+
+async def _holds_everything(mongo: Mongo) -> bool:
+    """Return whether the oplog reaches back to the creation of the replica set, before which there
+    was nothing."""
+    try:
+        entry = await mongo.oldest("oplog.rs", {}, database="local")
+    except Unavailable:
+        raise
+    except GatewayError:
+        return False
+    return entry is not None and "initiating set" in str(entry.get("o", {}).get("msg", ""))

@@ -11,8 +11,9 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from streams.checkpoints import Checkpoints
-from streams.errors import (
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core.errors import (
     GatewayError,
     HistoryLost,
     LeaseLost,
@@ -21,10 +22,9 @@ from streams.errors import (
     Unsuitable,
     reason_of,
 )
-from streams.mongo import Mongo
-from streams.partitions import Partition
-from streams.recording.set_aside import SetAside
-from streams.server import unfit_collections
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import unfit_collections
+from revstream.streams.recording.set_aside import SetAside
 
 __all__ = ["Health", "Stuck", "unfit_since_recorded"]
 

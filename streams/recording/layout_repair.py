@@ -10,11 +10,11 @@ import asyncio
 import logging
 import time
 
-from model.entities import Model
-from streams.errors import GatewayError, reason_of
-from streams.layouts.choice import layout_of
-from streams.layouts.layout import SETTLE_S, Layout
-from streams.mongo import Mongo
+from revstream.model.definition import Model
+from revstream.streams.core.errors import GatewayError, reason_of
+from revstream.streams.layouts.core.interface import SETTLE_S, Layout
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.mongo.database import Mongo
 
 __all__ = ["half_done", "repair_layout"]
 

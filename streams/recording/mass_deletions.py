@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from streams import tokens
-from streams.archive import Archive
-from streams.bootstrap import Chunk
-from streams.draft import Draft
-from streams.errors import DatabaseError
-from streams.events import ChangeEvent, identity
-from streams.memory import LastVersions
-from streams.mongo import Mongo
-from streams.partitions import Partition
-from streams.snapshot_scan import SNAPSHOT_TOO_OLD
-from streams.versions import Last
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import ChangeEvent, identity
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError
+from revstream.streams.layouts.core.snapshot_scan import SNAPSHOT_TOO_OLD
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.versions.last_version_cache import LastVersions
+from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.version_batch import Draft
+from revstream.streams.versioning.version import Last
 
 __all__ = ["MassDeletions", "read_after"]
 
@@ -25,8 +25,8 @@ class MassDeletions:
     """Mass deletions of one partition of a collection.
 
     Args:
-        lasts, load, add: of `streams.drafting`: the last versions, making sure of some, and adding
-            a record to a draft.
+        lasts, load, add: of `streams.recording.version_builder`: the last versions,
+        making sure of some, and adding a record to a draft.
         settled: waits until all earlier drafts are in the archive.
     """
 
@@ -62,7 +62,7 @@ class MassDeletions:
             # No document of the archive stands there.
             return
         await self._settled()
-        place = tokens.moment(chunk.at)
+        place = resume_tokens.moment(chunk.at)
         present = set(map(identity, chunk.keys))
         first = chunk.after
         end = None if chunk.end else (chunk.keys[-1],)
@@ -86,7 +86,7 @@ class MassDeletions:
                         self._add(
                             draft,
                             self._lasts.get(key),
-                            token=tokens.numbered(place, self._partition.numbered(number)),
+                            token=resume_tokens.numbered(place, self._partition.numbered(number)),
                             at=chunk.at,
                             wall=chunk.wall,
                             key=key,
@@ -141,7 +141,7 @@ class MassDeletions:
                 self._add(
                     draft,
                     self._lasts.get(key),
-                    token=tokens.numbered(place, self._partition.numbered(number)),
+                    token=resume_tokens.numbered(place, self._partition.numbered(number)),
                     at=event.at,
                     wall=event.wall,
                     key=key,

@@ -17,11 +17,11 @@ from typing import Any
 import bson
 from bson.raw_bson import RawBSONDocument
 
-from streams.documents import DECODED, Document
-from streams.elements import objects_of, value_element
-from streams.errors import InexactKey, reason_of
-from streams.events import ChangeEvent
-from streams.mongo import Mongo
+from revstream.streams.changefeed.event import ChangeEvent
+from revstream.streams.core.errors import InexactKey, reason_of
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED, Document
+from revstream.streams.raw_bson.fields import objects_of, value_element
 
 __all__ = ["COLLECTION", "SetAside"]
 

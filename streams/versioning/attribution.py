@@ -21,10 +21,10 @@ from bson import Binary, Decimal128, ObjectId, json_util
 from bson.binary import UUID_SUBTYPE
 from bson.raw_bson import RawBSONDocument
 
-from model.fields import CHANGE_FIELD
-from streams.differences import same
-from streams.documents import plain
-from streams.events import ChangeEvent, identity
+from revstream.model.compiler.validation.fields import CHANGE_FIELD
+from revstream.streams.changefeed.event import ChangeEvent, identity
+from revstream.streams.mongo.driver.codecs import plain
+from revstream.streams.raw_bson.diff import same
 
 __all__ = [
     "COPIER",

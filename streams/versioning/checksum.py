@@ -20,8 +20,8 @@ from typing import Any
 import bson
 from bson.raw_bson import RawBSONDocument
 
-from streams.documents import DECODED, Document
-from streams.elements import elements_of
+from revstream.streams.mongo.driver.codecs import DECODED, Document
+from revstream.streams.raw_bson.fields import elements_of
 
 __all__ = ["ChecksumFlaw", "checksum_flaws", "seal"]
 

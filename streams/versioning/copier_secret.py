@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 
-from streams.errors import DuplicateKey
-from streams.mongo import Mongo
+from revstream.streams.core.errors import DuplicateKey
+from revstream.streams.mongo.database import Mongo
 
 __all__ = ["copier_secret"]
 

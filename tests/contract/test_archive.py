@@ -10,13 +10,13 @@ from bson import Decimal128, Int64, MinKey, ObjectId, Timestamp
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
-from streams import tokens
-from streams.archive import Archive
-from streams.archive_indexes import INDEXES, last_of_each
-from streams.documents import Document
-from streams.events import identity
-from streams.mongo import Mongo
-from streams.versions import Last, make_version
+from revstream.streams.archive.indexes import INDEXES, last_of_each
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.version import Last, make_version
 from tests.support.streams import check_chains, event, token_at
 
 Client = MongoClient[dict[str, Any]]
@@ -270,13 +270,13 @@ async def test_tokens_of_records_are_in_one_order_with_moments(archive: Archive)
     """The archive's `_id` order is stream order: an event, its drop's records, baselines."""
     event_token = token_at(5)
     places = [
-        tokens.time_prefix(Timestamp(5, 1)),
+        resume_tokens.time_prefix(Timestamp(5, 1)),
         event_token,
-        tokens.numbered(event_token, 1),
-        tokens.numbered(event_token, 2),
-        tokens.moment(Timestamp(5, 1)),
-        tokens.numbered(tokens.moment(Timestamp(5, 1)), 0),
-        tokens.time_prefix(Timestamp(5, 2)),
+        resume_tokens.numbered(event_token, 1),
+        resume_tokens.numbered(event_token, 2),
+        resume_tokens.moment(Timestamp(5, 1)),
+        resume_tokens.numbered(resume_tokens.moment(Timestamp(5, 1)), 0),
+        resume_tokens.time_prefix(Timestamp(5, 2)),
     ]
     records = [
         {"_id": place, "doc": n, "v": 1, "at": Timestamp(5, 1), "wall": event(5).wall, "prev": None}

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from bson import Int64, ObjectId, Timestamp
 
-from streams import tokens
-from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.errors import LeaseLost
-from streams.mongo import Mongo
-from streams.partitions import Partition, partitions_of
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
+from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import LeaseLost
+from revstream.streams.mongo.database import Mongo
 from tests.support.streams import raw, token_at
 
 NAME = "recorder:things"
@@ -121,7 +121,7 @@ async def test_others_can_read_how_far_a_listener_is(mongo: Mongo) -> None:
     """The cluster time stands beside the token, for those who look with other programs."""
     await Checkpoints(mongo).save(NAME, CHECKPOINT, fencing_token=1)
     found = await mongo.find("revstream.checkpoints", {"_id": NAME})
-    assert found[0]["at"] == tokens.cluster_time(CHECKPOINT.token) == Timestamp(5, 1)
+    assert found[0]["at"] == resume_tokens.cluster_time(CHECKPOINT.token) == Timestamp(5, 1)
 
 
 async def test_the_checkpoints_of_a_collection_are_found_however_it_was_divided(

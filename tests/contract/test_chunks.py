@@ -11,10 +11,10 @@ import pytest
 from bson import Decimal128, Int64, MinKey, ObjectId, Timestamp
 from pymongo import MongoClient
 
-from streams.bootstrap import read_chunk
-from streams.checkpoints import Baseline
-from streams.documents import DECODED
-from streams.mongo import Mongo
+from revstream.streams.coordination.checkpoint import Baseline
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED
+from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
 
 Client = MongoClient[dict[str, Any]]
 
@@ -121,7 +121,7 @@ async def test_a_chunk_of_large_documents_is_cut_short(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory is bounded by bytes too, and there is progress however large a document is."""
-    monkeypatch.setattr("streams.snapshot_scan._CHUNK_BYTES", 10_000)
+    monkeypatch.setattr("revstream.streams.layouts.core.snapshot_scan._CHUNK_BYTES", 10_000)
     for key, size in enumerate((100, 4000, 7000, 20_000, 30_000, 10, 10, 50_000)):
         fill(client, mongo, [{"_id": key, "text": "x" * size}])
     chunks = await whole(mongo, 100)

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.lease import Holder, Lease, LeaseOptions, Leases
-from streams.mongo import Mongo
+from revstream.streams.coordination.lease import Holder, Lease, LeaseOptions, Leases
+from revstream.streams.mongo.database import Mongo
 
 Client = MongoClient[dict[str, Any]]
 NAME = "recorder:things"

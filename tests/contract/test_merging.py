@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from pymongo import MongoClient, ReturnDocument
 from pymongo.collection import Collection
 
-from model.reading import read_model
-from resolvers.alterations import Alteration, attribution
-from resolvers.contents import MOST_NESTED, parse_change
-from resolvers.merging import REMOVED, Merge, applied
-from resolvers.outcomes import Author, InvalidDocument
-from streams.documents import DECODED
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.mutations.document_input import MOST_NESTED, parse_change
+from revstream.resolvers.mutations.merge_patch import REMOVED, Merge, applied
+from revstream.resolvers.mutations.result import Author, InvalidDocument
+from revstream.resolvers.mutations.update_pipeline import Alteration, attribution
+from revstream.streams.mongo.driver.codecs import DECODED
 from tests.support.history import same
 
 Things = Collection[dict[str, Any]]

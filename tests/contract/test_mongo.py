@@ -13,11 +13,17 @@ from bson import Binary, Timestamp
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
-from streams.client import MongoOptions
-from streams.documents import DECODED
-from streams.errors import DatabaseError, DuplicateKey, TimeLimit, Unavailable, Unsuitable
-from streams.mongo import Mongo
-from streams.writing import write
+from revstream.streams.core.errors import (
+    DatabaseError,
+    DuplicateKey,
+    TimeLimit,
+    Unavailable,
+    Unsuitable,
+)
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.client import MongoOptions
+from revstream.streams.mongo.driver.codecs import DECODED
+from revstream.streams.mongo.transactions import write
 from tests.support.eventually import eventually
 
 Client = MongoClient[dict[str, Any]]

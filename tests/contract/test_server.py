@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
-from streams.coordination.deployment import deployment_tag
-from streams.cursors import Cursors
-from streams.errors import DatabaseError, Unsuitable
-from streams.mongo import Mongo
-from streams.server import OLDEST_VERSION, Server, check_sharding, check_stream, inspect_server
+from revstream.streams.coordination.deployment import deployment_tag
+from revstream.streams.core.errors import DatabaseError, Unsuitable
+from revstream.streams.live.saved_cursors import Cursors
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import (
+    OLDEST_VERSION,
+    Server,
+    check_sharding,
+    check_stream,
+    inspect_server,
+)
 
 
 async def test_a_replica_set_that_is_new_enough_is_suitable(mongo: Mongo) -> None:

@@ -13,11 +13,11 @@ import pytest
 from bson import Timestamp
 from pymongo import MongoClient
 
-from streams import tokens
-from streams.events import Batch, ChangeEvent
-from streams.mongo import Mongo
-from streams.source import Source
-from streams.wire_pool import WirePool
+from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.changefeed.source import Source
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.wire.pool import WirePool
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, finished
 
@@ -30,7 +30,7 @@ def source_of(mongo: Mongo, *collections: str, **options: Any) -> Source:
 
 
 async def now(mongo: Mongo) -> str:
-    return tokens.moment(await mongo.operation_time())
+    return resume_tokens.moment(await mongo.operation_time())
 
 
 async def read(
@@ -215,7 +215,7 @@ async def test_writes_of_others_end_a_reply_from_a_time_on(mongo: Mongo, client:
                 again = await read(source, position, until)
                 assert again == [each for each in found if each.token > position]
     # The last write before that time is the first mark.
-    assert tokens.cluster_time(first[True]) < tokens.cluster_time(first[False])
+    assert resume_tokens.cluster_time(first[True]) < resume_tokens.cluster_time(first[False])
 
 
 async def test_a_stream_starts_one_tick_after_the_last_operation(
@@ -227,7 +227,7 @@ async def test_a_stream_starts_one_tick_after_the_last_operation(
     last = await mongo.operation_time()
     source = source_of(mongo)
     async with aclosing(
-        source.batches(tokens.time_prefix(Timestamp(last.time, last.inc + 1)))
+        source.batches(resume_tokens.time_prefix(Timestamp(last.time, last.inc + 1)))
     ) as batches:
         await anext(batches)
         database.things.insert_one({"_id": 2})
@@ -346,7 +346,7 @@ async def test_who_waits_at_a_stream_waits_for_the_primary_too(
     monkeypatch: pytest.MonkeyPatch, mongo_uri: str, database_name: str
 ) -> None:
     """As long as the options say; a short read goes to the driver's cursors soon."""
-    monkeypatch.setattr("streams.wire_pool._SELECTION_S", 0.0)
+    monkeypatch.setattr("revstream.streams.mongo.wire.pool._SELECTION_S", 0.0)
     # None of them has looked for it before.
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         assert mongo.wires is not None

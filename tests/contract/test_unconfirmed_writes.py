@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from streams.checkpoints import Checkpoints
-from streams.client import MongoOptions
-from streams.deliveries import try_again
-from streams.errors import Unavailable
-from streams.mongo import Mongo
-from streams.writing import Writing, write
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.core.errors import Unavailable
+from revstream.streams.listeners.webhooks.parked_delivery import try_again
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.client import MongoOptions
+from revstream.streams.mongo.transactions import Writing, write
 from tests.support.bare_mongod import BareMongod, failing, short_lived_replica_set
 
 DRIVERS = ["motor", "pymongo"]

@@ -15,9 +15,9 @@ from pymongo import MongoClient
 from pymongo.change_stream import DatabaseChangeStream
 from pymongo.errors import InvalidOperation
 
-from streams.errors import DatabaseError, DuplicateKey
-from streams.mongo import Mongo
-from streams.writing import Writing, write
+from revstream.streams.core.errors import DatabaseError, DuplicateKey
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.transactions import Writing, write
 from tests.support.eventually import eventually
 
 Client = MongoClient[dict[str, Any]]

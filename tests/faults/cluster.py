@@ -17,7 +17,7 @@ from typing import Any
 from pymongo import AsyncMongoClient
 from pymongo.errors import PyMongoError
 
-from gql.mongod import LAUNCH, find_mongod
+from revstream.gql.runtime.embedded.mongod import LAUNCH, find_mongod
 from tests.faults.clock import Clocks
 from tests.faults.network import Network, free_ports
 

@@ -147,7 +147,7 @@ class Gateways:
         """Return at once; it serves soon."""
         # fmt: off
         command = [
-            sys.executable, "-m", "gql", "serve",
+            sys.executable, "-m", "revstream", "serve",
             "--mongodb-uri", self._uri, "--database", self._database,
             "--schema", str(self._model), "--port", str(gateway.port),
             "--lease-s", str(self._lease_s), "--quiet-s", "3", "--log-json",

@@ -17,7 +17,8 @@ __all__ = ["Network", "free_ports"]
 
 _PORTS = range(20000, 27000)
 """Below those that systems give to outgoing connections, any of which could take one while its
-mongod is dead or not yet there; apart from embedded servers' (`gql.embedded`)."""
+mongod is dead or not yet there; apart from embedded servers'
+(`gql.runtime.embedded.embedded_mongod`)."""
 
 _given: set[int] = set()
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from streams.errors import Unavailable
-from streams.mongo import Mongo
+from revstream.streams.core.errors import Unavailable
+from revstream.streams.mongo.database import Mongo
 from tests.faults.clock import Clocks
 from tests.faults.cluster import Cluster
 from tests.support.eventually import eventually

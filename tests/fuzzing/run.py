@@ -16,11 +16,11 @@ import httpx2 as httpx
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
-from model.reading import read_model
-from streams.archive import Archive
-from streams.documents import RAW
-from streams.layouts.choice import layout_of
-from streams.mongo import Mongo
+from revstream.model.compiler.loader import read_model
+from revstream.streams.archive.store import Archive
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import RAW
 from tests.fuzzing.checker import (
     Archived,
     check_deliveries,

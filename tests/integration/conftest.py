@@ -14,11 +14,11 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient, monitoring
 
-import streams.client
-from streams.layouts.choice import layout_of
-from streams.layouts.layout import Layout
-from streams.mongo import Mongo
-from streams.wire import WireConnection
+from revstream.streams.layouts.core.interface import Layout
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver import client as client_module
+from revstream.streams.mongo.wire.connection import WireConnection
 from tests.support.editing import Shop, open_shop
 from tests.support.gateway import RunningGateway, running_gateway
 from tests.support.layouts import LAYOUTS, Program, layout_model, program
@@ -55,7 +55,7 @@ class Commands(monitoring.CommandListener):
 
 def listen(patch: pytest.MonkeyPatch, commands: Commands) -> None:
     """Tell it of all that gateways send from now on, by either way."""
-    make: Callable[..., Any] = streams.client.AsyncIOMotorClient
+    make: Callable[..., Any] = client_module.AsyncIOMotorClient
     ask = WireConnection.ask
 
     def listened_to(*args: Any, **kwargs: Any) -> Any:
@@ -68,7 +68,7 @@ def listen(patch: pytest.MonkeyPatch, commands: Commands) -> None:
         )
         return ask(connection, message)
 
-    patch.setattr(streams.client, "AsyncIOMotorClient", listened_to)
+    patch.setattr(client_module, "AsyncIOMotorClient", listened_to)
     patch.setattr(WireConnection, "ask", asked)
 
 

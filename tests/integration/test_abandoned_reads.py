@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from gql.engine.limits.concurrency import ConcurrencyLimiter
-from streams.mongo import Mongo
+from revstream.gql.engine.limits.concurrency import ConcurrencyLimiter
+from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
 
 Client = MongoClient[dict[str, Any]]

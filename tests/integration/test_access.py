@@ -13,10 +13,10 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient
 
-from gql.app import context_of, create_app
-from model.reading import read_model
-from resolvers import sifting
-from resolvers.principals import ANONYMOUS, Principal
+from revstream.gql.runtime.asgi_app import context_of, create_app
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.principal import ANONYMOUS, Principal
+from revstream.resolvers.history import row_filtered_pages
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.eventually import eventually
 
@@ -421,7 +421,7 @@ async def test_a_total_is_of_all_that_is_there_for_the_caller_wherever_a_page_be
     office: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where versions are judged one after the other, in more than one portion."""
-    monkeypatch.setattr(sifting, "_PORTION", 3)
+    monkeypatch.setattr(row_filtered_pages, "_PORTION", 3)
     memos = office.database["memos"]
     memos.insert_one({"_id": "m", "owner": "ann", "n": 0, "filler": "x" * 500})
     for n in range(1, 13):

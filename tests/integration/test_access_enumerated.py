@@ -32,10 +32,10 @@ from graphql import (
 )
 from pymongo import MongoClient
 
-from gql.documents import KnownDocument
-from gql.recent import Recent
-from resolvers.nodes import node_id
-from resolvers.principals import Principal
+from revstream.gql.engine.execution.document_cache import KnownDocument
+from revstream.resolvers.access.principal import Principal
+from revstream.resolvers.values.global_id import node_id
+from revstream.streams.core.lru_cache import Recent
 from tests.support.editing import Row
 from tests.support.guarded import ANN, EVE, HIDDEN, NOT_THERE, Rows, guarded_rows
 from tests.support.layouts import CLASSIC

@@ -16,12 +16,12 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient
 
-from gql.app import context_of
-from gql.settings import Settings
-from model.reading import read_model
-from resolvers import sifting
-from resolvers.principals import Principal
-from streams import tokens
+from revstream.gql.runtime.asgi_app import context_of
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.principal import Principal
+from revstream.resolvers.history import row_filtered_pages
+from revstream.streams.core import resume_tokens
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.eventually import eventually
 from tests.support.layouts import LAYOUTS, program
@@ -101,7 +101,7 @@ async def told(
     settings = Settings(quiet_s=0.2)
     async with open_shop(client, mongo_uri, name, settings, model=model) as shop:
         deployment = shop.gateway.deployment
-        now = tokens.moment(await shop.gateway.mongo.operation_time())
+        now = resume_tokens.moment(await shop.gateway.mongo.operation_time())
         following = [asyncio.ensure_future(followed(shop, each)) for each in CALLERS]
         await eventually(lambda: shop.gateway.live.following["notes"] == len(CALLERS))
         others = program(request.param, shop.database, "notes")
@@ -112,8 +112,8 @@ async def told(
         records = {(r["doc"], r["v"]): r["_id"] for r in shop.database["notes.versions"].find()}
         yield Told(
             shop=shop,
-            began=tokens.encode(now, deployment),
-            moments=[tokens.encode(records[v.key, v.number], deployment) for v in VERSIONS],
+            began=resume_tokens.encode(now, deployment),
+            moments=[resume_tokens.encode(records[v.key, v.number], deployment) for v in VERSIONS],
             live=live,
         )
     client.drop_database(name)
@@ -174,8 +174,8 @@ async def test_pages_of_the_past_hold_the_callers_versions(
     told: Told, caller: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One document's and all of them, page by page; totals, too."""
-    monkeypatch.setattr(sifting, "_PORTION", 3)
-    monkeypatch.setattr(sifting, "_FEWEST", 2)
+    monkeypatch.setattr(row_filtered_pages, "_PORTION", 3)
+    monkeypatch.setattr(row_filtered_pages, "_FEWEST", 2)
     hers = [each for each in VERSIONS if each.owner == caller][::-1]
     shown = """totalCount nodes { documentId version document { title } }
       pageInfo { hasNextPage endCursor }"""

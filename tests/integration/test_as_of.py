@@ -13,16 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pymongo import MongoClient
 
-from model.entities import Entity, Storage
-from resolvers import as_of
-from resolvers.as_of import CollectionAsOf
-from resolvers.filters import parse_where
-from resolvers.matching import compile_predicate
-from resolvers.pages import Page, PageRequest
-from streams.archive import Archive
-from streams.events import identity
-from streams.mongo import Mongo
-from streams.versions import Version
+from revstream.model.definition import Entity, Storage
+from revstream.resolvers.filters.parser import parse_where
+from revstream.resolvers.filters.predicate import compile_predicate
+from revstream.resolvers.history import collection_as_of
+from revstream.resolvers.history.collection_as_of import CollectionAsOf
+from revstream.resolvers.pagination.page import Page, PageRequest
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.versioning.version import Version
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at
 from tests.support.bson_order import sort_key
@@ -117,9 +117,9 @@ async def test_pages_are_those_of_a_plain_replay(
     size: int,
 ) -> None:
     """Walked both ways; walking, sweeping, and by the one until the other goes on."""
-    monkeypatch.setattr(as_of, "_WALK_MOST", walk_most)
-    monkeypatch.setattr(as_of, "_PORTION", 2)
-    monkeypatch.setattr("streams.storage._WORTH_IT", 0)
+    monkeypatch.setattr(collection_as_of, "_WALK_MOST", walk_most)
+    monkeypatch.setattr(collection_as_of, "_PORTION", 2)
+    monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     await mongo.command({"delete": "products.versions", "deletes": [{"q": {}, "limit": 0}]})
     scribe = Scribe(mongo, entity)
     second, near = 0, {0}
@@ -152,7 +152,7 @@ async def test_what_has_no_place_in_an_order_is_left_out(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch, entity: Entity
 ) -> None:
     """MongoDB sorts nothing where one of them has lists in two fields of the order."""
-    monkeypatch.setattr("streams.storage._WORTH_IT", 0)
+    monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     scribe = Scribe(mongo, entity)
     for second in (1, 2):
         for n, key in enumerate(KEYS[:4]):
@@ -190,7 +190,7 @@ async def test_a_page_is_what_stood_then_whatever_came_in_between(
 ) -> None:
     """As of any moment, with documents that came later or are gone with all their history; ids of
     all sorts."""
-    monkeypatch.setattr("streams.storage._WORTH_IT", 0)
+    monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     await mongo.command({"delete": "products.versions", "deletes": [{"q": {}, "limit": 0}]})
     scribe = Scribe(mongo, entity)
     erased: set[Any] = set()
@@ -304,8 +304,8 @@ async def test_a_content_that_lies_elsewhere_since_a_moment_ago_is_not_judged_wi
 ) -> None:
     """A first reading may come to the first of them between the look for such and the read; a row
     rule that says what a document has not would let it through."""
-    monkeypatch.setattr(as_of, "_WALK_MOST", walk_most)
-    monkeypatch.setattr("streams.storage._WORTH_IT", 0)
+    monkeypatch.setattr(collection_as_of, "_WALK_MOST", walk_most)
+    monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     scribe = Scribe(mongo, PACKED)
     scribe.write("a", {"stock": 2}, at(1))
     scribe.write("b", {"stock": 2}, at(1))
@@ -367,7 +367,7 @@ async def test_the_versions_that_stood_are_found_without_reading_the_others(
 ) -> None:
     """However many versions came before and after: a few keys for each document; also behind a walk
     that has given up."""
-    monkeypatch.setattr(as_of, "_WALK_MOST", 10)
+    monkeypatch.setattr(collection_as_of, "_WALK_MOST", 10)
     scribe = Scribe(mongo, PRODUCT)
     for second in range(40):
         for key in range(50):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resolvers import blame as blaming
-from resolvers.blame import Blame, blame
-from resolvers.history import History
-from streams.mongo import Mongo
+from revstream.resolvers.history import blame as blaming
+from revstream.resolvers.history.blame import Blame, blame
+from revstream.resolvers.history.versions import History
+from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at, nothing_written
 from tests.support.shop import PRODUCT, SHOP

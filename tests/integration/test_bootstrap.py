@@ -10,14 +10,15 @@ import pytest
 from bson import Timestamp
 from pymongo import MongoClient
 
-from streams import tokens
-from streams.bootstrap import Chunk, oldest_start, read_chunk
-from streams.checkpoints import Baseline, Checkpoint
-from streams.errors import DatabaseError, Unavailable
-from streams.mongo import Mongo
-from streams.recorder import RecorderOptions
-from streams.server import keep_images
-from streams.verification import Verification
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError, Unavailable
+from revstream.streams.maintenance.verification import Verification
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import keep_images
+from revstream.streams.recording.bootstrap.initial_snapshot import oldest_start, read_chunk
+from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.versions.snapshot_chunk import Chunk
 from tests.support.streams import Recording, told
 
 Client = MongoClient[dict[str, Any]]
@@ -86,7 +87,7 @@ async def test_the_oldest_start_is_the_oldest_write_and_no_heartbeat(mongo: Mong
     oldest = await mongo.oldest("oplog.rs", {"op": {"$ne": "n"}}, database="local")
     assert oldest is not None
     assert oldest["op"] != "n"
-    assert start <= tokens.time_prefix(oldest["ts"])
+    assert start <= resume_tokens.time_prefix(oldest["ts"])
 
     class Forbidden:
         async def operation_time(self) -> Timestamp:
@@ -95,7 +96,7 @@ async def test_the_oldest_start_is_the_oldest_write_and_no_heartbeat(mongo: Mong
         async def oldest(self, *args: Any, **options: Any) -> None:
             raise DatabaseError("not authorized on local")
 
-    assert await oldest_start(Forbidden()) == tokens.time_prefix(Timestamp(7, 1))  # type: ignore[arg-type]
+    assert await oldest_start(Forbidden()) == resume_tokens.time_prefix(Timestamp(7, 1))  # type: ignore[arg-type]
 
 
 async def test_an_oplog_that_lets_go_what_is_being_read_is_read_again(mongo: Mongo) -> None:
@@ -113,7 +114,7 @@ async def test_an_oplog_that_lets_go_what_is_being_read_is_read_again(mongo: Mon
                 raise answer
             return answer
 
-    assert await oldest_start(Forgetful()) == tokens.time_prefix(Timestamp(7, 1))  # type: ignore[arg-type]
+    assert await oldest_start(Forgetful()) == resume_tokens.time_prefix(Timestamp(7, 1))  # type: ignore[arg-type]
 
 
 async def test_a_start_that_cannot_be_asked_for_is_not_taken_for_now(
@@ -145,8 +146,8 @@ async def test_documents_from_before_history_get_a_baseline_at_a_known_time(
             assert told(records, key) == [("BASELINE", 4, False)], key
     assert len({each["at"] for each in records}) == 4  # chunks of three
     for record in records:
-        assert record["at"] == record["readAt"] == tokens.cluster_time(record["_id"])
-        assert record["_id"].startswith(tokens.moment(record["at"]))
+        assert record["at"] == record["readAt"] == resume_tokens.cluster_time(record["_id"])
+        assert record["_id"].startswith(resume_tokens.moment(record["at"]))
         assert abs(record["wall"].timestamp() - record["at"].time) <= 2
         assert (record["by"], record["full"]["version"]) == (None, 4)
         assert "_change" not in record["full"]
@@ -187,7 +188,7 @@ async def test_writes_during_the_first_reading_are_in_order_with_it(
         if turn == 4:
             things.insert_one({"_id": 0, "n": "again"})
 
-    monkeypatch.setattr("streams.recorder.read_chunk", with_writes_around)
+    monkeypatch.setattr("revstream.streams.recording.recorder.read_chunk", with_writes_around)
     records = await recording.record()
     present = {each["_id"]: each for each in things.find({})}
     last = {each["doc"]: each["full"] for each in records}
@@ -229,8 +230,8 @@ async def test_a_first_reading_goes_on_where_an_earlier_process_left_it(
     await recording.checkpoints.save(
         recording.name,
         Checkpoint(
-            tokens.moment(await mongo.operation_time()),
-            tokens.time_prefix(Timestamp(1, 1)),
+            resume_tokens.moment(await mongo.operation_time()),
+            resume_tokens.time_prefix(Timestamp(1, 1)),
             Baseline(started=True, after={"a": 1}, documents=3),
         ),
         fencing_token=0,

@@ -10,9 +10,9 @@ import pytest
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
-from streams.documents import RAW, Document
-from streams.mongo import Mongo
-from streams.server import keep_images
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import RAW, Document
+from revstream.streams.mongo.server_check import keep_images
 from tests.support.streams import Recording, told
 
 Client = MongoClient[dict[str, Any]]

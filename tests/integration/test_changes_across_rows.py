@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient
 
-from gql.app import context_of
-from model.reading import read_model
-from resolvers.principals import Principal
+from revstream.gql.runtime.asgi_app import context_of
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.principal import Principal
 from tests.support.editing import Row, Shop, open_shop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from resolvers.purging import Purging
-from streams.archive import Archive
+from revstream.resolvers.admin.purge import Purging
+from revstream.streams.archive.store import Archive
 from tests.support.editing import Failed, Row, Shop, tell
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams import tokens
-from streams.consumer import Consumer, ConsumerOptions, Handler
-from streams.errors import LeaseLost, Unavailable
-from streams.horizons import Horizons
-from streams.hub import Hub, HubOptions, follow
-from streams.mongo import Mongo
-from streams.source import Source
-from streams.versions import Version
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.changefeed.source import Source
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import LeaseLost, Unavailable
+from revstream.streams.listeners.consumer import Consumer, ConsumerOptions, Handler
+from revstream.streams.live.hub import Hub, HubOptions, follow
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.versioning.version import Version
 from tests.support.eventually import eventually
 from tests.support.streams import Recording, finished
 
@@ -345,7 +345,7 @@ async def test_it_is_woken_by_the_stream_and_never_ended_by_it(
     """It need not look often; and however far it is behind, nobody calls it too slow."""
     recording = Recording(mongo)
     await recording.begin()
-    now = tokens.moment(await mongo.operation_time())
+    now = resume_tokens.moment(await mongo.operation_time())
     hub = Hub(["things"], position=now, options=HubOptions(backlog_events=2))
     source = Source(mongo, ["things"], before_images=False)
     handler = FromTheStart()
@@ -361,7 +361,7 @@ async def test_it_is_woken_by_the_stream_and_never_ended_by_it(
                 change = {"$inc": {"version": 1}, "$set": {"n": n}}
                 client[mongo.name].things.update_one({"_id": "a"}, change, upsert=True)
             await eventually(lambda: len(handler.seen) == 20, within_s=30)
-            hub.restart(tokens.moment(await mongo.operation_time()))
+            hub.restart(resume_tokens.moment(await mongo.operation_time()))
             client[mongo.name].things.insert_one({"_id": "b", "version": 1})
             await eventually(lambda: ("b", 1) in handler.seen, within_s=30)
     finally:

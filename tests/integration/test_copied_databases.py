@@ -13,14 +13,14 @@ from bson import Timestamp
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from gql.settings import Settings
-from gql.verifying import verify
-from model.reading import read_model
-from streams import tokens
-from streams.checkpoints import Baseline, Checkpoints
-from streams.coordination.deployment import COLLECTION, deployment_tag
-from streams.errors import Unsuitable
-from streams.mongo import Mongo
+from revstream.gql.cli.verify import verify
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.compiler.loader import read_model
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoints
+from revstream.streams.coordination.deployment import COLLECTION, deployment_tag
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import Unsuitable
+from revstream.streams.mongo.database import Mongo
 from tests.support.beginning import begin_now
 from tests.support.editing import Failed, Shop, open_shop
 from tests.support.eventually import eventually
@@ -179,10 +179,10 @@ async def test_a_copy_begins_only_behind_its_versions(
     await deployment_tag(mongo)
     await begin_now(mongo_uri, mongo.name, "things")
     now = await mongo.operation_time()
-    later = tokens.time_prefix(Timestamp(now.time + 3600, 1))
+    later = resume_tokens.time_prefix(Timestamp(now.time + 3600, 1))
     client[mongo.name]["things.versions"].insert_one({"_id": later})
     await mongo.find_one_and_update(COLLECTION, {}, {"$set": {"collection": "of the source"}})
-    monkeypatch.setattr("streams.coordination.deployment._CLOCK_S", 0)
+    monkeypatch.setattr("revstream.streams.coordination.deployment._CLOCK_S", 0)
     with pytest.raises(Unsuitable, match="is a copy whose newest version is of"):
         await deployment_tag(mongo)
     client[mongo.name]["things.versions"].drop()

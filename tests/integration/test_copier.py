@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from streams.copies import Known, copied_fields
-from streams.copying import setting
-from streams.fan_out import COLLECTION
-from streams.mongo import Mongo
+from revstream.streams.listeners.copies.propagation_job import COLLECTION
+from revstream.streams.listeners.copies.update_pipeline import setting
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.versioning.copied_field import Known, copied_fields
 from tests.support.copying import BASKETS, SHOP, Side, World
 
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -328,7 +328,7 @@ async def test_many_copies_are_made_in_chunks_and_in_turn(
 ) -> None:
     """Both suppliers' products at once, a chunk of each after the other; and it is told."""
     await many(world)
-    caplog.set_level(logging.INFO, logger="streams.fan_out")
+    caplog.set_level(logging.INFO, logger="revstream.streams.listeners.copies.propagation_job")
     caplog.clear()
     await world.supplier("ann", "Anna")
     await world.supplier("bob", "Bobby")

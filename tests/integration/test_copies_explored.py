@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-import streams.copying
-from model.entities import Model
-from streams.mongo import Mongo
+from revstream.model.definition import Model
+from revstream.streams.listeners.copies import update_pipeline
+from revstream.streams.mongo.database import Mongo
 from tests.support.copying import BASKETS, SHOP, World
 
 SUPPLIERS = ("ann", "bob")
@@ -258,7 +258,7 @@ def test_without_the_guard_it_finds_a_stale_copy(
 ) -> None:
     """The explorer is worth something: where a copy may be replaced by one of an earlier version,
     it finds a schedule in which one is, and is stale when all is done."""
-    monkeypatch.setattr(streams.copying, "_fresh", lambda: "$$known")
+    monkeypatch.setattr(update_pipeline, "_fresh", lambda: "$$known")
 
     # Not that one was stale for a moment, which is told as well.
     monkeypatch.setattr(World, "step", _step_unseen)

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from model.reading import read_model
+from revstream.model.compiler.loader import read_model
 from tests.support.editing import open_shop
 from tests.support.eventually import eventually
 from tests.support.layouts import CLASSIC, program

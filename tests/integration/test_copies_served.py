@@ -12,15 +12,15 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient
 
-from gql.settings import Settings
-from model.entities import Entity
-from model.reading import read_model
-from resolvers.copied_histories import copied_histories
-from resolvers.purging import Purging
-from streams.archive import Archive
-from streams.checkpoints import Checkpoints
-from streams.verification import Finding, Verification
-from streams.versioning.attribution import COPIER
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Entity
+from revstream.resolvers.admin.copied_histories import copied_histories
+from revstream.resolvers.admin.purge import Purging
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.maintenance.verification import Finding, Verification
+from revstream.streams.versioning.attribution import COPIER
 from tests.support.editing import Shop, open_shop
 from tests.support.eventually import eventually
 

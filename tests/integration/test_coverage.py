@@ -13,18 +13,19 @@ import pytest
 from bson import Timestamp
 from pymongo import MongoClient
 
-from gql.settings import Settings
-from model.entities import Entity
-from model.reading import read_model
-from resolvers.history import History
-from resolvers.last_numbers import LastNumbers
-from resolvers.own_writes import OwnWrites
-from streams import recorder, tokens
-from streams.coverage import Coverage, Coverages, Mark
-from streams.errors import ArchiveBehind, HistoryLost
-from streams.mongo import Mongo
-from streams.recorder import RecorderOptions
-from streams.versions import Version
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Entity
+from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.resolvers.history.versions import History
+from revstream.streams.archive.coverage import Coverage, Coverages, Mark
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind, HistoryLost
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording import recorder
+from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.versioning.version import Version
 from tests.support.editing import Failed, Shop, open_shop
 from tests.support.eventually import eventually
 from tests.support.streams import LosesHistory, Recording
@@ -80,7 +81,7 @@ async def shop(mongo_uri: str, client: Client) -> AsyncIterator[Shop]:
 
 async def read(shop: Shop) -> None:
     """Wait until the recorders have read what was there before them."""
-    now = tokens.moment(await shop.gateway.mongo.operation_time())
+    now = resume_tokens.moment(await shop.gateway.mongo.operation_time())
     for entity in shop.gateway.model.entities:
         await shop.gateway.progress.wait_whole(entity.collection, now)
 
@@ -238,7 +239,7 @@ async def test_a_lost_window_is_kept_and_moments_in_it_are_refused(
     states = await history.as_of(THING, [(key, lost.within) for key in (1, 2, 3)], None)
     for state in states:
         assert isinstance(state, HistoryLost)
-        assert state.facts["oldestResumeToken"] == tokens.moment(gap.end.at)
+        assert state.facts["oldestResumeToken"] == resume_tokens.moment(gap.end.at)
     for at in (lost.before, gap.end.at):
         found = await history.as_of(THING, [(1, at), (2, at), (3, at)], None)
         there = at != lost.before
@@ -280,7 +281,7 @@ async def test_very_many_windows_are_joined_from_the_oldest_on(
     mongo: Mongo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What lies between two of them is taken for lost, too, and nothing lost is taken for known."""
-    monkeypatch.setattr("streams.coverage._MOST_GAPS", 3)
+    monkeypatch.setattr("revstream.streams.archive.coverage._MOST_GAPS", 3)
     coverages = Coverages(mongo)
     day = datetime(2024, 1, 1, tzinfo=UTC)
     for n in range(6):

@@ -12,14 +12,14 @@ from pymongo import MongoClient
 from pymongo.database import Database
 from pymongo.errors import DuplicateKeyError
 
-from gql.diagnosing import examine
-from gql.migrating import migrate
-from gql.settings import Settings
-from gql.verifying import verify
-from model.reading import read_model
-from streams.errors import Unsuitable
-from streams.mongo import Mongo
-from streams.recording import coverage_writer
+from revstream.gql.cli.doctor import examine
+from revstream.gql.cli.migrate import migrate
+from revstream.gql.cli.verify import verify
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.compiler.loader import read_model
+from revstream.streams.core.errors import Unsuitable
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording import coverage_writer
 from tests.support.editing import Failed, lamp, open_shop, tell
 from tests.support.eventually import eventually
 from tests.support.layouts import CLASSIC, layout_model
@@ -301,7 +301,7 @@ async def test_a_collection_that_is_only_inserted_into_is_looked_for_now_and_the
     mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not with each batch of writes, though it may never have previous versions."""
-    monkeypatch.setattr("streams.recording.preparation._LOOK_S", 3600.0)
+    monkeypatch.setattr("revstream.streams.recording.bootstrap.preparation._LOOK_S", 3600.0)
     database = client[database_name]
     model = layout_model("SEPARATE")
     async with open_shop(client, mongo_uri, database_name, model=model) as shop:
@@ -348,7 +348,7 @@ async def test_it_is_known_from_when_on_nothing_was_there(
     async def rolled_over(mongo: Mongo) -> bool:
         return False
 
-    monkeypatch.setattr(coverage_writer, "holds_everything", rolled_over)
+    monkeypatch.setattr(coverage_writer, "_holds_everything", rolled_over)
     async with open_shop(client, mongo_uri, database_name, begun=True) as shop:
         await shop.recorded()
         token = (await shop.ask("{ resumeToken }"))["resumeToken"]

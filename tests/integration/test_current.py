@@ -12,13 +12,13 @@ from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 from pymongo import MongoClient
 
-from resolvers.current import Current
-from resolvers.errors import BadUserInput
-from resolvers.filters import Condition, parse_where
-from resolvers.pages import PLACED, page_request
-from streams import tokens
-from streams.archive import Archive
-from streams.mongo import Mongo
+from revstream.resolvers.current.documents import Current
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.filters.parser import Condition, parse_where
+from revstream.resolvers.pagination.page import PLACED, page_request
+from revstream.streams.archive.store import Archive
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at, nothing_written
 from tests.support.shop import PRODUCT, SHOP
@@ -28,7 +28,7 @@ Client = MongoClient[dict[str, Any]]
 
 NAME = frozenset({"name"})
 # Documents of these tests are not written to while they are read.
-NOW = tokens.time_prefix(Timestamp(2**32 - 1, 0))
+NOW = resume_tokens.time_prefix(Timestamp(2**32 - 1, 0))
 
 
 def where(said: Mapping[str, Any]) -> Condition:
@@ -153,7 +153,7 @@ async def test_a_page_with_a_token_is_read_at_that_very_moment(
         assert page.token is not None
         assert page.total == len(page.items)
         again = await mongo.find(
-            PRODUCT.collection, {}, sort=[("_id", -1)], at=tokens.cluster_time(page.token)
+            PRODUCT.collection, {}, sort=[("_id", -1)], at=resume_tokens.cluster_time(page.token)
         )
         assert names(again) == names(page.items)
     await writing
@@ -248,7 +248,7 @@ async def test_pages_by_parent_with_a_token_are_of_one_moment(mongo: Mongo, clie
     )
     (token,) = {each.token for each in pages}
     assert token is not None
-    assert tokens.cluster_time(token) <= await mongo.operation_time()
+    assert resume_tokens.cluster_time(token) <= await mongo.operation_time()
     assert [each.total for each in pages] == [1, 0]
 
 

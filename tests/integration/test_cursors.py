@@ -124,7 +124,7 @@ async def test_one_caller_has_a_bounded_number_of_them(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that he has can be moved all the same."""
-    monkeypatch.setattr("resolvers.saved_cursors._MOST", 2)
+    monkeypatch.setattr("revstream.resolvers.subscriptions.saved_cursors._MOST", 2)
     _, places = await written(shop)
     for name in ("one", "two", "one"):
         await shop.ask(SAVE, author="many", name=name, token=places[0])

@@ -7,20 +7,20 @@ from contextlib import aclosing
 import pytest
 from bson import Timestamp
 
-from resolvers.live import Changes
-from resolvers.starts import ChangeRequest
-from streams import tokens
-from streams.archive import Archive
-from streams.checkpoints import Checkpoints
-from streams.errors import ResumeTokenInvalid
-from streams.hub import Hub
-from streams.mongo import Mongo
-from streams.progress import Progress
+from revstream.resolvers.subscriptions.start import ChangeRequest
+from revstream.resolvers.subscriptions.stream import Changes
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ResumeTokenInvalid
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub
+from revstream.streams.mongo.database import Mongo
 from tests.support.shop import PRODUCT
 
 
 def changes(mongo: Mongo) -> Changes:
-    hub = Hub(["products"], position=tokens.moment(Timestamp(1, 1)))
+    hub = Hub(["products"], position=resume_tokens.moment(Timestamp(1, 1)))
     progress = Progress(Checkpoints(mongo), hub)
     return Changes(mongo, {"products": Archive(mongo, "products")}, hub, progress, quiet_s=0.01)
 
@@ -38,12 +38,12 @@ async def test_a_good_token_is_not_refused_by_what_it_says(
         return Timestamp(now.time - 5, 1) if len(asked) == 1 else now
 
     monkeypatch.setattr(mongo, "operation_time", cut_off)
-    request = ChangeRequest(after=tokens.moment(now))
+    request = ChangeRequest(after=resume_tokens.moment(now))
     async with aclosing(changes(mongo).changes(PRODUCT, request)) as opened:
         assert (await anext(opened)).kind == "CHECKPOINT"
     assert len(asked) == 2
 
-    later = ChangeRequest(after=tokens.moment(Timestamp(now.time + 1000, 1)))
+    later = ChangeRequest(after=resume_tokens.moment(Timestamp(now.time + 1000, 1)))
     async with aclosing(changes(mongo).changes(PRODUCT, later)) as opened:
         with pytest.raises(ResumeTokenInvalid, match="the database has only reached"):
             await anext(opened)

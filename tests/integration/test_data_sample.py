@@ -10,10 +10,10 @@ import pytest
 from bson import ObjectId
 from pymongo import MongoClient
 
-from model.reading import read_model
-from resolvers.data_sample import examine_data
-from streams.diagnosis import Finding
-from streams.mongo import Mongo
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.admin.data_sample import examine_data
+from revstream.streams.maintenance.diagnosis import Finding
+from revstream.streams.mongo.database import Mongo
 from tests.support.gateway import running_gateway
 
 Client = MongoClient[dict[str, Any]]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.checkpoints import Checkpoint, Checkpoints
-from streams.deletions import COLLECTION, Deletions
-from streams.mongo import Mongo
-from streams.recorder import RecorderOptions
-from streams.writing import Writing, write
+from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.versions.delete_attribution import COLLECTION, Deletions
 from tests.integration.test_recorder_crashes import Fuse, Killed, crashing, forgotten
 from tests.support.streams import Recording
 

@@ -11,18 +11,18 @@ import pytest
 from bson import Timestamp
 from pymongo import MongoClient
 
-from model.reading import read_model
-from streams import tokens
-from streams.archive import Archive
-from streams.checkpoints import Baseline, Checkpoint
-from streams.coverage import Coverages, Mark
-from streams.diagnosis import Diagnosis, Finding
-from streams.errors import DatabaseError, TimeLimit, Unsuitable
-from streams.indexes import create_indexes
-from streams.lease import Holder
-from streams.mongo import Mongo
-from streams.partitions import Partition
-from streams.server import keep_images
+from revstream.model.compiler.loader import read_model
+from revstream.streams.archive.coverage import Coverages, Mark
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint
+from revstream.streams.coordination.lease import Holder
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError, TimeLimit, Unsuitable
+from revstream.streams.maintenance.diagnosis import Diagnosis, Finding
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import keep_images
+from revstream.streams.recording.bootstrap.index_creation import create_indexes
 
 Client = MongoClient[dict[str, Any]]
 MODEL = read_model(
@@ -42,7 +42,7 @@ async def healthy(mongo: Mongo) -> Checkpoint:
     await keep_images(mongo, "things")
     await create_indexes(mongo, MODEL, ["things"], lambda *_: None)
     await Archive(mongo, "things").prepare()
-    now = tokens.moment(await mongo.operation_time())
+    now = resume_tokens.moment(await mongo.operation_time())
     return Checkpoint(now, now, Baseline(done=True))
 
 
@@ -164,7 +164,7 @@ async def test_a_full_oplog_that_a_recorder_is_far_back_in_is_an_error(
     monkeypatch.setattr(mongo, "oldest", ten_hours_back)
     (finding,) = (await examined(mongo, checkpoint))["oplog"]
     assert finding.level == "warning"
-    late = tokens.moment(Timestamp(now.time - 30_000, 1))
+    late = resume_tokens.moment(Timestamp(now.time - 30_000, 1))
     (finding,) = (await examined(mongo, replace(checkpoint, token=late)))["oplog"]
     assert finding.level == "error"
     assert finding.mend is not None

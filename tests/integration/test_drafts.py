@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from resolvers.standing import Standing
+from revstream.resolvers.mutations.expected_version import Standing
 from tests.support.editing import Row, Shop, lamp, tell
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,11 +10,11 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from streams import tokens
-from streams.client import MongoOptions
-from streams.errors import DatabaseError, Unavailable
-from streams.mongo import Mongo
-from streams.source import Source
+from revstream.streams.changefeed.source import Source
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError, Unavailable
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.client import MongoOptions
 from tests.support.bare_mongod import BareMongod, short_lived_replica_set
 from tests.support.streams import BRISK
 
@@ -73,7 +73,7 @@ async def test_a_stream_goes_on_after_errors_that_are_labelled_as_passing(
     server: BareMongod, mongo: Mongo, command: str, labels: list[str]
 ) -> None:
     """Whatever their number: nothing is lost, and nothing comes twice."""
-    begin = tokens.moment(await mongo.operation_time())
+    begin = resume_tokens.moment(await mongo.operation_time())
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
     found: list[Any] = []
     with Client(server.uri) as client:
@@ -94,7 +94,7 @@ async def test_a_stream_ends_with_an_error_that_no_label_calls_passing(
     server: BareMongod, mongo: Mongo
 ) -> None:
     """Asked again, the server would say the same."""
-    begin = tokens.moment(await mongo.operation_time())
+    begin = resume_tokens.moment(await mongo.operation_time())
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
     with failing(server, "aggregate", "NonResumableChangeStreamError"):
         async with aclosing(source.batches(begin)) as batches:

@@ -15,20 +15,20 @@ from bson import Decimal128, Int64
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from model.reading import read_model
-from resolvers.alterations import Alteration
-from resolvers.contents import parse_change
-from resolvers.errors import BadUserInput
-from resolvers.fences import Applied, Fences
-from resolvers.last_numbers import LastNumbers
-from resolvers.outcomes import AlreadyExists, Author, StaleWrite
-from resolvers.own_writes import OwnWrites
-from resolvers.repeats import Repeats
-from resolvers.standing import Standing
-from resolvers.writes import Writes
-from streams.errors import ArchiveBehind
-from streams.hub import Hub
-from streams.mongo import Mongo
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.mutations.document_input import parse_change
+from revstream.resolvers.mutations.expected_version import Standing
+from revstream.resolvers.mutations.fenced_upsert import Applied, Fences
+from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.result import AlreadyExists, Author, StaleWrite
+from revstream.resolvers.mutations.update_pipeline import Alteration
+from revstream.resolvers.mutations.writes import Writes
+from revstream.streams.core.errors import ArchiveBehind
+from revstream.streams.live.hub import Hub
+from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import Commands
 from tests.support.streams import Recording, by_document
 

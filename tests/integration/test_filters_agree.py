@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
-from model.entities import EnumType, Field, ObjectType, Scalar
-from resolvers.filters import DEEPEST, LONGEST_TEXT, operators, parse_where
-from resolvers.matching import compile_predicate
-from resolvers.queries import to_query
-from streams.documents import DECODED, RAW, decode
+from revstream.model.definition import EnumType, Field, ObjectType, Scalar
+from revstream.resolvers.filters.mongo_query import to_query
+from revstream.resolvers.filters.parser import DEEPEST, LONGEST_TEXT, operators, parse_where
+from revstream.resolvers.filters.predicate import compile_predicate
+from revstream.streams.mongo.driver.codecs import DECODED, RAW, decode
 from tests.support.drawn import ANY, NOTABLE, batches, decimal_beside
 from tests.support.shapes import LISTS, SHAPES, SINGLE, THING
 

@@ -10,27 +10,27 @@ import strawberry
 from bson import Decimal128, ObjectId, Timestamp
 from pymongo import MongoClient
 
-from gql.context import Context
-from gql.editing import prepare_editing
-from gql.schema import build_schema
-from model.reading import read_model
-from resolvers.current import Current
-from resolvers.history import History
-from resolvers.last_numbers import LastNumbers
-from resolvers.live import Changes
-from resolvers.moments import Moments
-from resolvers.own_writes import OwnWrites
-from resolvers.scopes import OPEN
-from resolvers.status import Status
-from streams import tokens
-from streams.checkpoints import Baseline, Checkpoints
-from streams.coverage import Coverages
-from streams.hub import Hub
-from streams.lease import LeaseOptions, Leases
-from streams.mongo import Mongo
-from streams.partitions import Partition
-from streams.progress import Progress
-from streams.recording.set_aside import SetAside
+from revstream.gql.engine.request.context import Context
+from revstream.gql.engine.request.mutation_services import prepare_editing
+from revstream.gql.schema import build_schema
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.permissions import OPEN
+from revstream.resolvers.admin.stream_status import Status
+from revstream.resolvers.current.documents import Current
+from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.resolvers.history.time_point import Moments
+from revstream.resolvers.history.versions import History
+from revstream.resolvers.subscriptions.stream import Changes
+from revstream.streams.archive.coverage import Coverages
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoints
+from revstream.streams.coordination.lease import LeaseOptions, Leases
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.set_aside import SetAside
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at
 
@@ -57,7 +57,7 @@ MODEL = read_model(
 PRODUCT, SUPPLIER = MODEL.entity("Product"), MODEL.entity("Supplier")
 SUPPLIERS = [ObjectId(f"{n:024d}") for n in range(50)]
 TAG = "here"
-TOKEN = tokens.encode(tokens.moment(at(2, 2**31)), TAG)
+TOKEN = resume_tokens.encode(resume_tokens.moment(at(2, 2**31)), TAG)
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +69,10 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
     """Of services whose archives have come to the end."""
     archives = {each.archive.collection: each.archive for each in scribes}
     checkpoints = Checkpoints(mongo)
-    hub = Hub(list(archives), position=tokens.moment(Timestamp(1, 1)))
+    hub = Hub(list(archives), position=resume_tokens.moment(Timestamp(1, 1)))
     progress = Progress(checkpoints, hub, limit_s=0.2)
     for name in archives:
-        progress.advance(Partition(name), tokens.time_prefix(Timestamp(2**32 - 1, 0)))
+        progress.advance(Partition(name), resume_tokens.time_prefix(Timestamp(2**32 - 1, 0)))
         progress.note_reading(Partition(name), Baseline(done=True))
     own_writes = OwnWrites(progress, LastNumbers(hub))
     return Context(

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from resolvers.errors import BadUserInput
-from resolvers.history import History
-from resolvers.moments import Moment
-from resolvers.pages import page_request
-from resolvers.projections import ENDED, EVERY_FACT
-from resolvers.records import VersionFilter, parse_version_where
-from resolvers.scopes import OPEN
-from streams import tokens
-from streams.errors import HistoryLost
-from streams.mongo import Mongo
-from streams.versions import Version
+from revstream.resolvers.access.permissions import OPEN
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.history.time_point import Moment
+from revstream.resolvers.history.version_filter import VersionFilter, parse_version_where
+from revstream.resolvers.history.versions import History
+from revstream.resolvers.pagination.page import page_request
+from revstream.resolvers.pagination.projection import ENDED, EVERY_FACT
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import HistoryLost
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.versioning.version import Version
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at, nothing_written
 from tests.support.shop import PRODUCT, SHOP
@@ -49,7 +49,7 @@ async def written(mongo: Mongo) -> Scribe:
 
 
 def history(mongo: Mongo, scribe: Scribe) -> History:
-    own_writes = nothing_written(tokens.moment(at(1000)))
+    own_writes = nothing_written(resume_tokens.moment(at(1000)))
     return History(mongo, {PRODUCT.collection: scribe.archive}, own_writes)
 
 

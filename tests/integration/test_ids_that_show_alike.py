@@ -13,14 +13,14 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient
 
-from gql.app import context_of
-from gql.purging import purge
-from gql.settings import Settings
-from model.reading import read_model
-from resolvers.errors import BadUserInput
-from resolvers.nodes import node_id
-from resolvers.principals import Principal
-from streams import tokens
+from revstream.gql.cli.purge import purge
+from revstream.gql.runtime.asgi_app import context_of
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.principal import Principal
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.values.global_id import node_id
+from revstream.streams.core import resume_tokens
 from tests.support.editing import Row, Shop, open_shop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -95,7 +95,8 @@ class Twins:
     async def now(self) -> str:
         """This moment, as an argument."""
         at = await self.shop.gateway.mongo.operation_time()
-        return f'{{token: "{tokens.encode(tokens.moment(at), self.shop.gateway.deployment)}"}}'
+        token = resume_tokens.encode(resume_tokens.moment(at), self.shop.gateway.deployment)
+        return f'{{token: "{token}"}}'
 
     def stored(self) -> list[Any]:
         """All that there is of the number."""

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pymongo import MongoClient
 from pymongo.errors import WriteError
 
-from streams.differences import same
-from streams.documents import DECODED, RAW, Document
-from streams.errors import DatabaseError
-from streams.mongo import Mongo
-from streams.server import enable_images, keep_images
+from revstream.streams.core.errors import DatabaseError
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
+from revstream.streams.mongo.server_check import enable_images, keep_images
+from revstream.streams.raw_bson.diff import same
 from tests.support.streams import Recording, told
 from tests.support.updates import LIVES
 

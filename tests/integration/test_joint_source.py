@@ -1,5 +1,5 @@
-"""streams.joint_source on a real stream: recorders that share the live one record what they would
-have recorded from their own."""
+"""streams.live.shared_source on a real stream: recorders that share the live one record what they
+would have recorded from their own."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams import numbers as numbers_module
-from streams import tokens
-from streams.archive import Archive
-from streams.archive_indexes import INDEXES
-from streams.errors import Unavailable
-from streams.hub import follow
-from streams.joint_source import JointSource
-from streams.mongo import Mongo
-from streams.partitions import partitions_of
-from streams.source import Source
+from revstream.streams.archive.indexes import INDEXES
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.source import Source
+from revstream.streams.coordination.partition import partitions_of
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import Unavailable
+from revstream.streams.live import pending_versions as numbers_module
+from revstream.streams.live.hub import follow
+from revstream.streams.live.shared_source import JointSource
+from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, Recording, finished, told, unless_ended
 
@@ -48,7 +48,7 @@ class Sharing:
     async def begin(self) -> None:
         for each in self.recordings:
             await each.begin()
-        self.hub.restart(tokens.moment(await self.mongo.operation_time()))
+        self.hub.restart(resume_tokens.moment(await self.mongo.operation_time()))
 
     async def shared(self) -> None:
         """Wait until nobody reads a stream of his own."""

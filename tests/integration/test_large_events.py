@@ -10,11 +10,11 @@ import pytest
 from bson import Timestamp
 from pymongo import MongoClient
 
-from streams.documents import RAW
-from streams.hub import Hub, follow
-from streams.mongo import Mongo
-from streams.server import keep_images
-from streams.source import Source
+from revstream.streams.changefeed.source import Source
+from revstream.streams.live.hub import Hub, follow
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import RAW
+from revstream.streams.mongo.server_check import keep_images
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, Recording, finished, told
 

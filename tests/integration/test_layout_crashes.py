@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from streams.layouts.separate import Separate
-from streams.writing import Writing
+from revstream.streams.layouts.self_versioned.separate import Separate
+from revstream.streams.mongo.transactions import Writing
 from tests.integration.conftest import KeptShop
 from tests.support.editing import Failed, lamp, tell
 

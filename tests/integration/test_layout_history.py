@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pymongo import MongoClient, WriteConcern
 
-from streams import tokens
-from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.mongo import Mongo
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.history import FIELDS, HISTORY, MODEL, WHOLE, Event, same, shown
@@ -77,7 +77,7 @@ async def test_every_version_of_a_history_is_read_back_exactly(
     write(others, events[:half])
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         # The oplog does not reach back to them.
-        now = tokens.moment(await mongo.operation_time())
+        now = resume_tokens.moment(await mongo.operation_time())
         begun = Checkpoint(now, now, Baseline())
         await Checkpoints(mongo).save("recorder:features", begun, fencing_token=0)
     with running_gateway(

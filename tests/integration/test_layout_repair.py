@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from gql.settings import Settings
-from gql.verifying import lines_of, verify
-from streams.archive import Archive
-from streams.diagnosis import Diagnosis, Finding
-from streams.layouts.choice import layout_of
-from streams.layouts.layout import Layout
-from streams.mongo import Mongo
+from revstream.gql.cli.verify import lines_of, verify
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.streams.archive.store import Archive
+from revstream.streams.layouts.core.interface import Layout
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.maintenance.diagnosis import Diagnosis, Finding
+from revstream.streams.mongo.database import Mongo
 from tests.support.layouts import Program, layout_model, program
 from tests.support.streams import Recording, unless_ended
 

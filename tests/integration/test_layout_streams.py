@@ -14,16 +14,16 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from model.entities import Layout
-from model.reading import read_model
-from streams import tokens
-from streams.archive import Archive
-from streams.checkpoints import Checkpoints, furthest
-from streams.events import WRITES, Batch
-from streams.layouts.choice import layout_of
-from streams.mongo import Mongo
-from streams.source import Source
-from streams.verification import Verification
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Layout
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import WRITES, Batch
+from revstream.streams.changefeed.source import Source
+from revstream.streams.coordination.checkpoint import Checkpoints, furthest
+from revstream.streams.core import resume_tokens
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.maintenance.verification import Verification
+from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import KeptShop
 from tests.integration.test_layouts import OPERATIONS, STORY, shown
 from tests.support.editing import lamp, open_shop, tell
@@ -316,7 +316,7 @@ async def test_tokens_of_versions_stand_in_the_order_of_the_stream(kept: KeptSho
     async with shop.changes(WITHOUT, id=id_, after=made[0]["resumeToken"]) as events:
         found = await take(events, 2)
     assert [each["product"]["stock"] for each in found] == [7, 8]
-    written = [tokens.cluster_time(each["resumeToken"]) for each in made]
+    written = [resume_tokens.cluster_time(each["resumeToken"]) for each in made]
     assert written == sorted(written)
 
 

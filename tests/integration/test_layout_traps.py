@@ -10,16 +10,16 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from resolvers.errors import BadUserInput
-from resolvers.purging import Purging
-from streams.archive import Archive
-from streams.errors import Unsuitable
-from streams.layouts.choice import layout_of
-from streams.layouts.deltas import WHOLE_EVERY
-from streams.layouts.kept import Overtaken
-from streams.layouts.separate import Separate
-from streams.mongo import Mongo
-from streams.writing import write
+from revstream.resolvers.admin.purge import Purging
+from revstream.resolvers.errors import BadUserInput
+from revstream.streams.archive.store import Archive
+from revstream.streams.core.errors import Unsuitable
+from revstream.streams.layouts.core.stored_version import Overtaken
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.layouts.self_versioned.deltas import WHOLE_EVERY
+from revstream.streams.layouts.self_versioned.separate import Separate
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.transactions import write
 from tests.support.editing import Shop, lamp, open_shop, tell
 from tests.support.eventually import eventually
 from tests.support.layouts import CLASSIC, layout_model, program
@@ -205,7 +205,7 @@ async def test_a_process_that_was_stopped_between_its_writes_changes_nothing(
     mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SEPARATE: what it has put among the previous versions may have been taken for a crash's."""
-    monkeypatch.setattr("streams.layouts.separate.SETTLE_S", -60.0)
+    monkeypatch.setattr("revstream.streams.layouts.self_versioned.separate.SETTLE_S", -60.0)
     async with Mongo.connect(mongo_uri, database_name) as mongo:
         layout, previous = await begun(mongo, client)
         with pytest.raises(Overtaken):

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from streams.events import identity
-from streams.layouts.kept import Kept
+from revstream.streams.changefeed.event import identity
+from revstream.streams.layouts.core.stored_version import Kept
 from tests.integration.conftest import KeptShop
 from tests.support.editing import lamp, tell, without
 

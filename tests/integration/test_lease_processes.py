@@ -10,8 +10,8 @@ from typing import Any
 
 from pymongo import MongoClient
 
-from streams.lease import LeaseOptions, Leases
-from streams.mongo import Mongo
+from revstream.streams.coordination.lease import LeaseOptions, Leases
+from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
 
 Client = MongoClient[dict[str, Any]]
@@ -20,9 +20,9 @@ ROUNDS = 12
 # Takes the lease, notes it, gives it back; so many times.
 CONTENDER = """
 import asyncio, sys
-from streams.lease import Leases
-from streams.client import MongoOptions
-from streams.mongo import Mongo
+from revstream.streams.coordination.lease import Leases
+from revstream.streams.mongo.driver.client import MongoOptions
+from revstream.streams.mongo.database import Mongo
 
 async def contend(uri, name, driver, holder, rounds):
     async with Mongo.connect(uri, name, options=MongoOptions(driver=driver)) as mongo:
@@ -43,8 +43,8 @@ asyncio.run(contend(*sys.argv[1:5], int(sys.argv[5])))
 # Takes the lease, says so, and never lets go.
 HOLDER = """
 import asyncio, sys
-from streams.lease import LeaseOptions, Leases
-from streams.mongo import Mongo
+from revstream.streams.coordination.lease import LeaseOptions, Leases
+from revstream.streams.mongo.database import Mongo
 
 async def hold(uri, name):
     async with Mongo.connect(uri, name) as mongo:

@@ -19,16 +19,16 @@ from starlette.requests import ClientDisconnect
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from gql.app import create_app
-from gql.connections import WebSocketConnection
-from gql.engine.limits.client_presence import CLIENT, ClientPresence, while_client_waits
-from gql.executor import Executor
-from gql.heads import RequestConnection
-from gql.introduction import Introduction
-from gql.loaders import Loaders
-from gql.sessions import Session
-from gql.sockets import LegacySocket, TransportSocket
-from streams.errors import GatewayError
+from revstream.gql.auth.sessions import Session
+from revstream.gql.endpoint.websocket import LegacySocket, TransportSocket
+from revstream.gql.endpoint.websocket_auth import Introduction
+from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.request.loaders import Loaders
+from revstream.gql.runtime.asgi_app import create_app
+from revstream.gql.server.client_presence import CLIENT, ClientPresence, while_client_waits
+from revstream.gql.server.http_connection import RequestConnection
+from revstream.gql.server.websocket_connection import WebSocketConnection
+from revstream.streams.core.errors import GatewayError
 from tests.support.editing import open_shop
 from tests.support.eventually import eventually
 from tests.support.serving import served

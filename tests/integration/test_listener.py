@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.errors import LeaseLost, Unavailable
-from streams.lease import Lease, LeaseOptions, Leases
-from streams.listener import Listener
-from streams.mongo import Mongo
+from revstream.streams.coordination.lease import Lease, LeaseOptions, Leases
+from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.core.errors import LeaseLost, Unavailable
+from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
 from tests.support.streams import Recording, finished, told, turn
 

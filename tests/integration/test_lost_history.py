@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams import tokens
-from streams.bootstrap import Chunk, behind, read_chunk
-from streams.horizons import Horizons
-from streams.hub import follow
-from streams.mongo import Mongo
-from streams.recorder import RecorderOptions
-from streams.replay import Replay, Replayed
-from streams.source import Source
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.changefeed.source import Source
+from revstream.streams.core import resume_tokens
+from revstream.streams.layouts.core.snapshot_scan import behind
+from revstream.streams.live.hub import follow
+from revstream.streams.live.replay import Replay, Replayed
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
+from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.versions.snapshot_chunk import Chunk
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, LosesHistory, Recording, finished, told
 
@@ -59,7 +61,7 @@ async def test_what_is_written_during_the_reading_is_not_built_on_what_is_in_dou
         await asyncio.to_thread(write)
         return chunk
 
-    monkeypatch.setattr("streams.recorder.read_chunk", with_writes_around)
+    monkeypatch.setattr("revstream.streams.recording.recorder.read_chunk", with_writes_around)
     records = await recording.record(fencing_token=2)
     assert turns == 10
     present = {each["_id"]: each for each in things.find()}
@@ -94,7 +96,7 @@ async def test_a_document_that_was_read_again_and_has_not_changed_is_out_of_doub
             await asyncio.to_thread(things.delete_many, {"_id": {"$in": [3, 7]}})
         return await read_chunk(*args, **settings)
 
-    monkeypatch.setattr("streams.recorder.read_chunk", with_writes_behind)
+    monkeypatch.setattr("revstream.streams.recording.recorder.read_chunk", with_writes_behind)
     records = await recording.record(fencing_token=2)
     assert [gap for _, _, gap in told(records, 1)] == [False, False, False]
     assert [gap for _, _, gap in told(records, 9)] == [False, True, False]
@@ -156,8 +158,8 @@ async def test_who_resumes_from_before_is_told_of_all_that_the_reading_finds(
             await go_on.wait()
         return await read_chunk(*args, **settings)
 
-    monkeypatch.setattr("streams.recorder.read_chunk", held_up)
-    recording.hub.restart(tokens.moment(await mongo.operation_time()))
+    monkeypatch.setattr("revstream.streams.recording.recorder.read_chunk", held_up)
+    recording.hub.restart(resume_tokens.moment(await mongo.operation_time()))
     live = Source(mongo, ["things"], before_images=True, options=BRISK)
     follower = asyncio.create_task(follow(live, recording.hub))
     found: list[dict[str, Any]] = []

@@ -8,8 +8,8 @@ from pymongo import MongoClient
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
-from gql.settings import Settings
-from model.reading import read_model
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.compiler.loader import read_model
 from tests.support.editing import open_shop
 from tests.support.eventually import eventually
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.errors import TimeLimit
-from streams.lease import LeaseOptions, Leases
-from streams.listener import Listener
-from streams.members import Members
-from streams.mongo import Mongo
-from streams.partitions import Partition, partitions_of
+from revstream.streams.coordination.lease import LeaseOptions, Leases
+from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.coordination.membership import Members
+from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.core.errors import TimeLimit
+from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
 from tests.support.streams import finished
 

@@ -13,12 +13,12 @@ import pytest_asyncio
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
-from gql.migrating import Move, migrate
-from gql.settings import Settings
-from streams.archive import Archive
-from streams.errors import HistoryLost, Unavailable, Unsuitable
-from streams.migration import Migration
-from streams.mongo import Mongo
+from revstream.gql.cli.migrate import Move, migrate
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.streams.archive.store import Archive
+from revstream.streams.core.errors import HistoryLost, Unavailable, Unsuitable
+from revstream.streams.maintenance.migration import Migration
+from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import KeptShop
 from tests.support.editing import Shop, open_shop
 from tests.support.layouts import CLASSIC, Program, layout_model
@@ -267,7 +267,7 @@ async def test_differences_are_told_up_to_a_bound(
     moving = migration(kept, "bounded")
     await moving.copy()
     database["bounded"].update_many({}, {"$set": {"stock": -1}})
-    monkeypatch.setattr("streams.migration._MOST_FINDINGS", 3)
+    monkeypatch.setattr("revstream.streams.maintenance.migration._MOST_FINDINGS", 3)
     assert len((await moving.verify()).findings) == 3
 
 
@@ -279,7 +279,7 @@ async def test_versions_that_become_parts_are_the_same(
     kept, database = unsealed, unsealed.shop.database
     ids = await asyncio.to_thread(fill, kept.program(), kept, 2, 3)
     await histories(kept.shop, ids)
-    monkeypatch.setattr("streams.storage._ROOM_BYTES", 40)
+    monkeypatch.setattr("revstream.streams.versioning.content_encoding._ROOM_BYTES", 40)
     moving = migration(kept, "parted")
     await moving.copy()
     assert database["parted.versions"].count_documents({"parts": {"$exists": True}}) >= 6

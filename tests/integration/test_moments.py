@@ -10,22 +10,22 @@ import pytest
 from bson import Timestamp
 from bson.datetime_ms import DatetimeMS
 
-from gql.engine.limits.concurrency import ConcurrencyLimiter
-from resolvers.errors import BadUserInput
-from resolvers.moments import Moment, Moments
-from streams import tokens
-from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.errors import ArchiveBehind, ResumeTokenInvalid
-from streams.hub import Hub
-from streams.mongo import Mongo
-from streams.partitions import Partition
-from streams.progress import Progress
+from revstream.gql.engine.limits.concurrency import ConcurrencyLimiter
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.history.time_point import Moment, Moments
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind, ResumeTokenInvalid
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub
+from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at
 from tests.support.eventually import eventually
 from tests.support.shop import PRODUCT, SHOP, SUPPLIER
 
-FAR = tokens.time_prefix(Timestamp(2**32 - 1, 0))
+FAR = resume_tokens.time_prefix(Timestamp(2**32 - 1, 0))
 
 
 class Shop:
@@ -35,7 +35,7 @@ class Shop:
         self.products, self.suppliers = Scribe(mongo, PRODUCT), Scribe(mongo, SUPPLIER)
         names = [entity.collection for entity in SHOP.entities]
         self.checkpoints = Checkpoints(mongo)
-        hub = Hub(names, position=tokens.moment(Timestamp(1, 1)))
+        hub = Hub(names, position=resume_tokens.moment(Timestamp(1, 1)))
         self.progress = Progress(self.checkpoints, hub, limit_s=limit_s)
         self.moments = Moments(
             mongo,
@@ -72,12 +72,14 @@ def wall(second: int, millisecond: int = 0) -> datetime:
 async def test_a_token_is_its_cluster_time(shop: Shop) -> None:
     """Exactly: that of an event, of a read, and of anything else."""
     shop.reached()
-    for token in (tokens.moment(at(5, 3)), f"{tokens.time_prefix(at(5, 3))}2B0401"):
-        moment = await shop.moments.of(PRODUCT, token=tokens.encode(token, "here"))
+    for token in (resume_tokens.moment(at(5, 3)), f"{resume_tokens.time_prefix(at(5, 3))}2B0401"):
+        moment = await shop.moments.of(PRODUCT, token=resume_tokens.encode(token, "here"))
         assert moment == Moment(at(5, 3))
 
 
-@pytest.mark.parametrize("text", ["", "tomorrow", tokens.encode(tokens.moment(at(5)), "there")])
+@pytest.mark.parametrize(
+    "text", ["", "tomorrow", resume_tokens.encode(resume_tokens.moment(at(5)), "there")]
+)
 async def test_a_token_that_is_none_of_ours_is_refused(shop: Shop, text: str) -> None:
     """Never taken for now."""
     with pytest.raises(ResumeTokenInvalid):
@@ -142,20 +144,22 @@ async def test_before_all_history_there_was_nothing(
 
 async def test_a_read_waits_for_the_archive(shop: Shop) -> None:
     """Until the recorder has come to the moment."""
-    shop.reached(tokens.moment(at(4)))
-    token = tokens.encode(tokens.moment(at(5)), "here")
+    shop.reached(resume_tokens.moment(at(4)))
+    token = resume_tokens.encode(resume_tokens.moment(at(5)), "here")
     waiting = asyncio.create_task(shop.moments.of(PRODUCT, token=token))
     done, _ = await asyncio.wait([waiting], timeout=0.05)
     assert not done
-    shop.reached(tokens.moment(at(5)))
+    shop.reached(resume_tokens.moment(at(5)))
     assert await waiting == Moment(at(5))
 
 
 async def test_a_read_does_not_wait_for_ever(shop: Shop) -> None:
     """It says how far the archive has come, and how far behind that is."""
-    shop.reached(tokens.moment(at(4)))
+    shop.reached(resume_tokens.moment(at(4)))
     with pytest.raises(ArchiveBehind, match="archive of products has reached") as caught:
-        await shop.moments.of(PRODUCT, token=tokens.encode(tokens.moment(at(90)), "here"))
+        await shop.moments.of(
+            PRODUCT, token=resume_tokens.encode(resume_tokens.moment(at(90)), "here")
+        )
     assert caught.value.extensions["lagSeconds"] == 86
     with pytest.raises(ArchiveBehind):
         await shop.of(wall(90))
@@ -164,7 +168,7 @@ async def test_a_read_does_not_wait_for_ever(shop: Shop) -> None:
 async def test_a_time_waits_for_every_archive(shop: Shop) -> None:
     """The moment is one for all of them, so each has to know of its last write by then."""
     shop.progress.advance(Partition(PRODUCT.collection), FAR)
-    shop.progress.advance(Partition(SUPPLIER.collection), tokens.moment(at(4)))
+    shop.progress.advance(Partition(SUPPLIER.collection), resume_tokens.moment(at(4)))
     with pytest.raises(ArchiveBehind, match="archive of suppliers has reached"):
         await shop.of(wall(90))
 
@@ -174,7 +178,7 @@ async def test_a_quiet_archive_need_not_pass_the_time(mongo: Mongo, shop: Shop) 
     shop.products.write("a", {"stock": 1}, at(1))
     await shop.save()
     clock, now = await mongo.clock()
-    shop.reached(tokens.moment(now))
+    shop.reached(resume_tokens.moment(now))
     await shop.of(clock - timedelta(milliseconds=20))
 
 
@@ -182,7 +186,7 @@ async def test_a_recorder_elsewhere_is_known_by_its_checkpoint(mongo: Mongo, sho
     """A process that only serves looks there."""
     await shop.save()
     for entity in SHOP.entities:
-        place = tokens.moment(at(9))
+        place = resume_tokens.moment(at(9))
         await shop.checkpoints.save(
             Partition(entity.collection).name,
             Checkpoint(place, place, Baseline(done=True)),
@@ -199,7 +203,7 @@ async def test_a_time_far_in_the_future_is_refused_at_once(
 ) -> None:
     """With the database's clock in the message: the one who asks may have another."""
     clock, now = await mongo.clock()
-    shop.reached(tokens.moment(now))
+    shop.reached(resume_tokens.moment(now))
     time = DatetimeMS(int(clock.timestamp() + ahead_s) * 1000)
     with pytest.raises(ArchiveBehind, match="in the future: the database's clock says") as caught:
         await shop.of(time)
@@ -211,12 +215,12 @@ async def test_a_token_of_the_future_is_refused_at_once(mongo: Mongo, ahead_s: i
     """What it stands behind will never come; the bound of what is waited for is not reached."""
     shop = Shop(mongo, limit_s=600)
     now = await mongo.operation_time()
-    shop.reached(tokens.moment(now))
-    future = tokens.moment(Timestamp(now.time + ahead_s + 30, 1))
+    shop.reached(resume_tokens.moment(now))
+    future = resume_tokens.moment(Timestamp(now.time + ahead_s + 30, 1))
     async with asyncio.timeout(60):
         for _ in range(2):
             with pytest.raises(ResumeTokenInvalid, match="the database has only reached"):
-                await shop.moments.of(PRODUCT, token=tokens.encode(future, "here"))
+                await shop.moments.of(PRODUCT, token=resume_tokens.encode(future, "here"))
 
 
 async def test_what_waits_for_the_archive_does_not_execute(mongo: Mongo) -> None:
@@ -224,7 +228,7 @@ async def test_what_waits_for_the_archive_does_not_execute(mongo: Mongo) -> None
     shop, limiter = Shop(mongo, limit_s=600), ConcurrencyLimiter(executing=1)
     clock, now = await mongo.clock()
     moments: list[dict[str, Any]] = [
-        {"token": tokens.encode(tokens.moment(now), "here")},
+        {"token": resume_tokens.encode(resume_tokens.moment(now), "here")},
         {"time": clock + timedelta(milliseconds=10)},
         {"time": clock + timedelta(seconds=2)},
     ]
@@ -245,7 +249,7 @@ async def test_a_time_about_to_come_is_waited_for(mongo: Mongo) -> None:
     """Only once the clock is past it is it known what was written by it."""
     shop = Shop(mongo, limit_s=5.0)
     clock, _ = await mongo.clock()
-    shop.reached(tokens.moment(Timestamp(int(clock.timestamp()) + 2, 0)))
+    shop.reached(resume_tokens.moment(Timestamp(int(clock.timestamp()) + 2, 0)))
     soon = clock + timedelta(seconds=0.3)
     await shop.of(soon)
     assert (await mongo.clock())[0] > soon

@@ -12,22 +12,22 @@ import pytest
 from bson import ObjectId, Timestamp
 from pymongo import MongoClient
 
-from model.reading import read_model
-from resolvers.completion import Change
-from resolvers.current import Current
-from resolvers.filters import parse_where
-from resolvers.pages import page_request
-from resolvers.rows import ALL_ROWS
-from resolvers.starts import ChangeRequest
-from resolvers.subscriptions.snapshot import Snapshot
-from streams import tokens
-from streams.archive import Archive
-from streams.bootstrap import read_chunk
-from streams.checkpoints import Baseline
-from streams.errors import DatabaseError
-from streams.layouts.choice import layout_of
-from streams.mongo import Mongo
-from streams.recorder import RecorderOptions
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.row_filter import ALL_ROWS
+from revstream.resolvers.current.documents import Current
+from revstream.resolvers.filters.parser import parse_where
+from revstream.resolvers.pagination.page import page_request
+from revstream.resolvers.subscriptions.event_enrichment import Change
+from revstream.resolvers.subscriptions.snapshot import Snapshot
+from revstream.resolvers.subscriptions.start import ChangeRequest
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Baseline
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
+from revstream.streams.recording.recorder import RecorderOptions
 from tests.fuzzing.raw_documents import text
 from tests.integration.test_diagnosis import examined, healthy
 from tests.integration.test_odd_ids import insert
@@ -277,7 +277,7 @@ async def test_a_page_that_says_its_moment_is_read_as_of_a_later_one(
     page = await current.page(
         THING, where=None, order=None, page=page_request(), fields=frozenset({"n"}), token=True
     )
-    assert page.token == tokens.moment(moments[1])
+    assert page.token == resume_tokens.moment(moments[1])
     assert page.items[0] == {"_id": "1", "n": -49}
 
 

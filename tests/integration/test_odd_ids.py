@@ -15,17 +15,17 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.errors import WriteError
 
-from streams.archive import Archive
-from streams.bootstrap import read_chunk
-from streams.checkpoints import Baseline
-from streams.documents import RAW
-from streams.events import possible_ids
-from streams.layouts.archived import Archived
-from streams.layouts.choice import layout_of
-from streams.mongo import Mongo
-from streams.recording.arrival import read_on
-from streams.recording.set_aside import COLLECTION, SetAside
-from streams.verification import Verification
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import possible_ids
+from revstream.streams.coordination.checkpoint import Baseline
+from revstream.streams.layouts.archive import Archived
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.maintenance.verification import Verification
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import RAW
+from revstream.streams.recording.bootstrap.collection_arrival import read_on
+from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
+from revstream.streams.recording.set_aside import COLLECTION, SetAside
 from tests.fuzzing.raw_documents import array_of, document_of, int32, text
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
@@ -103,7 +103,7 @@ async def test_documents_whose_ids_no_driver_keeps_are_set_aside(
     assert trouble.startswith(f"{len(UNHELD)} change events set aside")
     stored = await recording.checkpoints.load(recording.name)
     archive = Archive(mongo, "things")
-    monkeypatch.setattr("streams.verification._CHUNK", 1)
+    monkeypatch.setattr("revstream.streams.maintenance.verification._CHUNK", 1)
     found = await Verification(mongo, archive, stored, version_field="version").run()
     assert [each.kind for each in found.findings] == ["MISSING"] * len(UNHELD)
     assert all("no driver keeps" in each.problem for each in found.findings)
@@ -210,7 +210,7 @@ async def test_a_reading_of_a_layout_goes_on_behind_more_odd_rows_than_it_holds(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, history: str, odd: str
 ) -> None:
     """One after the other, with more bytes than are read at once."""
-    monkeypatch.setattr("streams.layouts.rows._CHUNK_BYTES", 3000)
+    monkeypatch.setattr("revstream.streams.layouts.self_versioned.version_rows._CHUNK_BYTES", 3000)
     layout = layout_of(mongo, layout_model(history, "things").entity("Product"))
     await layout.prepare()
     rows = "things.previous" if history == "SEPARATE" else "things"

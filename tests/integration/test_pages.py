@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
-from resolvers.errors import BadUserInput
-from resolvers.keyset import Keyset
-from resolvers.pages import Page, PageRequest, Window
-from streams.documents import DECODED
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.pagination.keyset import Keyset
+from revstream.resolvers.pagination.page import Page, PageRequest, Window
+from revstream.streams.mongo.driver.codecs import DECODED
 from tests.support.bson_order import sort_key
 
 Things = Collection[dict[str, Any]]

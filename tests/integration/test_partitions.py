@@ -12,19 +12,19 @@ import pytest
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
-from streams import tokens
-from streams.archive import Archive
-from streams.checkpoints import Checkpoint, Checkpoints, furthest
-from streams.errors import ArchiveBehind
-from streams.horizons import Horizons
-from streams.hub import Hub, follow
-from streams.mongo import Mongo
-from streams.partitions import Partition, partitions_of
-from streams.progress import Progress
-from streams.recorder import RecorderOptions
-from streams.replay import Caught, Live, Replay, Replayed
-from streams.source import Source
-from streams.verification import Verification, Verified
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.source import Source
+from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints, furthest
+from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub, follow
+from revstream.streams.live.replay import Caught, Live, Replay, Replayed
+from revstream.streams.maintenance.verification import Verification, Verified
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.recorder import RecorderOptions
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, Divided, Recording, finished, told
 
@@ -244,7 +244,7 @@ class Counted(Checkpoints):
 @asynccontextmanager
 async def following(mongo: Mongo, hub: Hub) -> AsyncIterator[None]:
     """The hub is given what happens from now on."""
-    hub.restart(tokens.moment(await mongo.operation_time()))
+    hub.restart(resume_tokens.moment(await mongo.operation_time()))
     source = Source(mongo, ["things"], before_images=True, options=BRISK)
     task = asyncio.create_task(follow(source, hub))
     try:
@@ -279,7 +279,7 @@ async def test_a_partition_that_lags_holds_up_what_reads_history(
     async with following(mongo, divided.hub):
         ahead = [asyncio.create_task(each.recorder.run(1)) for each in divided.parts[1:]]
         counted(things, 4)
-        now = tokens.moment(await mongo.operation_time())
+        now = resume_tokens.moment(await mongo.operation_time())
         await divided.hub.reached(now)
         count = client[mongo.name]["things.versions"].count_documents
         await eventually(lambda: count({}) == 24)
@@ -311,14 +311,14 @@ async def test_partitions_that_have_nothing_to_do_hold_up_nobody(
     """They save their place seldom; but another process sees for itself that nothing in it is
     theirs."""
     divided = Divided(mongo, 3, options=RecorderOptions(idle_save_s=3600))
-    hub = Hub(["things"], position=tokens.moment(await mongo.operation_time()))
+    hub = Hub(["things"], position=resume_tokens.moment(await mongo.operation_time()))
     elsewhere = Progress(Checkpoints(mongo), hub, limit_s=5)
     async with following(mongo, hub):
         await divided.begin(baseline_done=True)
         async with divided.running():
             for _ in range(3):
                 counted(client[mongo.name].things, 2, keys=(7, 2))
-                await elsewhere.wait("things", tokens.moment(await mongo.operation_time()))
+                await elsewhere.wait("things", resume_tokens.moment(await mongo.operation_time()))
             stored = await Checkpoints(mongo).of("things")
             assert min(each.token for each in stored.values()) < await elsewhere.position("things")
 
@@ -335,7 +335,7 @@ async def test_a_subscriber_in_the_middle_of_a_drop_gets_the_rest_of_all_partiti
         things.drop()
         counted(things, 1)
         await divided.at_rest(task)
-        await divided.hub.reached(tokens.moment(await mongo.operation_time()))
+        await divided.hub.reached(resume_tokens.moment(await mongo.operation_time()))
         records = await divided.parts[0].versions()
         dropped = [each["_id"] for each in records if each["op"] == "DELETE"]
         assert len(dropped) == 9

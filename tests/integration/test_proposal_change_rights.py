@@ -11,10 +11,10 @@ import pytest
 import pytest_asyncio
 from pymongo import MongoClient
 
-from gql.app import context_of
-from gql.settings import Settings
-from model.reading import read_model
-from resolvers.principals import Principal
+from revstream.gql.runtime.asgi_app import context_of
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.principal import Principal
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.proposals import (
     comments_that_are_none,

@@ -13,10 +13,10 @@ import pytest
 from bson import Timestamp
 from pymongo import MongoClient
 
-from gql.settings import Settings
-from resolvers.purging import Purging
-from streams import tokens
-from streams.errors import Unsuitable
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.resolvers.admin.purge import Purging
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import Unsuitable
 from tests.support.editing import Failed, Row, Shop, open_shop, tell
 from tests.support.eventually import eventually
 from tests.support.proposals import (
@@ -230,7 +230,7 @@ async def test_large_gaps_are_read_in_pages_and_callers_take_turns(
     mongo_uri: str, client: MongoClient[Row], shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than a page, and by more at once than there are slots."""
-    monkeypatch.setattr("streams.changefeed.oplog_replay._PAGE", 7)
+    monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE", 7)
     id_ = await shop.made()
     after = await token_now(shop)
     stored = [stored_comment(id_, f"{n}") for n in range(100)]
@@ -252,7 +252,7 @@ async def test_a_reading_of_much_that_concerns_nobody_ends_by_time_with_a_token(
     mongo_uri: str, client: MongoClient[Row], shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another caller's turn comes long before a page is full; whoever is cut off goes on there."""
-    monkeypatch.setattr("streams.changefeed.oplog_replay._PAGE_S", 0.0)
+    monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE_S", 0.0)
     id_ = await shop.made()
     after = await token_now(shop)
     texts = [f"{n}" for n in range(150)]
@@ -280,7 +280,7 @@ async def test_a_reading_of_what_others_wrote_moves_on_however_short_its_turns_a
     mongo_uri: str, client: MongoClient[Row], shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No page comes back empty to where it began."""
-    monkeypatch.setattr("streams.changefeed.oplog_replay._PAGE_S", 0.0)
+    monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE_S", 0.0)
     id_ = await shop.made()
     after = await token_now(shop)
     shop.database["others"].insert_many([{"n": n} for n in range(3000)])
@@ -320,9 +320,9 @@ async def test_tokens_of_the_future_and_of_others_are_refused_at_once(shop: Shop
     """As a subscription to documents refuses them."""
     own = shop.gateway.deployment
     later = await shop.gateway.mongo.operation_time()
-    future = tokens.encode(tokens.moment(Timestamp(later.time + 3600, 1)), own)
-    snapshot = tokens.encode(tokens.unfinished(later), own)
-    other = tokens.encode(tokens.moment(later), "another")
+    future = resume_tokens.encode(resume_tokens.moment(Timestamp(later.time + 3600, 1)), own)
+    snapshot = resume_tokens.encode(resume_tokens.unfinished(later), own)
+    other = resume_tokens.encode(resume_tokens.moment(later), "another")
     for text in (DRAFTS, COMMENTS, ALL_DRAFTS, ALL_COMMENTS):
         for token in (future, snapshot, other, "nonsense"):
             assert (await refused(shop, text, after=token))["code"] == "RESUME_TOKEN_INVALID"
@@ -395,13 +395,13 @@ async def test_images_that_were_refused_are_asked_for_again(
         id_ = await shop.made()
         with monkeypatch.context() as patch:
             refusal = AsyncMock(side_effect=Unsuitable("not authorized"))
-            patch.setattr("resolvers.drafts.images.keep_images", refusal)
+            patch.setattr("revstream.resolvers.drafts.images.keep_images", refusal)
             await propose(shop, id_, "one")
         assert not images_of(shop, "products.drafts")
         await propose(shop, id_, "two")
         assert images_of(shop, "products.drafts")
         with monkeypatch.context() as patch:
-            patch.setattr("resolvers.drafts.images.keep_images", asked := AsyncMock())
+            patch.setattr("revstream.resolvers.drafts.images.keep_images", asked := AsyncMock())
             await propose(shop, id_, "three")
         assert asked.await_count == 0, "a collection that has images is not changed each time"
     client.drop_database(name)

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from gql.settings import Settings
+from revstream.gql.runtime.configuration.settings import Settings
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.proposals import ALL_COMMENTS, ALL_DRAFTS, next_event, propose, token_now
 
@@ -54,7 +54,7 @@ async def test_clients_that_come_and_go_receive_every_event_once(
     mongo_uri: str, client: MongoClient[Row], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Out of memory that is small, out of the oplog, and from one gateway after the other."""
-    monkeypatch.setattr("streams.changefeed.oplog_replay._PAGE", 3)
+    monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE", 3)
     rng, name = random.Random(seed), f"drawn_{uuid4().hex[:8]}"
     settings = Settings(ring_events=4, quiet_s=0.3)
     written: list[Any] = []

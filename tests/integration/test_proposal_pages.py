@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 from bson import Decimal128, ObjectId
 
-from model.reading import read_model
-from resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
-from resolvers.principals import Principal
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.principal import Principal
+from revstream.resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from tests.integration.test_proposal_roles import ask as ask_as
 from tests.support.editing import Failed, Row, Shop, lamp, open_shop, tell
 from tests.support.proposals import (

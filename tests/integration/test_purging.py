@@ -12,18 +12,18 @@ from bson import CodecOptions, Timestamp
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
-from model.entities import Keep
-from resolvers.commits import ATTEMPTS
-from resolvers.errors import BadUserInput
-from resolvers.moments import Moment
-from resolvers.pages import PageRequest, page_request
-from resolvers.purging import Purged, Purging
-from streams import tokens
-from streams.checkpoints import Baseline
-from streams.documents import Document
-from streams.errors import ArchiveBehind, HistoryLost
-from streams.mongo import Mongo
-from streams.progress import Progress
+from revstream.model.definition import Keep
+from revstream.resolvers.admin.purge import Purged, Purging
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.history.time_point import Moment
+from revstream.resolvers.mutations.write_executor import ATTEMPTS
+from revstream.resolvers.pagination.page import PageRequest, page_request
+from revstream.streams.coordination.checkpoint import Baseline
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind, HistoryLost
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
 from tests.integration.test_history import history
 from tests.integration.test_retention import NAMES, retaining, verified
 from tests.support.archives import Scribe
@@ -76,7 +76,7 @@ async def at_rest(mongo: Mongo, recording: Recording) -> Progress:
     oplog by itself."""
     now = await mongo.operation_time()
     progress = Progress(recording.checkpoints, recording.hub)
-    progress.advance(recording.partition, tokens.moment(Timestamp(now.time + 600, 0)))
+    progress.advance(recording.partition, resume_tokens.moment(Timestamp(now.time + 600, 0)))
     progress.note_reading(recording.partition, Baseline(done=True))
     return progress
 
@@ -98,7 +98,7 @@ async def test_nothing_of_the_content_is_left_of_a_deleted_document(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, deltas: bool
 ) -> None:
     """In no collection of the database, field names included; the others' is."""
-    monkeypatch.setattr("streams.storage._WORTH_IT", 0)
+    monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     recording = await written(mongo, client, deleted=True, deltas=deltas)
     secrets = (SECRET, SECRET.replace(".", "_"))
     places = ["products.comments", "products.drafts", "products.versions", "revstream.deletions"]
@@ -131,7 +131,7 @@ async def test_of_a_document_that_is_there_the_last_version_stays(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, deltas: bool
 ) -> None:
     """What was before is lost, and said to be; the rest of the collection reads as it did."""
-    monkeypatch.setattr("streams.storage._WORTH_IT", 0)
+    monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     recording = await written(mongo, client, deleted=False, deltas=deltas)
     before = {r["v"]: r for r in await recording.archive.find({"doc": "p1"})}
     done = await purged(mongo, recording)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from streams.mongo import Mongo
-from streams.read_limiter import ReadClass
-from streams.read_statistics import ReadStatistics
+from revstream.streams.core.read_limiter import ReadClass
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.read_statistics import ReadStatistics
 
 
 async def test_what_there_is_decides_about_the_class_of_reads(mongo: Mongo) -> None:

@@ -15,14 +15,14 @@ from bson.datetime_ms import DatetimeMS
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
-from streams import tokens
-from streams.archive import Archive
-from streams.checkpoints import Baseline, Checkpoint
-from streams.documents import DECODED, Document
-from streams.events import Batch
-from streams.mongo import Mongo
-from streams.recorder import RecorderOptions
-from streams.versions import Last
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import Batch
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED, Document
+from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.versioning.version import Last
 from tests.support.eventually import eventually
 from tests.support.streams import Recording, batch, event, token_at, told, turn, unless_ended
 
@@ -343,7 +343,7 @@ class Scripted:
         for each in self._batches:
             yield each
         await self._then()
-        yield Batch((), tokens.moment(Timestamp(2**32 - 1, 1)))
+        yield Batch((), resume_tokens.moment(Timestamp(2**32 - 1, 1)))
         await asyncio.Event().wait()
 
 
@@ -429,7 +429,7 @@ async def test_a_recorder_that_is_told_to_stop_stores_how_far_it_has_come(
         await seldom.caught_up(task)
         client[recording.mongo.name].unrelated.insert_one({})
         await seldom.caught_up(task)
-        now = tokens.moment(await recording.mongo.operation_time())
+        now = resume_tokens.moment(await recording.mongo.operation_time())
         saved = await seldom.checkpoints.load(seldom.name)
         await unless_ended(task, seldom.progress.wait("things", now))
     stored = await seldom.checkpoints.load(seldom.name)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.errors import DatabaseError, Unsuitable
-from streams.mongo import Mongo
-from streams.server import check_collections, keep_images
+from revstream.streams.core.errors import DatabaseError, Unsuitable
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import check_collections, keep_images
 from tests.support.streams import Recording, told
 
 Client = MongoClient[dict[str, Any]]

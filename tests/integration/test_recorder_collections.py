@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.archive_indexes import INDEXES
-from streams.bootstrap import Chunk, read_chunk
-from streams.checkpoints import Baseline, Checkpoint
-from streams.lease import LeaseOptions, Leases
-from streams.listener import Listener
-from streams.mongo import Mongo
-from streams.recorder import RecorderOptions
+from revstream.streams.archive.indexes import INDEXES
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint
+from revstream.streams.coordination.lease import LeaseOptions, Leases
+from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
+from revstream.streams.recording.recorder import RecorderOptions
+from revstream.streams.recording.versions.snapshot_chunk import Chunk
 from tests.support.archives import last_of_each
 from tests.support.eventually import eventually
 from tests.support.streams import (
@@ -148,7 +149,9 @@ async def test_a_collection_that_arrives_during_the_first_reading_is_read_from_i
             await asyncio.to_thread(database.other.rename, "things", dropTarget=True)
         return await read_chunk(*args, **options)
 
-    monkeypatch.setattr("streams.recorder.read_chunk", arrives_before_the_second_chunk)
+    monkeypatch.setattr(
+        "revstream.streams.recording.recorder.read_chunk", arrives_before_the_second_chunk
+    )
     records = await recording.record()
     present = {each["doc"]: each["full"] for each in records}
     assert present == {n: {"_id": n, "other": True} for n in range(10)}

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.archive import Archive
-from streams.checkpoints import Checkpoint, Checkpoints
-from streams.documents import Document
-from streams.mongo import Mongo
-from streams.recorder import RecorderOptions
-from streams.source import Source
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.source import Source
+from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.recording.recorder import RecorderOptions
 from tests.support.streams import BRISK, Divided, Recording, check_chains, told
 
 Client = MongoClient[dict[str, Any]]
@@ -172,7 +172,7 @@ async def test_a_recorder_killed_at_any_step_leaves_the_same_archive(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, deltas: bool
 ) -> None:
     """The same records under the same tokens as without a crash, whichever step was the last."""
-    monkeypatch.setattr("streams.storage._WORTH_IT", 0)
+    monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
     start = await Recording(mongo).begin()
     written(client, mongo.name)
@@ -236,7 +236,7 @@ async def test_a_recorder_killed_again_and_again_still_gets_there(
 ) -> None:
     """Each life gets only a few steps; what one began the next one finishes."""
     # A life must at least be able to write what goes together.
-    monkeypatch.setattr("streams.committing._MOST_RECORDS", 2)
+    monkeypatch.setattr("revstream.streams.recording.commit_pipeline._MOST_RECORDS", 2)
     await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
     await Recording(mongo).begin()
     things = client[mongo.name].things

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.archive import Archive
-from streams.checkpoints import Checkpoint, Checkpoints
-from streams.documents import Document
-from streams.errors import LeaseLost
-from streams.mongo import Mongo
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
+from revstream.streams.core.errors import LeaseLost
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
 from tests.support.eventually import eventually
 from tests.support.streams import Recording, told
 

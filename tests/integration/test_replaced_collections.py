@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 from pymongo import MongoClient
 
-from gql.settings import Settings
-from model.reading import read_model
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.compiler.loader import read_model
 from tests.support.editing import Shop, open_shop
 from tests.support.eventually import eventually
 

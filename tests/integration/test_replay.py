@@ -13,17 +13,17 @@ import pytest
 from bson import Decimal128, Timestamp
 from pymongo import MongoClient
 
-from streams import tokens
-from streams.archive import Archive
-from streams.errors import ArchiveBehind, HistoryLost, SlowConsumer, Unavailable
-from streams.events import ChangeEvent
-from streams.horizons import Horizons
-from streams.hub import HubOptions, follow
-from streams.mongo import Mongo
-from streams.progress import Progress
-from streams.replay import Part, Quiet, Replay, Replayed
-from streams.routing import Interest
-from streams.source import Source
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import ChangeEvent
+from revstream.streams.changefeed.routing import Interest
+from revstream.streams.changefeed.source import Source
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind, HistoryLost, SlowConsumer, Unavailable
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import HubOptions, follow
+from revstream.streams.live.replay import Part, Quiet, Replay, Replayed
+from revstream.streams.mongo.database import Mongo
 from tests.support.streams import BRISK, Recording, finished, unless_ended
 
 Client = MongoClient[dict[str, Any]]
@@ -54,7 +54,7 @@ class Process:
         process = cls(mongo, **options)
         if await process.recording.checkpoints.load(process.recording.name) is None:
             await process.recording.begin(baseline_done=True)
-        process.hub.restart(tokens.moment(await mongo.operation_time()))
+        process.hub.restart(resume_tokens.moment(await mongo.operation_time()))
         source = Source(mongo, ["things"], before_images=True, options=BRISK)
         async with AsyncExitStack() as stack:
             if recorder:
@@ -65,7 +65,7 @@ class Process:
 
     async def seen(self) -> None:
         """Wait until the hub has published everything written so far."""
-        await self.hub.reached(tokens.moment(await self.mongo.operation_time()))
+        await self.hub.reached(resume_tokens.moment(await self.mongo.operation_time()))
 
     async def recorded(self) -> None:
         """Wait until everything written so far is in the archive, and seen."""
@@ -103,7 +103,9 @@ class Received:
     async def _of_event(self, event: ChangeEvent) -> list[str]:
         if event.is_write:
             return [event.token]
-        records = await self._archive.scan(event.token, tokens.behind(event.token), limit=10**6)
+        records = await self._archive.scan(
+            event.token, resume_tokens.behind(event.token), limit=10**6
+        )
         return [each["_id"] for each in records]
 
     async def until(self, parts: Any, last: str) -> None:
@@ -361,7 +363,7 @@ async def test_a_token_older_than_the_archive_is_history_lost(mongo: Mongo, clie
         things.insert_many([{"_id": n} for n in range(5)])
         expected = await archived(process, "")
         with pytest.raises(HistoryLost, match="1970-01-01 00:00:07Z was asked for") as caught:
-            await anext(process.replay().follow(tokens.moment(Timestamp(7, 1))))
+            await anext(process.replay().follow(resume_tokens.moment(Timestamp(7, 1))))
         oldest = caught.value.extensions["oldestResumeToken"]
         received = Received(process.recording.archive)
         async with aclosing(process.replay().follow(oldest)) as parts:
@@ -375,13 +377,13 @@ async def test_a_token_older_than_the_ring_is_history_lost_where_nothing_is_arch
 ) -> None:
     """The oldest token that would work is then the ring's."""
     process = Process(mongo)
-    process.hub.restart(tokens.moment(await mongo.operation_time()))
+    process.hub.restart(resume_tokens.moment(await mongo.operation_time()))
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
     follower = asyncio.create_task(follow(source, process.hub))
     client[mongo.name].things.insert_many([{"_id": n} for n in range(8)])
     await process.seen()
     with pytest.raises(HistoryLost, match="no history of things is kept") as caught:
-        await anext(process.replay().follow(tokens.moment(Timestamp(7, 1))))
+        await anext(process.replay().follow(resume_tokens.moment(Timestamp(7, 1))))
     received = Received(process.recording.archive)
     oldest = caught.value.extensions["oldestResumeToken"]
     async with aclosing(process.replay().follow(oldest)) as parts:

@@ -14,20 +14,21 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pymongo import MongoClient
 
-from model.entities import Entity, Keep
-from resolvers import as_of
-from resolvers.moments import Moment
-from resolvers.pages import PageRequest
-from streams import cutting, retention, tokens
-from streams.archive import Archive
-from streams.checkpoints import Checkpoint, Checkpoints
-from streams.errors import DamagedArchive, GatewayError, HistoryLost, TimeLimit
-from streams.hub import Hub
-from streams.mongo import Mongo
-from streams.progress import Progress
-from streams.retention import Retention
-from streams.verification import Verification
-from streams.versions import Version
+from revstream.model.definition import Entity, Keep
+from revstream.resolvers.history import collection_as_of
+from revstream.resolvers.history.time_point import Moment
+from revstream.resolvers.pagination.page import PageRequest
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DamagedArchive, GatewayError, HistoryLost, TimeLimit
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub
+from revstream.streams.maintenance import retention, truncate
+from revstream.streams.maintenance.retention import Retention
+from revstream.streams.maintenance.verification import Verification
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.versioning.version import Version
 from tests.integration.test_as_of import BODIES, KEYS, PACKED, replayed
 from tests.integration.test_history import history
 from tests.support.archives import Scribe, at
@@ -63,16 +64,16 @@ def retaining(mongo: Mongo, archive: Archive, keep: Keep, *, every_s: float = 36
 
 async def recorded_up_to(mongo: Mongo, collection: str, second: int) -> None:
     """As a recorder that has come there says it."""
-    checkpoint = Checkpoint(tokens.moment(at(second)), "")
+    checkpoint = Checkpoint(resume_tokens.moment(at(second)), "")
     await Checkpoints(mongo).save(f"recorder:{collection}", checkpoint, fencing_token=0)
 
 
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that little data takes many of them."""
-    monkeypatch.setattr(cutting, "_PER_TRANSACTION", 2)
-    monkeypatch.setattr(cutting, "_PORTION", 2)
-    monkeypatch.setattr(cutting, "_PER_READ", 4)
+    monkeypatch.setattr(truncate, "_PER_TRANSACTION", 2)
+    monkeypatch.setattr(truncate, "_PORTION", 2)
+    monkeypatch.setattr(truncate, "_PER_READ", 4)
     monkeypatch.setattr(retention, "_PORTION", 3)
 
 
@@ -108,7 +109,7 @@ async def test_what_stays_is_what_the_model_says(
 ) -> None:
     """As a plain model has it, in two passes with writes between; every moment at or after the
     horizon reads as before, and every one before it is lost."""
-    monkeypatch.setattr("streams.storage._WORTH_IT", 0)
+    monkeypatch.setattr("revstream.streams.versioning.content_encoding._WORTH_IT", 0)
     await emptied(mongo)
     scribe = Scribe(mongo, entity)
     retained = retaining(mongo, scribe.archive, keep)
@@ -196,7 +197,7 @@ async def check_reads(
             with pytest.raises(HistoryLost) as lost:
                 await whole
             token = lost.value.facts["oldestResumeToken"]
-            assert tokens.cluster_time(str(token)) == horizon
+            assert resume_tokens.cluster_time(str(token)) == horizon
         else:
             seen = {each.document: (each.number, each.full) for each in (await whole).items}
             assert seen == state
@@ -368,7 +369,7 @@ async def test_passes_while_everything_is_written_lose_nothing(
         reading = history(mongo, scribe)
         while True:
             now = await mongo.operation_time()
-            await recording.progress.wait("products", tokens.moment(now))
+            await recording.progress.wait("products", resume_tokens.moment(now))
             try:
                 page = await reading.collection_as_of(
                     PRODUCT,
@@ -420,7 +421,7 @@ async def test_a_document_is_shown_once_while_it_is_cut(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch, walk_most: int
 ) -> None:
     """A scan that was under way sees the old first version and the new one."""
-    monkeypatch.setattr(as_of, "_WALK_MOST", walk_most)
+    monkeypatch.setattr(collection_as_of, "_WALK_MOST", walk_most)
     scribe = Scribe(mongo, PRODUCT)
     for second in range(3):
         for key in "abc":

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from streams.client import MongoOptions
-from streams.errors import DatabaseError, DuplicateKey, Unavailable
-from streams.mongo import Mongo
-from streams.writing import Writing, write
+from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unavailable
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.client import MongoOptions
+from revstream.streams.mongo.transactions import Writing, write
 from tests.support.bare_mongod import BareMongod, failing, short_lived_replica_set
 
 Client = MongoClient[dict[str, Any]]

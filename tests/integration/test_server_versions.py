@@ -13,12 +13,12 @@ import pytest
 from bson import Binary, Decimal128, Int64, MaxKey, MinKey, ObjectId, Timestamp
 from pymongo import MongoClient
 
-from streams import tokens
-from streams.archive import Archive
-from streams.checkpoints import Checkpoints
-from streams.events import ChangeEvent
-from streams.mongo import Mongo
-from streams.source import Source
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import ChangeEvent
+from revstream.streams.changefeed.source import Source
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.database import Mongo
 from tests.support.bare_mongod import BareMongod, short_lived_replica_set
 from tests.support.streams import BRISK, Recording, told
 
@@ -86,7 +86,7 @@ def write_everything(client: Client, name: str) -> None:
 
 async def read(mongo: Mongo, after: str) -> list[ChangeEvent]:
     """Every event behind a token, up to now."""
-    until = tokens.moment(await mongo.operation_time())
+    until = resume_tokens.moment(await mongo.operation_time())
     found: list[ChangeEvent] = []
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
     async with aclosing(source.batches(after)) as batches:
@@ -101,13 +101,15 @@ async def test_events_have_the_same_tokens_on_either_server(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of whatever operation, and with ids of whatever type and length."""
-    begin = tokens.moment(await mongo.operation_time())
+    begin = resume_tokens.moment(await mongo.operation_time())
     write_everything(client, mongo.name)
     before = await read(mongo, begin)
     upgraded(mongo, monkeypatch)
     data = []
-    decode = tokens.from_stream
-    monkeypatch.setattr(tokens, "from_stream", lambda each: data.append(each) or decode(each))
+    decode = resume_tokens.from_stream
+    monkeypatch.setattr(
+        resume_tokens, "from_stream", lambda each: data.append(each) or decode(each)
+    )
     after = await read(mongo, begin)
     assert any(each.startswith("2B04", 18) for each in data)
     assert [each.token for each in after] == [each.token for each in before]
@@ -119,7 +121,7 @@ async def test_a_stream_resumes_on_the_other_server_within_a_transaction(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Upgraded and back: after each event come exactly those behind it."""
-    begin = tokens.moment(await mongo.operation_time())
+    begin = resume_tokens.moment(await mongo.operation_time())
     client[mongo.name].create_collection("things")
     with client.start_session() as session, session.start_transaction():
         for n in range(5):
@@ -160,15 +162,15 @@ async def test_a_place_that_was_stored_on_the_newer_server_is_gone_on_from(
 ) -> None:
     """Earlier versions stored the server's own tokens, within a transaction too."""
     upgraded(mongo, monkeypatch)
-    begin = tokens.moment(await mongo.operation_time())
+    begin = resume_tokens.moment(await mongo.operation_time())
     client[mongo.name].create_collection("things")
     with client.start_session() as session, session.start_transaction():
         for n in range(4):
             client[mongo.name].things.insert_one({"_id": n}, session=session)
     data: list[str] = []
-    decode = tokens.from_stream
+    decode = resume_tokens.from_stream
     with monkeypatch.context() as patch:
-        patch.setattr(tokens, "from_stream", lambda each: data.append(each) or decode(each))
+        patch.setattr(resume_tokens, "from_stream", lambda each: data.append(each) or decode(each))
         await read(mongo, begin)
     theirs = sorted({each[2:] for each in data if each.startswith("2C0100", 22)})
     assert len(theirs) == 4
@@ -195,7 +197,7 @@ async def test_records_that_the_newer_server_named_are_read_between_canonical_to
         told = "463C6F7065726174696F6E54797065003C696E7365727400"
         told += "46646F63756D656E744B657900461E5F6964002B02000004"
         key = "461E5F6964002B020004" if version == 1 else told
-        at = tokens.time_prefix(Timestamp(time, 1))
+        at = resume_tokens.time_prefix(Timestamp(time, 1))
         uuid = "5A1004" + "AB" * 16
         return f"{at}2B0{2 * version}2C01002B{index:02X}6E{uuid}{key}"
 
@@ -203,15 +205,15 @@ async def test_records_that_the_newer_server_named_are_read_between_canonical_to
     stored = [token(2, time, index) for time in (5, 6, 7) for index in (2, 4, 6)]
     await archive.insert([{"_id": each, "doc": each, "v": 1} for each in stored])
     canonical = [token(1, time, index) for time in (5, 6, 7) for index in (2, 4, 6)]
-    assert [tokens.canonical(each) for each in stored] == canonical
-    places = [tokens.BEGINNING, *canonical, tokens.moment(Timestamp(6, 1))]
+    assert [resume_tokens.canonical(each) for each in stored] == canonical
+    places = [resume_tokens.BEGINNING, *canonical, resume_tokens.moment(Timestamp(6, 1))]
     for after in places:
         for upto in (each for each in places if each >= after):
             found: list[str] = []
             position = after
             while page := await archive.scan(position, upto, limit=limit):
                 found += [each["_id"] for each in page]
-                position = tokens.canonical(found[-1])
-            assert [tokens.canonical(each) for each in found] == [
+                position = resume_tokens.canonical(found[-1])
+            assert [resume_tokens.canonical(each) for each in found] == [
                 each for each in canonical if after < each <= upto
             ]

@@ -15,13 +15,13 @@ from pymongo import MongoClient
 from pymongo.database import Database
 from pymongo.errors import OperationFailure
 
-from streams.archive import Archive
-from streams.errors import InexactKey, Unavailable
-from streams.layouts.choice import layout_of
-from streams.mongo import Mongo
-from streams.recording.set_aside import COLLECTION, SetAside
-from streams.server import keep_images
-from streams.versions import make_version
+from revstream.streams.archive.store import Archive
+from revstream.streams.core.errors import InexactKey, Unavailable
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import keep_images
+from revstream.streams.recording.set_aside import COLLECTION, SetAside
+from revstream.streams.versioning.version import make_version
 from tests.support.eventually import eventually, wait_until
 from tests.support.gateway import run_command, running_gateway
 from tests.support.layouts import layout_model, program
@@ -30,7 +30,7 @@ from tests.support.streams import Recording, event, told, unless_ended
 Client = MongoClient[dict[str, Any]]
 one_driver = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
 NAMESPACE_EXISTS = 48
-FAULT = "streams.drafting.make_version"
+FAULT = "revstream.streams.recording.version_builder.make_version"
 
 
 def failing(fault: Exception) -> Any:

@@ -14,9 +14,9 @@ import uvloop
 from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient
 
-from streams.errors import DatabaseError, TimeLimit
-from streams.mongo import Mongo
-from streams.wire import WireConnection
+from revstream.streams.core.errors import DatabaseError, TimeLimit
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.wire.connection import WireConnection
 from tests.support.eventually import eventually
 
 Client = MongoClient[dict[str, Any]]

@@ -15,12 +15,19 @@ import pytest
 from pymongo import MongoClient
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from model.reading import read_model
-from streams.deliveries import COLLECTION, Drop, Waiting, pass_over, try_again, waiting_in
-from streams.errors import LeaseLost
-from streams.horizons import Horizons
-from streams.mongo import Mongo
-from streams.posts import shown_url
+from revstream.model.compiler.loader import read_model
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.core.errors import LeaseLost
+from revstream.streams.listeners.webhooks.message import shown_url
+from revstream.streams.listeners.webhooks.parked_delivery import (
+    COLLECTION,
+    Drop,
+    Waiting,
+    pass_over,
+    try_again,
+    waiting_in,
+)
+from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
 from tests.support.receiver import Act, Receiver, Request
 from tests.support.sinks import BRISK, PAGES, Sinking, delivering, sinking, write

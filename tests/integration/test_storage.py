@@ -10,16 +10,16 @@ import pytest
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
-from model.entities import Storage
-from resolvers.as_of import CollectionAsOf
-from resolvers.filters import parse_where
-from resolvers.history import History
-from resolvers.pages import PageRequest
-from streams.checkpoints import Checkpoints
-from streams.errors import DamagedArchive
-from streams.mongo import Mongo
-from streams.storage import KEYFRAME_EVERY
-from streams.verification import Verification
+from revstream.model.definition import Storage
+from revstream.resolvers.filters.parser import parse_where
+from revstream.resolvers.history.collection_as_of import CollectionAsOf
+from revstream.resolvers.history.versions import History
+from revstream.resolvers.pagination.page import PageRequest
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.core.errors import DamagedArchive
+from revstream.streams.maintenance.verification import Verification
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.versioning.content_encoding import KEYFRAME_EVERY
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at, nothing_written
 from tests.support.shop import PRODUCT, SHOP

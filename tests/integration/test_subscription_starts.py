@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from model.reading import read_model
-from resolvers.live import Changes
-from resolvers.starts import ChangeRequest
-from streams import tokens
-from streams.errors import ArchiveBehind
-from streams.mongo import Mongo
-from streams.progress import Progress
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.subscriptions.start import ChangeRequest
+from revstream.resolvers.subscriptions.stream import Changes
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.mongo.database import Mongo
 from tests.support.streams import Recording
 
 (ENTITY,) = read_model('type Thing @collection(name: "things") { id: ID! n: Int }').entities
@@ -25,7 +25,7 @@ async def test_one_that_cannot_catch_up_has_said_where_it_began(mongo: Mongo) ->
     recording = Recording(mongo)
     begun = await recording.begin(baseline_done=True)
     await mongo.insert_in_order("things", [{"_id": 1}])
-    recording.hub.restart(tokens.moment(await mongo.operation_time()))
+    recording.hub.restart(resume_tokens.moment(await mongo.operation_time()))
     progress = Progress(recording.checkpoints, recording.hub, limit_s=0.01)
     changes = Changes(mongo, {"things": recording.archive}, recording.hub, progress)
     told: list[str] = []
@@ -40,7 +40,7 @@ async def test_one_that_begins_now_says_so_before_anything_comes(mongo: Mongo) -
     """A client that resumes there misses nothing of the writes behind that place."""
     recording = Recording(mongo)
     await recording.begin(baseline_done=True)
-    now = tokens.moment(await mongo.operation_time())
+    now = resume_tokens.moment(await mongo.operation_time())
     recording.hub.restart(now)
     changes = Changes(mongo, {"things": recording.archive}, recording.hub, recording.progress)
     told: list[Any] = []

@@ -13,15 +13,15 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
-from streams import tokens
-from streams.archive import Archive
-from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.documents import RAW
-from streams.errors import DatabaseError
-from streams.layouts.choice import layout_of
-from streams.mongo import Mongo
-from streams.verification import Verification, Verified
-from streams.versioning.checksum import seal
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.maintenance.verification import Verification, Verified
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import RAW
+from revstream.streams.versioning.checksum import seal
 from tests.support.layouts import CLASSIC, layout_model, program
 from tests.support.streams import Recording
 
@@ -71,7 +71,7 @@ async def test_documents_are_checked_in_more_than_one_part(
     mongo: Mongo, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the bounds between them."""
-    monkeypatch.setattr("streams.verification._CHUNK", 2)
+    monkeypatch.setattr("revstream.streams.maintenance.verification._CHUNK", 2)
     await recorded(mongo, client)
     seen: list[int] = []
     stored = await Checkpoints(mongo).load("recorder:things")
@@ -181,7 +181,7 @@ async def test_a_document_that_changed_unseen_is_found(mongo: Mongo, client: Cli
     things.delete_one({"_id": "a"})
     things.insert_one({"_id": "$a"})
     things.update_one({"_id": b"x"}, {"$set": {"n": 77}})
-    now = tokens.moment(await mongo.operation_time())
+    now = resume_tokens.moment(await mongo.operation_time())
     unseen = Checkpoint(now, now, Baseline(done=True))
     found = await verified(mongo, checkpoint=unseen)
     assert {(each.kind, each.document) for each in found.findings} == {
@@ -229,7 +229,7 @@ async def test_a_recorder_that_is_far_behind_is_told(
     async def too_old(*_: Any, **__: Any) -> Any:
         raise DatabaseError("MongoDB refused: the snapshot is gone", number=239)
 
-    monkeypatch.setattr("streams.layouts.archived.read_documents", too_old)
+    monkeypatch.setattr("revstream.streams.layouts.archive.read_documents", too_old)
     found = await verified(mongo)
     assert told(found) == [("BEHIND", None, None), ("MISSING", "a", 4)]
 

@@ -54,7 +54,7 @@ def running_demo(directory: Path, rate: int) -> Iterator[tuple[RunningGateway, s
     """The demo, once it has said where to look, and what it said."""
     arguments = ("--embedded", str(directory), "--port", "0", "--rate", str(rate))
     process = subprocess.Popen(
-        [sys.executable, "-m", "gql", "demo", *arguments],
+        [sys.executable, "-m", "revstream", "demo", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -18,14 +18,14 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
-from gql.embedded import EmbeddedError, embedded_mongod
-from gql.mongod import find_mongod, start, stop
+from revstream.gql.runtime.embedded.embedded_mongod import EmbeddedError, embedded_mongod
+from revstream.gql.runtime.embedded.mongod import find_mongod, start, stop
 from tests.support.eventually import eventually
 
 KEEPER = """
 import asyncio, sys
 from pathlib import Path
-from gql.embedded import embedded_mongod
+from revstream.gql.runtime.embedded.embedded_mongod import embedded_mongod
 
 async def keep():
     async with embedded_mongod(Path(sys.argv[1])) as uri:
@@ -198,7 +198,10 @@ async def test_a_start_right_after_a_kill_waits_for_the_old_server(tmp_path: Pat
 
 async def test_a_server_left_behind_is_stopped_by_the_next_start(tmp_path: Path) -> None:
     """Where the kernel cannot be asked to end the server, the next start does."""
-    with keeper(tmp_path, before="import gql.mongod; gql.mongod.sys.platform = 'other'"):
+    with keeper(
+        tmp_path,
+        before="from revstream.gql.runtime.embedded import mongod; mongod.sys.platform = 'other'",
+    ):
         pid = server_pid(tmp_path)
     assert is_running(pid)
     async with embedded_mongod(tmp_path) as uri:

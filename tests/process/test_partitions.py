@@ -10,7 +10,7 @@ from typing import Any
 
 from pymongo.database import Database
 
-from streams import tokens
+from revstream.streams.core import resume_tokens
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.repeating import repeating
@@ -110,7 +110,7 @@ def test_partitions_are_shared_and_taken_over_while_there_are_writes(
     with running_gateway(*start, command="record"):
         writer.assert_recorded(database)
     # What was read then, when two processes recorded, was all that there was.
-    by_then = {"at": {"$lte": tokens.cluster_time(token)}}
+    by_then = {"at": {"$lte": resume_tokens.cluster_time(token)}}
     assert past == database["things.versions"].count_documents(by_then)
     assert_nothing_wrong(mongo_uri, database, schema)
 

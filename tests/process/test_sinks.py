@@ -21,8 +21,8 @@ import pytest
 import uvicorn
 from pymongo.database import Database
 
-from gql.sinks import sink_name
-from streams.posts import shown_url
+from revstream.gql.runtime.listeners.webhook_sinks import sink_name
+from revstream.streams.listeners.webhooks.message import shown_url
 from tests.support.eventually import wait_until
 from tests.support.gateway import ROOT, RunningGateway, run_command, running_gateway
 from tests.support.metrics import scraped

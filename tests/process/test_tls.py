@@ -25,10 +25,10 @@ import httpx2 as httpx
 import pytest
 import trustme
 
-from gql.settings import Settings
-from streams.client import Driver, MongoOptions
-from streams.errors import Unavailable, Unsuitable
-from streams.mongo import Mongo
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.streams.core.errors import Unavailable, Unsuitable
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.client import Driver, MongoOptions
 from tests.support.bare_mongod import guarded_mongod
 from tests.support.gateway import RunningGateway, ended, run_command, start_command
 

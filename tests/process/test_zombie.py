@@ -31,8 +31,8 @@ GENEROUS_S = 120.0
 BLIND = """
 import asyncio
 
-from gql.cli import main
-from streams.listener import Listener
+from revstream.gql.cli.main import main
+from revstream.streams.coordination.leased_task import Listener
 
 async def renew(self):
     return True
@@ -54,7 +54,7 @@ def blind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
 
         def started(command: list[str], **options: Any) -> Any:
             monkeypatch.undo()
-            assert command[1:3] == ["-m", "gql"]
+            assert command[1:3] == ["-m", "revstream"]
             return real([sys.executable, "-c", BLIND, *command[3:]], **options)
 
         monkeypatch.setattr(support.subprocess, "Popen", started)

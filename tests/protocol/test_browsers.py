@@ -16,7 +16,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
-from gql.settings import Settings
+from revstream.gql.runtime.configuration.settings import Settings
 from tests.support.gateway import RunningGateway, run_command, running_gateway
 from tests.support.sockets import TRANSPORT
 

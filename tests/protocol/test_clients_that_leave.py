@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from gql.app import create_app
-from gql.engine.limits.concurrency import ConcurrencyLimiter
-from streams.core.fair_semaphore import FairSemaphore
+from revstream.gql.engine.limits.concurrency import ConcurrencyLimiter
+from revstream.gql.runtime.asgi_app import create_app
+from revstream.streams.core.fair_semaphore import FairSemaphore
 from tests.support.editing import Shop, open_shop
 from tests.support.eventually import eventually
 from tests.support.serving import served

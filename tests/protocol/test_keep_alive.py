@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from gql.app import create_app
-from resolvers.current import Current
+from revstream.gql.runtime.asgi_app import create_app
+from revstream.resolvers.current.documents import Current
 from tests.support.editing import Shop, open_shop
 from tests.support.eventually import eventually
 from tests.support.serving import served

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2 as httpx
 from pymongo.collection import Collection
 
-from gql.measures import METRICS
+from revstream.gql.observability.metric_definitions import METRICS
 from tests.support.eventually import eventually, wait_until
 from tests.support.gateway import RunningGateway
 from tests.support.metrics import families, scraped

@@ -11,17 +11,17 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 
-from model.entities import Entity, Storage
-from resolvers.last_numbers import LastNumbers
-from resolvers.own_writes import OwnWrites
-from streams import tokens
-from streams.archive import Archive
-from streams.documents import DECODED, RAW, Document
-from streams.events import identity
-from streams.hub import Hub
-from streams.mongo import Mongo
-from streams.storage import as_patch
-from streams.versions import Last, make_version
+from revstream.model.definition import Entity, Storage
+from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.current.version_number_cache import LastNumbers
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core import resume_tokens
+from revstream.streams.live.hub import Hub
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
+from revstream.streams.versioning.content_encoding import as_patch
+from revstream.streams.versioning.version import Last, make_version
 
 __all__ = ["Scribe", "at", "last_of_each"]
 
@@ -118,7 +118,7 @@ class Scribe:
             known = last is not None and last.full is not None
             operation = "DELETE" if document is None else "UPDATE" if known else "INSERT"
         record, made = make_version(
-            token=f"{tokens.time_prefix(time)}2B04{place:04X}",
+            token=f"{resume_tokens.time_prefix(time)}2B04{place:04X}",
             at=time,
             wall=wall or datetime.fromtimestamp(time.time, UTC) + timedelta(milliseconds=time.inc),
             key=key,

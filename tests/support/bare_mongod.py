@@ -19,7 +19,7 @@ from typing import Any
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-from gql.mongod import LAUNCH, find_mongod
+from revstream.gql.runtime.embedded.mongod import LAUNCH, find_mongod
 
 __all__ = [
     "BareMongod",

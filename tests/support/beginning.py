@@ -8,11 +8,11 @@ from threading import Thread
 
 from pymongo import MongoClient
 
-from model.reading import read_model
-from streams import tokens
-from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.coverage import Coverages
-from streams.mongo import Mongo
+from revstream.model.compiler.loader import read_model
+from revstream.streams.archive.coverage import Coverages
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.database import Mongo
 
 __all__ = ["begin_new", "begin_now"]
 
@@ -33,7 +33,7 @@ def begin_new(uri: str, database: str, model: Path) -> None:
 async def begin_now(uri: str, database: str, *collections: str) -> None:
     """Of collections that are empty."""
     async with Mongo.connect(uri, database) as mongo:
-        now = tokens.moment(await mongo.operation_time())
+        now = resume_tokens.moment(await mongo.operation_time())
         for each in collections:
             begun = Checkpoint(now, now, Baseline(done=True))
             await Coverages(mongo).begin(each, None)

@@ -17,16 +17,16 @@ from typing import Any, Literal
 import bson
 from bson import Timestamp
 
-from model.entities import Model
-from model.reading import read_model
-from streams import tokens
-from streams.archive import Archive
-from streams.copier import SourceSide, TargetSide
-from streams.copies import CopiedField, copied_fields
-from streams.documents import DECODED
-from streams.fan_out import COLLECTION
-from streams.mongo import Mongo
-from streams.versions import Last, Version, make_version
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Model
+from revstream.streams.archive.store import Archive
+from revstream.streams.core import resume_tokens
+from revstream.streams.listeners.copies.listeners import SourceSide, TargetSide
+from revstream.streams.listeners.copies.propagation_job import COLLECTION
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED
+from revstream.streams.versioning.copied_field import CopiedField, copied_fields
+from revstream.streams.versioning.version import Last, Version, make_version
 from tests.support.streams import raw
 
 SHOP = read_model("""
@@ -121,7 +121,8 @@ class _Stepwise:
 
 
 class Instance:
-    """One side of the Copier as one process runs it: what `streams.consumer` does, in steps."""
+    """One side of the Copier as one process runs it: what `streams.listeners.consumer` does, in
+    steps."""
 
     def __init__(self, world: World, side: Side, fence: int) -> None:
         self.side: Side = side
@@ -250,7 +251,7 @@ class World:
             last = self._lasts.get((collection, key))
             there = last is not None and last.full is not None
             operation = "DELETE" if after is None else (said or "UPDATE") if there else "INSERT"
-            token = f"{tokens.time_prefix(at)}2B04"
+            token = f"{resume_tokens.time_prefix(at)}2B04"
             wall = datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=at.time - _START.time)
             record, made = make_version(
                 token=token,

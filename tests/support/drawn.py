@@ -24,9 +24,9 @@ from bson.regex import Regex
 from bson.timestamp import Timestamp
 from hypothesis import strategies as st
 
-from model.entities import EnumType, Field, ObjectType, Scalar
-from resolvers.dates import from_milliseconds
-from resolvers.filters import operators
+from revstream.model.definition import EnumType, Field, ObjectType, Scalar
+from revstream.resolvers.filters.parser import operators
+from revstream.resolvers.values.dates import from_milliseconds
 from tests.support.shapes import SHAPES, THING
 
 LETTERS = "aB.^$*\\([|\x00\nßé日\ud7ff\ue000🙂\U0010ffff"

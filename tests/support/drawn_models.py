@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from model.entities import (
+from revstream.model.compiler.validation.fields import ID_SCALARS
+from revstream.model.definition import (
     Access,
     BackReference,
     Copy,
@@ -27,7 +28,6 @@ from model.entities import (
     Sink,
     Storage,
 )
-from model.fields import ID_SCALARS
 
 __all__ = ["models", "printed"]
 

@@ -16,19 +16,19 @@ from bson import CodecOptions
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from gql.app import context_of
-from gql.context import Context
-from gql.gateway import Gateway
-from gql.limits import Limits
-from gql.runtime.lifecycle import open_gateway
-from gql.schema import build_schema
-from gql.settings import Settings
-from model.entities import Model
-from model.reading import read_model
-from streams import tokens
-from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.coverage import Coverages
-from streams.mongo import Mongo
+from revstream.gql.engine.limits.document_limits import Limits
+from revstream.gql.engine.request.context import Context
+from revstream.gql.runtime.asgi_app import context_of
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.gql.runtime.gateway import Gateway
+from revstream.gql.runtime.lifecycle import open_gateway
+from revstream.gql.schema import build_schema
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Model
+from revstream.streams.archive.coverage import Coverages
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.database import Mongo
 
 _BODY = """
   id: ID!
@@ -159,7 +159,7 @@ class Shop:
 
     async def recorded(self) -> None:
         """Return once all that anybody has written is in the archive."""
-        now = tokens.moment(await self.gateway.mongo.operation_time())
+        now = resume_tokens.moment(await self.gateway.mongo.operation_time())
         for entity in self.gateway.model.entities:
             await self.gateway.progress.wait(entity.collection, now, limit_s=30)
 
@@ -216,7 +216,7 @@ async def open_shop(
     history has begun already."""
     async with Mongo.connect(uri, name) as mongo:
         # Let history begin now, not at the oldest entry of an oplog that other tests fill.
-        now = tokens.moment(await mongo.operation_time())
+        now = resume_tokens.moment(await mongo.operation_time())
         for entity in () if begun else model.entities:
             place = Checkpoint(now, now, Baseline(done=empty))
             await Coverages(mongo).begin(entity.collection, None)

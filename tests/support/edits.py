@@ -9,14 +9,14 @@ from typing import Any
 
 from bson import Timestamp
 
-from model.entities import Entity
-from resolvers.drafts.comments import Comment, Subject
-from resolvers.drafts.draft import Draft
-from resolvers.outcomes import Written
-from resolvers.pages import Page, PageRequest
-from streams import tokens
-from streams.cursors import SavedCursor
-from streams.events import identity
+from revstream.model.definition import Entity
+from revstream.resolvers.drafts.comments import Comment, Subject
+from revstream.resolvers.drafts.draft import Draft
+from revstream.resolvers.mutations.result import Written
+from revstream.resolvers.pagination.page import Page, PageRequest
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core import resume_tokens
+from revstream.streams.live.saved_cursors import SavedCursor
 from tests.support.streams import raw
 
 __all__ = ["MemoryEditing", "comment", "draft", "written"]
@@ -25,7 +25,7 @@ _THEN = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 class MemoryEditing:
-    """Stands for `gql.editing.Editing`.
+    """Stands for `gql.engine.request.mutation_services.Editing`.
 
     Attributes:
         asked: name, positional and named arguments of each call.
@@ -65,7 +65,7 @@ class _Noted:
 
 class _Cursors(_Noted):
     async def of(self, owner: str) -> list[SavedCursor]:
-        return [SavedCursor("mine", tokens.moment(Timestamp(1, 1)), _THEN)]
+        return [SavedCursor("mine", resume_tokens.moment(Timestamp(1, 1)), _THEN)]
 
 
 class _Writes(_Noted):

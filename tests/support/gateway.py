@@ -112,7 +112,7 @@ def start_gateway(
 def start_command(*arguments: str, stdout: int | IO[str] = subprocess.DEVNULL) -> RunningGateway:
     """`revstream` with these arguments, once it serves or records."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "gql", *arguments],
+        [sys.executable, "-m", "revstream", *arguments],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         stdout=stdout,
@@ -139,7 +139,7 @@ def start_command(*arguments: str, stdout: int | IO[str] = subprocess.DEVNULL) -
 def run_command(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """`revstream` with these arguments, to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "gql", *arguments],
+        [sys.executable, "-m", "revstream", *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,

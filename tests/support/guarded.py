@@ -13,16 +13,16 @@ from typing import Any
 import bson
 from pymongo import MongoClient
 
-from gql.app import context_of
-from gql.limits import Limits
-from gql.settings import Settings
-from model.entities import Entity
-from model.reading import read_model
-from resolvers.contents import parse_change
-from resolvers.nodes import node_id
-from resolvers.outcomes import Author
-from resolvers.principals import Principal
-from streams import tokens
+from revstream.gql.engine.limits.document_limits import Limits
+from revstream.gql.runtime.asgi_app import context_of
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Entity
+from revstream.resolvers.access.principal import Principal
+from revstream.resolvers.mutations.document_input import parse_change
+from revstream.resolvers.mutations.result import Author
+from revstream.resolvers.values.global_id import node_id
+from revstream.streams.core import resume_tokens
 from tests.support.editing import Row, Shop, open_shop
 from tests.support.layouts import CLASSIC, Program, program
 
@@ -104,7 +104,7 @@ async def guarded_rows(
         at = await shop.gateway.mongo.operation_time()
         rows = Rows(
             shop=shop,
-            began=tokens.encode(tokens.moment(at), shop.gateway.deployment),
+            began=resume_tokens.encode(resume_tokens.moment(at), shop.gateway.deployment),
             storage=storage,
         )
         kept = program(storage, shop.database, "invoices") if storage in CLASSIC else None

@@ -8,7 +8,7 @@ from typing import Any
 
 from bson import Timestamp
 
-from model.entities import Keep
+from revstream.model.definition import Keep
 from tests.support.streams import by_document
 
 __all__ = ["kept_numbers"]

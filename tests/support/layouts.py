@@ -9,8 +9,8 @@ from typing import Any
 
 from pymongo.database import Database
 
-from model.entities import Model
-from model.reading import read_model
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Model
 
 __all__ = ["CLASSIC", "LAYOUTS", "Program", "layout_model", "layout_text", "program"]
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-from gql.embedded import embedded_mongod
+from revstream.gql.runtime.embedded.embedded_mongod import embedded_mongod
 
 _IN_MEMORY = "/dev/shm"
 _ROOM = 8 * 2**30

@@ -10,7 +10,7 @@ from typing import Any
 
 from bson import ObjectId, Timestamp
 
-from streams import tokens
+from revstream.streams.core import resume_tokens
 from tests.support.editing import Row, Shop
 
 DRAFTS = """
@@ -127,7 +127,7 @@ async def next_event(events: Events) -> Row:
 
 async def followed(shop: Shop) -> None:
     """Return once the gateway's stream has come to now."""
-    now = tokens.moment(await shop.gateway.mongo.operation_time())
+    now = resume_tokens.moment(await shop.gateway.mongo.operation_time())
     await asyncio.wait_for(shop.gateway.hub.reached(now), PATIENCE_S)
 
 

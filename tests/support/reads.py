@@ -14,22 +14,22 @@ from typing import Any
 
 from bson import Timestamp
 
-from gql.context import Context
-from model.entities import Entity
-from resolvers.completion import Change
-from resolvers.filters import Condition
-from resolvers.matching import compile_predicate
-from resolvers.moments import Moment
-from resolvers.pages import Page, PageRequest
-from resolvers.projections import ENDED
-from resolvers.scopes import OPEN
-from resolvers.starts import ChangeRequest
-from resolvers.status import StreamStatus
-from streams import tokens
-from streams.coverage import Gap, Mark
-from streams.documents import Document
-from streams.events import identity
-from streams.versions import Version
+from revstream.gql.engine.request.context import Context
+from revstream.model.definition import Entity
+from revstream.resolvers.access.permissions import OPEN
+from revstream.resolvers.admin.stream_status import StreamStatus
+from revstream.resolvers.filters.parser import Condition
+from revstream.resolvers.filters.predicate import compile_predicate
+from revstream.resolvers.history.time_point import Moment
+from revstream.resolvers.pagination.page import Page, PageRequest
+from revstream.resolvers.pagination.projection import ENDED
+from revstream.resolvers.subscriptions.event_enrichment import Change
+from revstream.resolvers.subscriptions.start import ChangeRequest
+from revstream.streams.archive.coverage import Gap, Mark
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.version import Version
 from tests.support.bson_order import sort_key
 from tests.support.edits import MemoryEditing
 
@@ -69,7 +69,7 @@ class Memory:
         last = earlier[-1] if earlier else None
         wall = BEGINNING + timedelta(seconds=second)
         version = Version(
-            token=f"{tokens.time_prefix(at(second))}{second:04X}",
+            token=f"{resume_tokens.time_prefix(at(second))}{second:04X}",
             document=key,
             number=1 if last is None else last.number + 1,
             operation="DELETE" if document is None else "INSERT" if last is None else "UPDATE",
@@ -378,7 +378,7 @@ class MemoryMoments:
     ) -> Moment:
         self._memory.called("moment", entity, 1, None)
         if token is not None:
-            return Moment(tokens.cluster_time(tokens.decode(token, DEPLOYMENT)))
+            return Moment(resume_tokens.cluster_time(resume_tokens.decode(token, DEPLOYMENT)))
         assert time is not None
         return Moment(Timestamp(int(time.timestamp()), 2**32 - 1))
 
@@ -422,7 +422,7 @@ class MemoryStatus:
                 state="recording",
                 owner="me",
                 fence=3,
-                resume_token=tokens.moment(at(0)),
+                resume_token=resume_tokens.moment(at(0)),
                 at=BEGINNING,
                 lag_s=0.5,
             )
@@ -518,7 +518,7 @@ def _page(
         cursors=[f"c{n}" for n, _ in enumerate(shown)],
         has_next=len(found) > len(shown),
         total=len(found) if total else None,
-        token=tokens.moment(at(0)) if token else None,
+        token=resume_tokens.moment(at(0)) if token else None,
     )
 
 

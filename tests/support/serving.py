@@ -12,8 +12,8 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 
-from gql.connections import WebSocketConnection
-from gql.heads import RequestConnection
+from revstream.gql.server.http_connection import RequestConnection
+from revstream.gql.server.websocket_connection import WebSocketConnection
 
 __all__ = ["served"]
 

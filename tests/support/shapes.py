@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model.entities import Embedded, Entity, EnumType, Field, Model, Scalar
+from revstream.model.definition import Embedded, Entity, EnumType, Field, Model, Scalar
 
 COLOUR = EnumType(
     name="Colour", values=("RED", "GREEN", "BLUE"), stored_as={"GREEN": "light-green"}

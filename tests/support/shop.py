@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model.entities import Embedded, Entity, Field, Model, Scalar
+from revstream.model.definition import Embedded, Entity, Field, Model, Scalar
 
 __all__ = ["PRODUCT", "SHOP", "SUPPLIER"]
 

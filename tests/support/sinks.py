@@ -10,15 +10,15 @@ from typing import Any
 
 from pymongo import MongoClient
 
-from model.entities import Model
-from model.reading import read_model
-from resolvers.sinks import Events
-from streams.consumer import Consumer, ConsumerOptions
-from streams.deliveries import Deliveries
-from streams.horizons import Horizons
-from streams.receivers import Receiver
-from streams.redelivery import RedeliveryOptions
-from streams.sink import Sink, SinkOptions
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Model
+from revstream.resolvers.admin.cloud_event import Events
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.listeners.consumer import Consumer, ConsumerOptions
+from revstream.streams.listeners.webhooks.http_client import Receiver
+from revstream.streams.listeners.webhooks.parked_delivery import Deliveries
+from revstream.streams.listeners.webhooks.retry import RedeliveryOptions
+from revstream.streams.listeners.webhooks.sink import Sink, SinkOptions
 from tests.support.streams import Recording, finished
 
 __all__ = ["BRISK", "PAGES", "Sinking", "delivering", "sinking", "write"]

@@ -14,19 +14,19 @@ import bson
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
-from streams import tokens
-from streams.archive import Archive
-from streams.checkpoints import Baseline, Checkpoint, Checkpoints
-from streams.coverage import Coverages
-from streams.documents import DECODED, RAW
-from streams.errors import HistoryLost
-from streams.events import Batch, ChangeEvent, identity
-from streams.hub import Hub, HubOptions
-from streams.mongo import Mongo
-from streams.partitions import Partition, partitions_of
-from streams.progress import Progress
-from streams.recorder import Recorder, RecorderOptions
-from streams.source import Source, SourceOptions
+from revstream.streams.archive.coverage import Coverages
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import Batch, ChangeEvent, identity
+from revstream.streams.changefeed.source import Source, SourceOptions
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
+from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import HistoryLost
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub, HubOptions
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED, RAW
+from revstream.streams.recording.recorder import Recorder, RecorderOptions
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ def raw(document: Mapping[str, Any] | None) -> RawBSONDocument | None:
 
 def token_at(seconds: int, count: int = 0) -> str:
     """A token as an event has it, `count` being its place within its cluster time."""
-    return f"{tokens.time_prefix(Timestamp(seconds, 1))}2B04{count:04X}"
+    return f"{resume_tokens.time_prefix(Timestamp(seconds, 1))}2B04{count:04X}"
 
 
 def event(
@@ -140,7 +140,9 @@ class Recording:
         self.name = self.partition.name
         self.archive = archive or Archive(mongo, collection)
         self.checkpoints = checkpoints or Checkpoints(mongo)
-        self.hub = Hub([collection], position=tokens.moment(Timestamp(1, 1)), options=hub_options)
+        self.hub = Hub(
+            [collection], position=resume_tokens.moment(Timestamp(1, 1)), options=hub_options
+        )
         self.progress = progress or Progress(self.checkpoints, self.hub, limit_s=15)
         self.source = source or Source(
             mongo,
@@ -165,7 +167,7 @@ class Recording:
     async def begin(self, *, baseline_done: bool = False) -> Checkpoint:
         """Let history begin now, not at the oldest entry of an oplog that other tests fill."""
         await self.archive.prepare()
-        now = tokens.moment(await self.mongo.operation_time())
+        now = resume_tokens.moment(await self.mongo.operation_time())
         checkpoint = Checkpoint(now, now, Baseline(done=baseline_done))
         await Coverages(self.mongo).begin(self.collection, None)
         if baseline_done:
@@ -185,7 +187,7 @@ class Recording:
     async def caught_up(self, task: asyncio.Task[None]) -> None:
         """Wait until everything written so far, and the first reading, is recorded."""
         while True:
-            now = tokens.moment(await self.mongo.operation_time())
+            now = resume_tokens.moment(await self.mongo.operation_time())
             await unless_ended(task, self.progress.wait(self.collection, now, limit_s=PATIENT_S))
             if self.recorder.statistics()["baseline_done"]:
                 return
@@ -220,7 +222,7 @@ class LosesHistory(Source):
         self._asked += 1
         if self._asked == 1:
             return self._lost(after)
-        assert tokens.cluster_time(after) > Timestamp(1, 1)
+        assert resume_tokens.cluster_time(after) > Timestamp(1, 1)
         return super().batches(after)
 
     async def _lost(self, after: str) -> Any:
@@ -237,7 +239,9 @@ class Divided:
         self.mongo = mongo
         self.partitions = partitions_of("things", count)
         self.hub = Hub(
-            ["things"], position=tokens.moment(Timestamp(1, 1)), options=HubOptions(ring_events=5)
+            ["things"],
+            position=resume_tokens.moment(Timestamp(1, 1)),
+            options=HubOptions(ring_events=5),
         )
         self.progress = Progress(Checkpoints(mongo), self.hub, limit_s=15)
         self.parts = [

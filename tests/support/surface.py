@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_type_hints
 
-from gql.errors import TABLE
-from gql.failures import answer
-from gql.measures import METRICS
-from gql.media_types import JSON
-from gql.schema import build_schema, naming_of, print_sdl
-from gql.settings import PREFIX, Settings
-from model.reading import read_model
+from revstream.gql.http.media_types import JSON
+from revstream.gql.observability.error_response import answer
+from revstream.gql.observability.error_table import TABLE
+from revstream.gql.observability.metric_definitions import METRICS
+from revstream.gql.runtime.configuration.settings import PREFIX, Settings
+from revstream.gql.schema import build_schema, naming_of, print_sdl
+from revstream.model.compiler.loader import read_model
 from tests.support.gateway import ROOT, run_command
 
 __all__ = ["error_codes", "help_pages", "log_events", "metrics", "sdl", "settings"]

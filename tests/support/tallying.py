@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gql.listeners import Context
-from streams.consumer import Handler
-from streams.versions import Version
+from revstream.gql.runtime.listeners.consumers import Context
+from revstream.streams.listeners.consumer import Handler
+from revstream.streams.versioning.version import Version
 
 
 class Tally(Handler):

@@ -19,13 +19,17 @@ from typing import Any
 from strawberry.extensions import SchemaExtension
 from strawberry.types.graphql import OperationType
 
-from gql.engine.limits.client_presence import finish_without_client
-from gql.engine.limits.operation_budget import OperationBudget, OperationLimits, large_reads
-from gql.engine.limits.schema_only import operation_asks_schema_only
-from resolvers.errors import LimitExceeded
-from streams.core.fair_semaphore import FairSemaphore
-from streams.core.operation import OPERATION
-from streams.errors import TimeLimit, Unavailable
+from revstream.gql.engine.limits.operation_budget import (
+    OperationBudget,
+    OperationLimits,
+    large_reads,
+)
+from revstream.gql.engine.limits.schema_only import operation_asks_schema_only
+from revstream.gql.server.client_presence import finish_without_client
+from revstream.resolvers.errors import LimitExceeded
+from revstream.streams.core.errors import TimeLimit, Unavailable
+from revstream.streams.core.fair_semaphore import FairSemaphore
+from revstream.streams.core.operation import OPERATION
 
 __all__ = ["ConcurrencyExtension", "ConcurrencyLimiter", "SubscriptionOperation"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from resolvers.errors import LimitExceeded
-from streams.core.fair_semaphore import FairSemaphore
-from streams.core.read_memory import VALUE_BYTES, LargeRead
+from revstream.resolvers.errors import LimitExceeded
+from revstream.streams.core.fair_semaphore import FairSemaphore
+from revstream.streams.core.read_memory import VALUE_BYTES, LargeRead
 
 __all__ = ["OperationBudget", "OperationLimits", "large_reads"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resolvers.errors import LimitExceeded
+from revstream.resolvers.errors import LimitExceeded
 
 __all__ = ["check_response"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from gql.engine.limits.filter_conditions import conditions_in
-from resolvers.errors import LimitExceeded
+from revstream.gql.engine.limits.filter_conditions import conditions_in
+from revstream.resolvers.errors import LimitExceeded
 
 __all__ = ["SubscriptionFilters"]
 

@@ -12,8 +12,8 @@ from benchmarks import as_of, fan_out, products, storm
 from benchmarks.peers import shop
 from benchmarks.programs import mixed
 from benchmarks.steady import slope
-from gql.schema import build_schema, print_sdl
-from model.reading import read_model
+from revstream.gql.schema import build_schema, print_sdl
+from revstream.model.compiler.loader import read_model
 
 SHOP = parse_schema(print_sdl(build_schema(read_model(shop.MODEL.read_text(encoding="utf-8")))))
 GUARDED = parse_schema(print_sdl(build_schema(read_model(shop.guarded()))))

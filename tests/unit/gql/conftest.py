@@ -9,9 +9,9 @@ import pytest
 import strawberry
 from strawberry.types import ExecutionResult
 
-from gql.schema import build_schema
-from model.entities import Model
-from model.reading import read_model
+from revstream.gql.schema import build_schema
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Model
 from tests.support.reads import Memory
 
 SHOP = """

@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import pytest
 
-from model.errors import ModelError, ModelErrors
-from model.reading import read_model
+from revstream.model.compiler.loader import read_model
+from revstream.model.errors import ModelError, ModelErrors
 
 MARK = "# !"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model.errors import ModelError, ModelErrors
+from revstream.model.errors import ModelError, ModelErrors
 
 
 def error(line: int, column: int = 1, **changed: str | None) -> ModelError:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resolvers.errors import BadUserInput, DocumentMisfit, Forbidden
-from streams.errors import DatabaseError, DuplicateKey, GatewayError, Unavailable
+from revstream.resolvers.errors import BadUserInput, DocumentMisfit, Forbidden
+from revstream.streams.core.errors import DatabaseError, DuplicateKey, GatewayError, Unavailable
 
 
 def test_each_has_a_code_of_its_own_and_may_carry_facts() -> None:

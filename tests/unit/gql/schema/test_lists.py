@@ -13,13 +13,13 @@ from graphql import (
     is_list_type,
 )
 
-from gql.execution import Schema
-from gql.fields import field_of
-from gql.schema import build_schema
-from model.entities import Model
-from model.reading import read_model
-from resolvers.saved_cursors import _MOST as MOST_SAVED_CURSORS
-from streams.coverage import _MOST_GAPS as MOST_GAPS
+from revstream.gql.engine.definitions.field import field_of
+from revstream.gql.engine.execution.schema import Schema
+from revstream.gql.schema import build_schema
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Model
+from revstream.resolvers.subscriptions.saved_cursors import _MOST as MOST_SAVED_CURSORS
+from revstream.streams.archive.coverage import _MOST_GAPS as MOST_GAPS
 
 EXAMPLE = Path(__file__).parents[4] / "schema.graphql"
 

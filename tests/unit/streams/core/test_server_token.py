@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams import tokens
-from streams.core import server_token
+from revstream.streams.core import resume_tokens, server_token
 
 TAG = "abc234"
 
@@ -72,9 +71,9 @@ events = st.builds(
 @given(events)
 def test_both_formats_of_one_event_are_one_token(event: Event) -> None:
     """An upgrade of the server, or back, is not seen."""
-    first, second = (tokens.from_stream(event.data(version)) for version in (1, 2))
+    first, second = (resume_tokens.from_stream(event.data(version)) for version in (1, 2))
     assert first == second == event.data(1)[2:]
-    assert tokens.cluster_time(second) == bson.Timestamp(*event.time)
+    assert resume_tokens.cluster_time(second) == bson.Timestamp(*event.time)
 
 
 @given(st.lists(events, max_size=10), st.data())
@@ -83,7 +82,8 @@ def test_tokens_sort_by_cluster_time_and_index_in_the_transaction(
 ) -> None:
     """Whichever formats the server used meanwhile: nothing else orders a replica set's events."""
     made = [
-        (tokens.from_stream(each.data(data.draw(st.sampled_from([1, 2])))), each) for each in drawn
+        (resume_tokens.from_stream(each.data(data.draw(st.sampled_from([1, 2])))), each)
+        for each in drawn
     ]
     made.sort(key=lambda each: each[0])
     assert [each.order() for _, each in made] == sorted(each.order() for each in drawn)
@@ -95,8 +95,8 @@ def test_a_token_of_a_client_is_canonical_whichever_server_made_it(
 ) -> None:
     """Clients and stored places have tokens that an earlier version gave them as they were."""
     given_out = event.data(version)[2:]
-    assert tokens.decode(f"{given_out}.{TAG}", TAG) == event.data(1)[2:]
-    assert tokens.canonical(f"{given_out}-00000007") == f"{event.data(1)[2:]}-00000007"
+    assert resume_tokens.decode(f"{given_out}.{TAG}", TAG) == event.data(1)[2:]
+    assert resume_tokens.canonical(f"{given_out}-00000007") == f"{event.data(1)[2:]}-00000007"
 
 
 @given(events, st.integers(2000, 3_000_000), st.sampled_from([1, 2]))
@@ -105,11 +105,11 @@ def test_a_token_is_never_longer_than_what_is_taken_back(
 ) -> None:
     """However long the document's id is."""
     long = Event(**{**vars(event), "key": f"46{'61' * length}00"})
-    token = tokens.from_stream(long.data(version))
-    wire = tokens.encode(tokens.numbered(token, 99_999_999), TAG)
+    token = resume_tokens.from_stream(long.data(version))
+    wire = resume_tokens.encode(resume_tokens.numbered(token, 99_999_999), TAG)
     assert len(wire) < 2200
-    assert tokens.decode(tokens.encode(token, TAG), TAG) == token
-    assert token == tokens.from_stream(long.data(1))
+    assert resume_tokens.decode(resume_tokens.encode(token, TAG), TAG) == token
+    assert token == resume_tokens.from_stream(long.data(1))
 
 
 @given(events, st.integers(2000, 5000))
@@ -118,18 +118,20 @@ def test_a_long_token_that_an_earlier_version_stored_is_taken_back_too(
 ) -> None:
     """Shortened, it stands behind the record that bears it and before whatever follows."""
     stored = Event(**{**vars(event), "key": f"46{'FF' * length}00"}).data(1)[2:]
-    place = tokens.decode(tokens.encode(stored, TAG), TAG)
+    place = resume_tokens.decode(resume_tokens.encode(stored, TAG), TAG)
     assert stored < place
     following = Event(**{**vars(event), "index": event.index + 1})
     assert (
-        place < tokens.from_stream(following.data(2)) < tokens.moment(bson.Timestamp(*event.time))
+        place
+        < resume_tokens.from_stream(following.data(2))
+        < resume_tokens.moment(bson.Timestamp(*event.time))
     )
 
 
 def test_a_high_water_mark_is_the_same_in_both_formats() -> None:
     """It stands before the events of its time."""
     first, second = "82674C1B3E000000022B0229296E04", "82674C1B3E000000022B0429296E1404"
-    assert tokens.from_stream(first) == tokens.from_stream(second) == first[2:]
+    assert resume_tokens.from_stream(first) == resume_tokens.from_stream(second) == first[2:]
 
 
 @pytest.mark.parametrize("rest", ["2B06", "2B04", "2B042C01", "2B0446", "2B042C0100296E5A10"])

@@ -1,5 +1,0 @@
-"""`python -m gql` is `revstream`."""
-
-from gql.cli import main
-
-main()

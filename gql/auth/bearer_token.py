@@ -1,0 +1,155 @@
+"""Tokens of those who sign in: JWTs, checked once and then known until they end or their key does.
+
+Guarantees: signature, `exp`, `nbf`, `iss` and `aud` are checked, with algorithms that the settings
+name and no others. What is remembered is bounded, and counts only while the key that it was checked
+with is among those in force.
+Source: RFC 8725 (JSON Web Token Best Current Practices).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+
+from revstream.gql.auth.jwks import KeySet
+from revstream.resolvers.access.principal import Principal
+from revstream.resolvers.errors import Unauthenticated
+from revstream.streams.versioning.attribution import RESERVED_NAMES, is_reserved_name
+
+__all__ = ["Bearer", "BearerOptions"]
+
+_MOST_TOKENS = 10_000
+_MOST_CHARACTERS = 16_384
+# The end of the year 9999, the last that a date can show: some issuers write milliseconds.
+_LATEST_S = 253_402_300_799.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BearerOptions:
+    """`roles`: the path of the claim with the roles, dotted."""
+
+    algorithms: Sequence[str]
+    issuer: str
+    audience: str
+    leeway_s: float = 5.0
+    roles: str = "roles"
+
+    def __post_init__(self) -> None:
+        known = set(jwt.algorithms.get_default_algorithms()) - {"none"}
+        unknown = [each for each in self.algorithms if each not in known]
+        if unknown or not self.algorithms:
+            raise ValueError(
+                f"{', '.join(unknown) or 'nothing'} is no algorithm of tokens; "
+                f"there are {', '.join(sorted(known))}"
+            )
+        if len({each.startswith("HS") for each in self.algorithms}) > 1:
+            # A public key must never be taken for a shared secret.
+            raise ValueError(
+                f"{', '.join(self.algorithms)} mixes shared secrets with key pairs; "
+                "name algorithms of one kind"
+            )
+
+
+class Bearer:
+    def __init__(self, keys: KeySet, options: BearerOptions) -> None:
+        self.keys = keys
+        self._known: OrderedDict[str, Principal] = OrderedDict()
+        self._options = options
+
+    async def principal(self, token: str) -> Principal:
+        """The same object each time for the same token.
+
+        Raises:
+            Unauthenticated: says what is wrong with it.
+            Unavailable: the keys cannot be read.
+        """
+        await self.keys.freshen()
+        known = self.known(token)
+        if known is not None:
+            return known
+        key, claims = await self._checked(token)
+        if is_reserved_name(claims["sub"]):
+            raise Unauthenticated(
+                f"sub: {claims['sub'][:100]!r}, names that begin with {RESERVED_NAMES} are reserved"
+            )
+        principal = Principal(
+            name=claims["sub"],
+            roles=frozenset(_roles(claims, self._options.roles)),
+            claims=claims,
+            expires_at=min(int(claims["exp"]) + self._options.leeway_s, _LATEST_S),
+            key=key,
+        )
+        self._known[token] = principal
+        while len(self._known) > _MOST_TOKENS:
+            self._known.popitem(last=False)
+        return principal
+
+    def known(self, token: str) -> Principal | None:
+        """The one of a token that was looked at before, and is still good. Waits for nothing."""
+        known = self._known.get(token)
+        if known is None or known.expired or not self.keys.holds(known.key):
+            return None
+        self._known.move_to_end(token)
+        return known
+
+    async def _checked(self, token: str) -> tuple[jwt.PyJWK, dict[str, Any]]:
+        """Its key, and its claims."""
+        if len(token) > _MOST_CHARACTERS:
+            raise Unauthenticated(f"the token has more than {_MOST_CHARACTERS} characters")
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError as exc:
+            raise Unauthenticated("the token is no JWT") from exc
+        algorithm, name = str(header.get("alg")), header.get("kid")
+        if algorithm not in self._options.algorithms:
+            raise Unauthenticated("the token is signed with an algorithm that is not accepted")
+        key = await self.keys.key(name if isinstance(name, str) else None, algorithm)
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                audience=self._options.audience,
+                issuer=self._options.issuer,
+                leeway=self._options.leeway_s,
+                options={"require": ["exp", "sub", "iss", "aud"]},
+            )
+        except jwt.PyJWTError as exc:
+            raise Unauthenticated(_reason(exc)) from exc
+        except (OverflowError, ValueError) as exc:
+            # JSON as Python reads it has numbers that are no time.
+            raise Unauthenticated("the token has a time that is none") from exc
+        return key, claims
+
+
+def _reason(exc: jwt.PyJWTError) -> str:
+    """Not PyJWT's own words, which quote the token."""
+    match exc:
+        case jwt.ExpiredSignatureError():
+            return "the token has expired"
+        case jwt.ImmatureSignatureError():
+            return "the token is not valid yet"
+        case jwt.InvalidAudienceError():
+            return "the token is for another audience"
+        case jwt.InvalidIssuerError():
+            return "the token is of another issuer"
+        case jwt.MissingRequiredClaimError():
+            return f"the token has no claim {exc.claim!r}"
+        case jwt.InvalidSignatureError():
+            return "the token's signature is not that of its key"
+    return "the token cannot be accepted"
+
+
+def _roles(claims: Mapping[str, Any], path: str) -> Sequence[str]:
+    value: Any = claims.get(path)
+    if value is None:
+        value = claims
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+    if isinstance(value, str):
+        return value.split()
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -1,0 +1,200 @@
+"""The keys that tokens are signed with: a JWKS, from a URL or a file, read again when it changes.
+
+Guarantees: an unknown key has the set read again, so that an issuer may rotate its keys; but not
+more often than every so many seconds, whatever tokens are sent. A key that the issuer withdraws is
+out of force within the time that a set is fresh for, as long as the set can be read; one that
+cannot be leaves the last one in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import jwt
+import orjson
+
+from revstream.resolvers.errors import Unauthenticated
+from revstream.streams.core.errors import Unavailable
+from revstream.streams.listeners.webhooks.message import shown_url
+
+__all__ = ["KeySet"]
+
+log = logging.getLogger(__name__)
+
+# Between two reads, whatever tokens say.
+_AGAIN_S = 10.0
+_PATIENCE_S = 5.0
+_MOST_BYTES = 1024 * 1024
+
+
+class KeySet:
+    """Args:
+        place: a URL, or the path of a file.
+        fresh_s: after so long it is read again.
+    Attributes:
+        changed: called when other keys are in force.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        *,
+        fresh_s: float = 300.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.changed: Callable[[], None] = lambda: None
+        self._place = place
+        self._shown = shown_url(place) if _is_url(place) else place
+        self._fresh_s = fresh_s
+        self._clock = clock
+        self._trouble: str | None = None
+        self._keys: dict[str | None, Mapping[str, Any]] = {}
+        self._made: dict[tuple[str | None, str], jwt.PyJWK] = {}
+        self._read_at: float | None = None
+        self._tried_at: float | None = None
+        self._reading = asyncio.Lock()
+
+    async def key(self, name: str | None, algorithm: str) -> jwt.PyJWK:
+        """Args:
+        name: the token's `kid`; None where it has none, for which a set must have one key only.
+
+        Raises:
+            Unauthenticated: there is no such key, or it is of another algorithm.
+            Unavailable: the set could never be read.
+        """
+        await self.freshen()
+        found = self._find(name)
+        if found is None:
+            await self._refresh(wait=True)
+            found = self._find(name)
+        if self._read_at is None:
+            raise Unavailable(
+                "the keys that tokens are signed with cannot be read; try again",
+                retryAfterSeconds=math.ceil(self._again_s),
+            )
+        if found is None:
+            raise Unauthenticated("the token is signed with a key that is not known here")
+        return self._make(found, algorithm)
+
+    async def freshen(self) -> None:
+        """Read it again if that is due; where another one does, what there is will do."""
+        if self._due_s() <= 0:
+            await self._refresh(wait=self._read_at is None)
+
+    async def watch(self) -> None:
+        """Keep it fresh, also while nobody asks: sockets are open under its keys."""
+        while True:
+            await self._refresh(wait=True)
+            await asyncio.sleep(max(self._due_s(), self._again_s))
+
+    def holds(self, key: object) -> bool:
+        """Whether a key that was handed out is still in force."""
+        return key in self._made.values()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it need not be read again yet."""
+        return self._due_s() > 0
+
+    @property
+    def _again_s(self) -> float:
+        return min(_AGAIN_S, self._fresh_s)
+
+    def _due_s(self) -> float:
+        return 0.0 if self._read_at is None else self._read_at + self._fresh_s - self._clock()
+
+    async def _refresh(self, *, wait: bool) -> None:
+        if not wait and self._reading.locked():
+            return  # somebody is at it; what there is will do
+        async with self._reading:
+            if self._tried_at is not None and self._clock() - self._tried_at < self._again_s:
+                return
+            self._tried_at = self._clock()
+            try:
+                keys = _usable(await self._read())
+            except (OSError, ValueError, TimeoutError, aiohttp.ClientError) as exc:
+                reason = _reason(exc)
+                if self._trouble != reason:
+                    self._trouble = reason
+                    log.warning("keys not read", extra={"place": self._shown, "reason": reason})
+                return
+            self._read_at = self._clock()
+            if keys != self._keys or self._trouble is not None:
+                log.info("keys read", extra={"place": self._shown, "keys": len(keys)})
+            self._trouble = None
+            if keys != self._keys:
+                self._made = {
+                    (name, algorithm): made
+                    for (name, algorithm), made in self._made.items()
+                    if keys.get(name) == self._keys.get(name)
+                }
+                self._keys = keys
+                self.changed()
+
+    async def _read(self) -> Any:
+        if not _is_url(self._place):
+            return orjson.loads(await asyncio.to_thread(Path(self._place).read_bytes))
+        patience = aiohttp.ClientTimeout(total=_PATIENCE_S)
+        async with (
+            aiohttp.ClientSession(timeout=patience) as session,
+            session.get(self._place, allow_redirects=False) as response,
+        ):
+            if response.status != 200:
+                raise ValueError(f"it answers with {response.status}")
+            body = b""
+            # `read` would be content with what has come by then.
+            async for piece in response.content.iter_any():
+                body += piece
+                if len(body) > _MOST_BYTES:
+                    raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+        return orjson.loads(body)
+
+    def _find(self, name: str | None) -> Mapping[str, Any] | None:
+        if name is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(name) if name is not None else None
+
+    def _make(self, found: Mapping[str, Any], algorithm: str) -> jwt.PyJWK:
+        name = found.get("kid")
+        if found.get("alg", algorithm) != algorithm:
+            raise Unauthenticated("the token is signed with another algorithm than its key is for")
+        made = self._made.get((name, algorithm))
+        if made is None:
+            try:
+                made = self._made[name, algorithm] = jwt.PyJWK(dict(found), algorithm)
+            except jwt.PyJWTError as exc:
+                raise Unauthenticated(
+                    "the token is signed with another algorithm than its key is for"
+                ) from exc
+        return made
+
+
+def _is_url(place: str) -> bool:
+    return place.startswith(("http://", "https://"))
+
+
+def _reason(exc: Exception) -> str:
+    """Without the URL, which may hold a secret."""
+    names_it = isinstance(exc, aiohttp.InvalidURL | aiohttp.ClientResponseError)
+    return type(exc).__name__ if names_it else repr(exc)
+
+
+def _usable(document: Any) -> dict[str | None, Mapping[str, Any]]:
+    keys = document.get("keys") if isinstance(document, Mapping) else None
+    if not isinstance(keys, list):
+        raise ValueError('it is no JWKS: {"keys": […]}')
+    # What is no key is passed over, so that it keeps none of the others in force (RFC 7517, 5).
+    return {
+        each.get("kid"): each
+        for each in keys
+        if isinstance(each, Mapping)
+        and each.get("use", "sig") == "sig"
+        and isinstance(each.get("kid"), str | None)
+    }

@@ -1,0 +1,1 @@
+"""The `revstream` command and its sub-commands."""

@@ -1,0 +1,220 @@
+"""`revstream deliveries`: what sinks have set aside, why, and what to do about it.
+
+The commands say what is wanted; the process that delivers does it, within a second or two, or when
+there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from revstream.gql.cli.purge import subject
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.gql.runtime.listeners.webhook_sinks import urls_of
+from revstream.model.definition import Model
+from revstream.resolvers.current.stored_ids import ids_shown_as
+from revstream.resolvers.values.dates import date_text
+from revstream.resolvers.values.json_value import json_value
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.listeners.webhooks.message import shown_url
+from revstream.streams.listeners.webhooks.parked_delivery import (
+    Drop,
+    Waiting,
+    pass_over,
+    try_again,
+    waiting_in,
+)
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import inspect_server
+
+__all__ = ["Found", "SetAside", "drop", "lines_of", "look", "report_of", "retry"]
+
+# Documents that are listed; how many there are is told of all.
+_MOST = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAside:
+    """One document. `url`: None where the model has that sink no longer, so that nobody delivers
+    it. `behind`: how many later versions of it there are."""
+
+    waiting: Waiting
+    type: str
+    id: str
+    url: str | None
+    behind: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """`troubles`: by sink, why it makes no progress at all."""
+
+    listed: Sequence[SetAside]
+    waiting: int
+    parked: int
+    troubles: Mapping[str, str]
+    urls: Mapping[str, str]
+
+
+async def look(settings: Settings, model: Model, uri: str, database: str) -> Found:
+    """Raises Unavailable, Unsuitable: MongoDB cannot be reached, or cannot serve."""
+    async with _connected(settings, uri, database) as mongo:
+        urls = urls_of(model)
+        everything = await waiting_in(mongo)
+        # Those that somebody has to look at come first.
+        everything.sort(key=lambda each: each.parked is None)
+        stored = await Checkpoints(mongo).load_all(list(urls))
+        return Found(
+            listed=[await _shown(mongo, model, urls, each) for each in everything[:_MOST]],
+            waiting=len(everything),
+            parked=sum(each.parked is not None for each in everything),
+            troubles={name: each.trouble for name, each in stored.items() if each.trouble},
+            urls={name: shown_url(url) for name, url in urls.items()},
+        )
+
+
+async def retry(
+    settings: Settings, model: Model, uri: str, database: str, type_: str | None, id_: str | None
+) -> int:
+    """Have one document tried at once, or all. Returns how many that are.
+
+    Raises:
+        click.ClickException: nothing of that document waits. BadUserInput: no id of one.
+    """
+    async with _connected(settings, uri, database) as mongo:
+        query: dict[str, Any] = {}
+        if type_ is not None and id_ is not None:
+            query = _of(model, type_, id_)
+        count = await try_again(mongo, query, datetime.now(UTC))
+        if query and not count:
+            raise _nothing(type_, id_)
+        return count
+
+
+async def drop(
+    settings: Settings, model: Model, uri: str, database: str, type_: str, id_: str,
+    *, by: str, why: str,
+) -> list[Waiting]:  # fmt: skip
+    """Have the event of a document that is not taken passed over, by each sink at which it waits.
+
+    Raises:
+        click.ClickException: none waits. BadUserInput: no id of one.
+    """
+    async with _connected(settings, uri, database) as mongo:
+        found = await waiting_in(mongo, _of(model, type_, id_))
+        failing = [each for each in found if each.reason is not None]
+        if not failing:
+            raise _nothing(type_, id_)
+        now = datetime.now(UTC)
+        return [
+            each
+            for each in failing
+            if await pass_over(mongo, each, Drop(token=each.token, by=by, why=why, at=now))
+        ]
+
+
+def lines_of(found: Found) -> list[str]:
+    """For people: a line for each sink that stands still, one for each document, and the sum."""
+    lines = [
+        f"{name} to {found.urls[name]} stands still: {reason}"
+        for name, reason in found.troubles.items()
+    ]
+    for each in found.listed:
+        waiting = each.waiting
+        lines.append(
+            f"{each.type} {each.id} version {waiting.number}: {_state(waiting)}, "
+            f"{waiting.sink} to {each.url or 'what the model does not have any more'}"
+            + (f"; {each.behind:,} later versions wait behind it" if each.behind else "")
+            + (
+                f"; {waiting.tries:,} attempts, the last: {waiting.reason}"
+                if waiting.reason
+                else ""
+            )
+        )
+    if found.waiting > len(found.listed):
+        lines.append(f"… and {found.waiting - len(found.listed):,} more")
+    if not found.waiting:
+        return [*lines, "nothing waits"]
+    lines.append(f"{found.waiting:,} documents wait, {found.parked:,} of them parked")
+    if found.parked:
+        lines.append(
+            "mend the receiver, then `revstream deliveries retry TYPE ID` (or --all); or pass over "
+            "an event: `revstream deliveries drop TYPE ID --by WHO --why TEXT`"
+        )
+    return lines
+
+
+def report_of(found: Found) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "waiting": found.waiting,
+        "parked": found.parked,
+        "troubles": dict(found.troubles),
+        "documents": [
+            {
+                "sink": each.waiting.sink,
+                "url": each.url,
+                "type": each.type,
+                "id": each.id,
+                "version": each.waiting.number,
+                "behind": each.behind,
+                "attempts": each.waiting.tries,
+                "reason": each.waiting.reason,
+                "since": date_text(each.waiting.since),
+                "parkedAt": _date(each.waiting.parked),
+                "nextAt": None if each.waiting.parked else _date(each.waiting.next_at),
+                "dropped": each.waiting.drop is not None,
+            }
+            for each in found.listed
+        ],
+    }
+
+
+def _state(waiting: Waiting) -> str:
+    if waiting.drop is not None:
+        return "about to be passed over"
+    if waiting.parked is not None:
+        return f"parked since {date_text(waiting.parked)}"
+    return f"waits since {date_text(waiting.since)}, next at {date_text(waiting.next_at)}"
+
+
+def _date(value: datetime | None) -> str | None:
+    return None if value is None else date_text(value)
+
+
+async def _shown(mongo: Mongo, model: Model, urls: Mapping[str, str], waiting: Waiting) -> SetAside:
+    entity = model.entity_of_collection(waiting.collection)
+    later = {"doc": {"$eq": waiting.document}, "v": {"$gt": waiting.number}}
+    url = urls.get(waiting.sink)
+    return SetAside(
+        waiting=waiting,
+        type=waiting.collection if entity is None else entity.name,
+        id=str(json_value(waiting.document)),
+        url=None if url is None else shown_url(url),
+        behind=await mongo.count(Archive(mongo, waiting.collection).name, later),
+    )
+
+
+def _of(model: Model, type_: str, id_: str) -> dict[str, Any]:
+    entity, key = subject(model, type_, id_)
+    return {"collection": entity.collection, "doc": {"$in": list(ids_shown_as(entity, key))}}
+
+
+def _nothing(type_: str | None, id_: str | None) -> click.ClickException:
+    return click.ClickException(
+        f"nothing of {type_} {id_} waits after a failure; see `revstream deliveries list`"
+    )
+
+
+@asynccontextmanager
+async def _connected(settings: Settings, uri: str, database: str) -> AsyncIterator[Mongo]:
+    async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
+        await inspect_server(mongo)
+        yield mongo

@@ -1,0 +1,64 @@
+"""`revstream doctor`: examine a deployment, and say how to mend what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.gql.runtime.progress_display import Report
+from revstream.model.definition import Model
+from revstream.resolvers.admin.data_sample import examine_data
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.coordination.lease import Leases
+from revstream.streams.coordination.partition import partitions_in
+from revstream.streams.core.errors import Unsuitable
+from revstream.streams.maintenance.diagnosis import Diagnosis, Finding
+from revstream.streams.mongo.database import Mongo
+
+__all__ = ["examine", "lines_of", "report_of"]
+
+_MARKS = {"ok": "ok     ", "note": "note   ", "warning": "WARNING", "error": "ERROR  "}
+
+
+async def examine(
+    settings: Settings, model: Model, uri: str, database: str, report: Report
+) -> list[Finding]:
+    """Everything that was found, well or not.
+
+    Raises:
+        Unavailable: MongoDB cannot be reached.
+    """
+    async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
+        names = {each.name: each for each in partitions_in(model)}
+        try:
+            checkpoints = await Checkpoints(mongo).load_all(list(names))
+            holders = await Leases(mongo, "").holders(list(names))
+        except Unsuitable as exc:
+            return [Finding(level="error", subject="server", says=exc.message)]
+        diagnosis = Diagnosis(
+            mongo,
+            model,
+            {names[name]: each for name, each in checkpoints.items()},
+            {names[name]: each for name, each in holders.items()},
+            sharded=settings.experimental_sharded,
+        )
+        found = await diagnosis.run(lambda subject: report(f"examine {subject}", 0, 0))
+        report("examine data", 0, 0)
+        return [*found, *await examine_data(mongo, model)]
+
+
+def lines_of(found: Sequence[Finding]) -> list[str]:
+    """For people."""
+    lines = []
+    for each in found:
+        lines.append(f"{_MARKS[each.level]} {each.subject}: {each.says}")
+        if each.mend is not None:
+            lines.append(f"        mend: {each.mend}")
+    return lines
+
+
+def report_of(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    """For programs."""
+    return [asdict(each) for each in found]

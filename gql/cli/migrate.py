@@ -1,0 +1,160 @@
+"""`revstream migrate`: move a collection that keeps its versions itself to one whose versions
+revstream keeps."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import click
+from bson import json_util
+
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.gql.runtime.progress_display import Report
+from revstream.model.compiler.validation.collections import name_problem
+from revstream.model.definition import Entity, History, Model
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.core.errors import GatewayError
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub
+from revstream.streams.maintenance.migration import Migration, Moved
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import check_sharding, inspect_server
+
+__all__ = ["Move", "lines_of", "migrate", "report_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What was done. `moved` is None where it is to be finished later; `sealed`: the collections
+    that refuse writes now. `undo`: the commands of mongosh that open them again."""
+
+    entity: Entity
+    to: str
+    copied: int
+    moved: Moved | None = None
+    sealed: list[str] = field(default_factory=list)
+    undo: list[str] = field(default_factory=list)
+
+
+async def migrate(
+    settings: Settings, model: Model, uri: str, database: str, report: Report,
+    *, type_: str, to: str, finish: bool,
+) -> Move:  # fmt: skip
+    """Raises:
+    click.UsageError: there is nothing to move, or no place for it.
+    click.ClickException: it failed while the old collection refuses writes.
+    ArchiveBehind: no recorder has come to what there is now; nothing refuses writes.
+    HistoryLost, Unavailable, Unsuitable.
+    """
+    entity = _subject(model, type_, to)
+    async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
+        server = await inspect_server(mongo)
+        check_sharding(server, experimental=settings.experimental_sharded)
+        # Nothing is followed here: the recorder's checkpoint tells how far it has come.
+        progress = Progress(Checkpoints(mongo), Hub([entity.collection], position=""))
+        archive = Archive(mongo, entity.collection, layout_of(mongo, entity))
+        migration = Migration(mongo, archive, to, progress)
+
+        def told(done: int, total: int) -> None:
+            report(f"versions of {entity.collection}", done, total)
+
+        copied = await migration.copy(told)
+        if not finish:
+            return Move(entity, to, copied)
+        # Programs would be refused for as long as no recorder follows.
+        await migration.wait_recorded(limit_s=10)
+        # Only what came in the meantime is left to be copied while nobody can write.
+        sealed, undo = list[str](), list[str]()
+        try:
+            sealed = await migration.seal()
+            commands = await migration.opened_by(sealed)
+            undo = [f"db.runCommand({json_util.dumps(each)})" for each in commands]
+            moved = await migration.finish(told)
+        except GatewayError as exc:
+            refusing = _refusing(sealed) if sealed else _refusing(migration.sealable, "may refuse")
+            raise click.ClickException(f"{exc}\n{_not_finished(refusing, undo)}") from exc
+        return Move(entity, to, copied, moved, sealed, undo)
+
+
+def _not_finished(refusing: str, undo: list[str]) -> str:
+    """Return the state in which a move has failed, and how to go on or back."""
+    if undo:
+        opened = f"{refusing}; to let programs write again, in mongosh:"
+        return "\n".join([f"not finished: run it again; {opened}", *undo])
+    return (
+        f"not finished: {refusing}; run it again: it goes on, and prints how to let programs write "
+        "again"
+    )
+
+
+def _refusing(names: list[str], verb: str = "") -> str:
+    verb = verb or ("refuse" if len(names) > 1 else "refuses")
+    return f"{' and '.join(names)} {verb} writes now"
+
+
+def _subject(model: Model, type_: str, to: str) -> Entity:
+    entity = next((each for each in model.entities if each.name == type_), None)
+    if entity is None:
+        names = ", ".join(each.name for each in model.entities)
+        raise click.UsageError(f"the model has no entity {type_!r}; it has {names}")
+    if entity.history is History.ARCHIVE:
+        raise click.UsageError(f"the versions of {type_} are kept by revstream already")
+    if problem := name_problem(to):
+        raise click.UsageError(f"--to {to!r}: {problem}")
+    if model.entity_of_collection(to) is not None:
+        raise click.UsageError(f"--to {to!r}: the model has that collection; name a new one")
+    return entity
+
+
+def lines_of(done: Move) -> list[str]:
+    """For people."""
+    entity, old = done.entity, done.entity.collection
+    lines = [f"{done.copied:,} versions of {old} were copied to {done.to}"]
+    if done.moved is None:
+        return [
+            *lines,
+            "run it again to copy what comes; when the programs are ready to write to "
+            f"{done.to}, run it with --finish, from when on {old} refuses writes",
+        ]
+    lines.append(_refusing(done.sealed))
+    undo = [f"  {each}" for each in done.undo]
+    if done.moved.findings:
+        return [
+            *lines,
+            *done.moved.findings,
+            f"not finished: {len(done.moved.findings)} differences; to let programs write again, "
+            "in mongosh:",
+            *undo,
+        ]
+    version = f', version: "{entity.version}"' if entity.version != "version" else ""
+    rules = done.moved.rules
+    lines += [f"carried over to {done.to}: {each}" for each in rules.carried]
+    lines += [f"not carried over: {each}" for each in rules.left]
+    return [
+        *lines,
+        f"{done.moved.versions:,} versions and {done.moved.documents:,} documents are the same in "
+        "both; put this into the model in place of the old line, remove @layout, and start "
+        "revstream with it:",
+        f'  @collection(name: "{done.to}", plural: "{entity.plural}"{version})',
+        "the old collections stay as they are, their indexes, too; to let programs write to them "
+        f"again, with the validators that they had, in mongosh (then drop {done.to}, "
+        f"{done.to}.versions and what stands beside them, before a move is begun anew):",
+        *undo,
+    ]
+
+
+def report_of(done: Move) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "type": done.entity.name,
+        "from": done.entity.collection,
+        "to": done.to,
+        "copied": done.copied,
+        "sealed": done.sealed,
+        "undo": done.undo,
+        "finished": done.moved is not None and not done.moved.findings,
+        "moved": None if done.moved is None else asdict(done.moved),
+    }

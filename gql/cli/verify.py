@@ -1,0 +1,112 @@
+"""`revstream verify`: check the archives of a model's collections, and say what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.gql.runtime.progress_display import Report
+from revstream.model.definition import Model
+from revstream.resolvers.values.json_value import json_value
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Checkpoints, furthest
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.maintenance.verification import Verification, Verified
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import inspect_server
+
+__all__ = ["lines_of", "report_of", "verify"]
+
+
+async def verify(
+    settings: Settings,
+    model: Model,
+    uri: str,
+    database: str,
+    report: Report,
+    *,
+    mend: bool = False,
+) -> dict[str, Verified]:
+    """By collection, what was found.
+
+    Args:
+        mend: what crashes have left between two writes of an update is mended first.
+
+    Raises:
+        Unavailable, Unsuitable: MongoDB cannot be reached, or cannot serve.
+    """
+    found = {}
+    async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
+        await inspect_server(mongo)
+        for entity in model.entities:
+            name = entity.collection
+            layout = layout_of(mongo, entity)
+            total = await mongo.estimated_count(name)
+            stored = await Checkpoints(mongo).of(name)
+
+            def looked_at(documents: int, name: str = name, total: int = total) -> None:
+                report(f"verify {name}", documents, max(total, documents))
+
+            verification = Verification(
+                mongo,
+                Archive(mongo, name, layout),
+                furthest(stored),
+                version_field=entity.version,
+                partitioned=any(each.count > 1 for each in stored),
+            )
+            mended = await layout.recover() if mend else 0
+            found[name] = await verification.run(looked_at)
+            found[name].mended = mended
+    return found
+
+
+def lines_of(found: Mapping[str, Verified]) -> list[str]:
+    """For people: a line for each finding, and one for each collection."""
+    lines = []
+    for name, verified in found.items():
+        for each in verified.findings:
+            what = "" if each.document is None else f"/{json_value(each.document)}"
+            version = "" if each.version is None else f" version {each.version}"
+            lines.append(f"{each.collection}{what}{version}: {each.problem} [{each.kind}]")
+        if verified.unsealed:
+            lines.append(
+                f"{name}: {verified.unsealed:,} versions have no checksum: they were recorded "
+                "before there were any, and are only compared with those around them"
+            )
+        if verified.mended:
+            lines.append(f"{name}: {verified.mended:,} updates that were left half done are mended")
+        problems = len(verified.findings)
+        lines.append(
+            f"{name}: {verified.documents:,} documents, {verified.versions:,} versions, "
+            f"{verified.gaps:,} of them behind a gap, "
+            + (
+                f"{problems:,} problem{'s' if problems > 1 else ''}"
+                if problems
+                else "nothing wrong"
+            )
+        )
+    return lines
+
+
+def report_of(found: Mapping[str, Verified]) -> dict[str, Any]:
+    """For programs."""
+    return {
+        name: {
+            "documents": verified.documents,
+            "versions": verified.versions,
+            "gaps": verified.gaps,
+            "mended": verified.mended,
+            "withoutChecksum": verified.unsealed,
+            "findings": [
+                {
+                    "kind": each.kind,
+                    "documentId": json_value(each.document),
+                    "version": each.version,
+                    "problem": each.problem,
+                }
+                for each in verified.findings
+            ],
+        }
+        for name, verified in found.items()
+    }

@@ -1,0 +1,68 @@
+"""What administrators do: see who is connected to this process, and disconnect a principal.
+
+    GET  /admin/sessions
+    POST /admin/disconnect      {"principal": "ann"}
+
+HTTP, and not fields of the API: it is about the process and not about its data, it is no part of
+what a model generates, and a proxy can keep the path from the world.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from revstream.gql.auth.authenticator import Credentials
+from revstream.gql.engine.request.context_factory import Callers
+from revstream.gql.http.request import Refused, read_json
+from revstream.gql.observability.error_response import Failures
+from revstream.resolvers.access.principal import Principal
+from revstream.resolvers.errors import Forbidden
+from revstream.streams.core.errors import GatewayError
+
+__all__ = ["admin_routes"]
+
+log = logging.getLogger(__name__)
+
+Handle = Callable[[Request, Principal], Awaitable[Response]]
+
+
+def admin_routes(
+    callers: Callers, role: str | None, failures: Failures, body_bytes: int
+) -> list[Route]:
+    """None where no role is an administrator's."""
+    if role is None:
+        return []
+
+    def for_administrators(handle: Handle) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                principal = await callers.principal(Credentials.of_headers(request.headers))
+                if role not in principal.roles:
+                    raise Forbidden(f"this is for the role {role} only")
+                return await handle(request, principal)
+            except (GatewayError, Refused) as exc:
+                return failures.response(exc)
+
+        return endpoint
+
+    async def sessions(_request: Request, _principal: Principal) -> Response:
+        return JSONResponse({"sessions": callers.sessions.shown()})
+
+    async def disconnect(request: Request, principal: Principal) -> Response:
+        given = await read_json(request.receive, request.headers, most_bytes=body_bytes)
+        name = given.get("principal") if isinstance(given, dict) else None
+        if not isinstance(name, str):
+            raise Refused(400, 'send {"principal": "<name>"}, as JSON')
+        count = callers.sessions.disconnect(name)
+        log.info("disconnected", extra={"principal": name, "by": principal.name, "count": count})
+        return JSONResponse({"disconnected": count})
+
+    return [
+        Route("/admin/sessions", for_administrators(sessions), methods=["GET"]),
+        Route("/admin/disconnect", for_administrators(disconnect), methods=["POST"]),
+    ]

@@ -1,0 +1,99 @@
+"""Where those who are told the same are written to: an operation on a socket, or a stream.
+
+What is the same for all seats of a kind is made once per event; each is written to once, and nobody
+waits. Streams are written to below uvicorn's response, whose `send` would have to be awaited: their
+chunks are framed here as HTTP/1.1 has it.
+
+Source: docs/decisions/0028-shared-subscriptions.md; RFC 9112, 7.1 "Chunked Transfer Coding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import orjson
+from websockets.frames import Frame, Opcode
+
+from revstream.gql.http.stream_framing import Framing
+from revstream.gql.server.writer import WRITER, Writer
+
+__all__ = ["SocketSeat", "StreamSeat"]
+
+
+class SocketSeat:
+    """Of an operation on a WebSocket.
+
+    Args:
+        type_: what its protocol calls a message with a result.
+    """
+
+    __slots__ = ("kind", "own", "token", "writer")
+
+    def __init__(self, id_: str, type_: bytes, writer: Writer) -> None:
+        self.token = ""
+        self.writer = writer
+        self.own = b'{"id":%b,"type":"%b","payload":' % (orjson.dumps(id_), type_)
+        # Ids are nearly always of one length, and then so are the messages.
+        self.kind: Hashable = len(self.own)
+
+    @classmethod
+    def of(
+        cls,
+        scope: Mapping[str, Any],
+        id_: str,
+        type_: bytes,
+        extensions: Mapping[str, Any] | None,
+    ) -> SocketSeat | None:
+        writer = _writer_of(scope, extensions)
+        return None if writer is None else cls(id_, type_, writer)
+
+    def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
+        message = b"%b%b}" % (self.own, payload)
+        frame = Frame(Opcode.TEXT, message).serialize(mask=False)
+        return frame[: -len(message)], payload + b"}"
+
+    def close(self) -> None:
+        """Write nothing more: from here on its id may be another one's."""
+        self.writer = _Closed()
+
+
+class StreamSeat:
+    """Of a response that goes on."""
+
+    __slots__ = ("kind", "token", "writer")
+
+    own = b""
+
+    def __init__(self, framing: Framing, writer: Writer) -> None:
+        self.token = ""
+        self.writer = writer
+        self.kind = framing
+
+    @classmethod
+    def of(
+        cls, scope: Mapping[str, Any], framing: Framing, extensions: Mapping[str, Any] | None
+    ) -> StreamSeat | None:
+        # Of an older version a response ends with the connection, and has no chunks.
+        writer = _writer_of(scope, extensions) if scope["http_version"] == "1.1" else None
+        return None if writer is None else cls(framing, writer)
+
+    def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
+        body = self.kind.result(payload, shown)
+        return b"%x\r\n%b\r\n" % (len(body), body), b""
+
+
+def _writer_of(scope: Mapping[str, Any], extensions: Mapping[str, Any] | None) -> Writer | None:
+    """Find the connection's writer; None where there is only ASGI, or where the responses have
+    something that those of others have not."""
+    if extensions is not None and extensions.get("cost"):
+        return None
+    writer: Writer | None = scope.get("extensions", {}).get(WRITER)
+    return writer
+
+
+class _Closed:
+    """A writer that drops everything."""
+
+    def write(self, data: bytes) -> bool:
+        return True

@@ -1,0 +1,386 @@
+"""GraphQL over WebSocket: Strawberry's handlers of the two protocols, with what they lack.
+
+Guarantees: whatever is not a message of its protocol closes the socket with 4400 and a reason,
+never with an exception; a document that cannot be executed is an error of its one operation, and
+the others on the socket go on. Both protocols take queries as well as subscriptions.
+
+Source: docs/decisions/0024-sockets.md; PROTOCOL.md of enisdenjo/graphql-ws and of
+apollographql/subscriptions-transport-ws.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+from json import JSONDecodeError
+from typing import Any
+
+from graphql import GraphQLError
+from starlette.websockets import WebSocketDisconnect, WebSocketState
+from strawberry.asgi import ASGIWebSocketAdapter
+from strawberry.http.exceptions import WebSocketDisconnected
+from strawberry.subscriptions.protocols.graphql_transport_ws.handlers import (
+    BaseGraphQLTransportWSHandler,
+    Operation,
+)
+from strawberry.subscriptions.protocols.graphql_transport_ws.types import (
+    ConnectionInitMessage,
+    Message,
+    PingMessage,
+    SubscribeMessage,
+)
+from strawberry.subscriptions.protocols.graphql_ws.handlers import BaseGraphQLWSHandler
+from strawberry.subscriptions.protocols.graphql_ws.types import (
+    ConnectionInitMessage as LegacyInitMessage,
+)
+from strawberry.subscriptions.protocols.graphql_ws.types import OperationMessage, StartMessage
+
+from revstream.gql.endpoint.broadcast_target import SocketSeat
+from revstream.gql.endpoint.websocket_auth import Introduction
+from revstream.gql.engine.request.context import Context
+from revstream.gql.observability.error_response import Failures
+from revstream.gql.observability.operation_metrics import Operations
+from revstream.gql.subscriptions.broadcast_message import SEAT
+from revstream.gql.subscriptions.interruption import interruption_of
+from revstream.resolvers.errors import LimitExceeded
+from revstream.streams.core.task_cleanup import seen
+
+__all__ = ["LegacySocket", "SocketMessages", "TransportSocket"]
+
+_MALFORMED = 4400
+_NOT_INTRODUCED = 4408
+_INTRODUCED_TWICE = 4429
+# RFC 6455, 5.5.1: a control frame holds 125 bytes, and the code takes two.
+_REASON_BYTES = 123
+
+# Of the operation that a message starts: Strawberry's handlers do not hand them on.
+_extensions: ContextVar[Mapping[str, Any] | None] = ContextVar("extensions", default=None)
+# Of the operation of this task: its client is to subscribe again, so that it must not complete.
+_interrupted: ContextVar[bool] = ContextVar("interrupted", default=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoMessage:
+    """What has come in the place of one."""
+
+    problem: str
+
+
+class SocketMessages(ASGIWebSocketAdapter):
+    """The messages of one socket. A socket that is closed already, by whichever side, is a
+    disconnection and no fault."""
+
+    async def iter_json(self, *, ignore_parsing_errors: bool = False) -> AsyncGenerator[object]:
+        while self.ws.application_state is not WebSocketState.DISCONNECTED:
+            received = await self.ws.receive()
+            if received["type"] == "websocket.disconnect":
+                return
+            text = received.get("text")
+            if text is None:
+                yield _NoMessage("a message is text, and this frame is binary")
+                continue
+            try:
+                message: object = self.view.decode_json(text)
+            except JSONDecodeError as exc:
+                message = _NoMessage(f"a message is JSON, and this is not: {exc.msg}")
+            yield message
+
+    async def send_json(self, message: Mapping[str, object]) -> None:
+        try:
+            await super().send_json(message)
+        except RuntimeError as exc:
+            # Closed by another task, before this or while it waited for room.
+            if self.ws.application_state is WebSocketState.DISCONNECTED:
+                raise WebSocketDisconnected from exc
+            raise
+
+    async def close(self, code: int, reason: str) -> None:
+        if self.ws.application_state is WebSocketState.DISCONNECTED:
+            return
+        with suppress(WebSocketDisconnect):
+            await super().close(code, _cut(reason))
+
+
+class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
+    """`graphql-transport-ws`, the protocol of today."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
+        self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
+        self._seats: dict[str, SocketSeat] = {}
+        self._waiting: asyncio.TimerHandle | None = None
+        self._introduction = Introduction(self)
+        self.schema = _Executing(self.schema, self._introduction)  # type: ignore[assignment]
+
+    @property
+    def running(self) -> list[asyncio.Task[Any]]:
+        """The tasks of its operations."""
+        return [each.task for each in self.operations.values() if each.task is not None]
+
+    async def send_message(self, message: Any) -> None:
+        if not (message["type"] == "complete" and _interrupted.get()):
+            await super().send_message(message)
+
+    async def handle(self) -> None:
+        async with self._introduction:
+            try:
+                await super().handle()
+            finally:
+                self._wait_no_more()
+
+    def on_request_accepted(self) -> None:
+        # A timer, where Strawberry has a task that sleeps: ten thousand come back at once.
+        limit_s = self.connection_init_wait_timeout.total_seconds()
+        self._waiting = asyncio.get_running_loop().call_later(limit_s, self._waited)
+
+    def _waited(self) -> None:
+        self.connection_init_wait_timeout = timedelta()
+        closing = asyncio.create_task(self.handle_connection_init_timeout())
+        closing.add_done_callback(self._task_done)
+        self.connection_init_timeout_task = closing
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    async def run_operation(self, operation: Operation[Context, None]) -> None:
+        seat = SocketSeat.of(self.websocket.ws.scope, operation.id, b"next", _extensions.get())  # type: ignore[attr-defined]
+        SEAT.set(seat)
+        if seat is not None:
+            self._seats[operation.id] = seat
+        with self._operations:
+            await super().run_operation(operation)
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        # Strawberry cancels those that are unsubscribed, and asks no more of them.
+        seen(task)
+
+    async def cleanup_operation(self, operation_id: str) -> None:
+        seat = self._seats.pop(operation_id, None)
+        if seat is not None:
+            seat.close()
+        await super().cleanup_operation(operation_id)
+
+    def forget_id(self, id: str) -> None:
+        self._seats.pop(id, None)
+        super().forget_id(id)
+
+    async def handle_message(self, message: Message) -> None:
+        problem = _problem(message, _TRANSPORT)
+        if problem is None:
+            _extensions.set(_extensions_of(message))
+            await super().handle_message(message)
+        else:
+            await self.handle_invalid_message(problem)
+
+    async def handle_connection_init(self, message: ConnectionInitMessage) -> None:
+        if self.connection_timed_out:
+            return
+        # It has come: how long it takes to check is not the client's doing.
+        self._wait_no_more()
+        if self.connection_init_timeout_task is not None:
+            self.connection_init_timeout_task.cancel()
+        # The protocol lets the payload be null.
+        taken: ConnectionInitMessage = {
+            "type": "connection_init",
+            "payload": message.get("payload") or {},
+        }
+        if self.connection_init_received or await self._introduction.of(taken):
+            await super().handle_connection_init(taken)
+
+    async def handle_ping(self, message: PingMessage) -> None:
+        if not await self._introduction.again(message):
+            return
+        # Strawberry's answer is without what the client wants to know it by.
+        given = message.get("payload")
+        answer: Any = {"type": "pong"} if given is None else {"type": "pong", "payload": given}
+        await self.send_message(answer)
+
+    async def handle_subscribe(self, message: SubscribeMessage) -> None:
+        known = message["id"] in self.operations or not self.connection_acknowledged
+        full = _room(len(self.operations), self.max_subscriptions_per_connection)
+        if known or full is None:
+            await super().handle_subscribe(message)
+            return
+        error = self._failures.error(full).formatted
+        await self.send_message({"id": message["id"], "type": "error", "payload": [error]})
+
+    @staticmethod
+    def _get_pre_execution_close_reason(error: GraphQLError) -> str | None:
+        # Strawberry closes the socket on a syntax error, with all that runs on it.
+        return None
+
+
+class LegacySocket(BaseGraphQLWSHandler[Context, None]):
+    """`graphql-ws`, the protocol of subscriptions-transport-ws.
+
+    What that leaves open is as in the other one: the codes, and how long an introduction is waited
+    for.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
+        self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
+        self._introduced = False
+        self._introduction = Introduction(self)
+        self.schema = _Executing(self.schema, self._introduction)  # type: ignore[assignment]
+
+    @property
+    def running(self) -> list[asyncio.Task[Any]]:
+        """The tasks of its operations."""
+        return list(self.tasks.values())
+
+    async def send_message(self, message: Any) -> None:
+        if not (message["type"] == "complete" and _interrupted.get()):
+            await super().send_message(message)
+
+    async def handle(self) -> None:
+        waiting = asyncio.create_task(self._expect_introduction())
+        try:
+            async with self._introduction:
+                await super().handle()
+        finally:
+            waiting.cancel()
+
+    async def _expect_introduction(self) -> None:
+        await asyncio.sleep(self.view.connection_init_wait_timeout.total_seconds())
+        if not self._introduced:
+            await self.websocket.close(_NOT_INTRODUCED, "Connection initialisation timeout")
+
+    async def handle_async_results(self, *args: Any, **kwargs: Any) -> None:
+        scope = self.websocket.ws.scope  # type: ignore[attr-defined]
+        SEAT.set(SocketSeat.of(scope, args[0], b"data", _extensions.get()))
+        # Nobody looks at what its task has raised.
+        with self._operations, suppress(WebSocketDisconnected):
+            await super().handle_async_results(*args, **kwargs)
+
+    async def handle_message(self, message: OperationMessage) -> None:
+        problem = _problem(message, _LEGACY)
+        if problem is not None:
+            # The protocol says so; a client that sends what makes no sense is not heard any longer.
+            await self.send_message({"type": "connection_error", "payload": {"message": problem}})
+            await self.websocket.close(code=_MALFORMED, reason=problem)
+            return
+        _extensions.set(_extensions_of(message))
+        await super().handle_message(message)
+
+    async def handle_connection_init(self, message: LegacyInitMessage) -> None:
+        if not self._introduced:
+            self._introduced = True
+            if await self._introduction.of(message):
+                await super().handle_connection_init(message)
+        elif self._introduction.renewable:
+            # This protocol has no ping: to introduce oneself again is to renew the sign-in.
+            if await self._introduction.again(message):
+                await self.send_message({"type": "connection_ack"})
+        else:
+            await self.websocket.close(_INTRODUCED_TWICE, "Too many initialisation requests")
+
+    async def handle_start(self, message: StartMessage) -> None:
+        known = message["id"] in self.tasks or not self.connection_acknowledged
+        full = _room(len(self.tasks), self.max_subscriptions_per_connection)
+        if known or full is None:
+            await super().handle_start(message)
+            return
+        error = self._failures.error(full).formatted
+        await self.send_message({"id": message["id"], "type": "error", "payload": error})
+
+
+class _Executing:
+    """A schema as Strawberry's handlers call it, with the extensions of the operation; what
+    interrupts a subscription interrupts the socket.
+
+    `subscribe`, all that the legacy one calls, takes nothing but subscriptions in Strawberry, which
+    the protocol does not say.
+    """
+
+    def __init__(self, schema: Any, introduction: Introduction) -> None:
+        self._schema = schema
+        self._introduction = introduction
+
+    async def stream(self, query: str, **given: Any) -> Any:
+        # Set where the message was handled; the operation's task has a copy of that context.
+        return self._uninterrupted(
+            await self._schema.stream(query, operation_extensions=_extensions.get(), **given)
+        )
+
+    subscribe = stream
+
+    async def _uninterrupted(self, results: Any) -> AsyncGenerator[Any]:
+        async with aclosing(results):
+            async for result in results:
+                interruption = interruption_of(result)
+                if interruption is not None:
+                    _interrupted.set(True)
+                    self._introduction.interrupt(interruption)
+                    return
+                yield result
+
+
+@dataclass(frozen=True, slots=True)
+class _Protocol:
+    """Which messages a client may send: what starts an operation, what ends it, and the others."""
+
+    starts: str
+    ends: str
+    others: frozenset[str]
+
+
+_TRANSPORT = _Protocol("subscribe", "complete", frozenset({"connection_init", "ping", "pong"}))
+_LEGACY = _Protocol("start", "stop", frozenset({"connection_init", "connection_terminate"}))
+
+
+def _problem(message: object, protocol: _Protocol) -> str | None:
+    """What is wrong with a message; None: nothing is."""
+    if isinstance(message, _NoMessage):
+        return message.problem
+    if not isinstance(message, Mapping) or not isinstance(message.get("type"), str):
+        return 'a message is an object with a "type"'
+    kind, payload = message["type"], message.get("payload")
+    if kind in protocol.others:
+        good = isinstance(payload, Mapping | None)
+        return None if good else f'the "payload" of a message {kind} is an object'
+    if kind not in (protocol.starts, protocol.ends):
+        return f"there is no message {kind} from a client"
+    if not isinstance(message.get("id"), str) or not message["id"]:
+        return f'the "id" of a message {kind} is text, and not empty'
+    if kind == protocol.ends:
+        return None
+    if not isinstance(payload, Mapping) or not isinstance(payload.get("query"), str):
+        return f'the "payload" of a message {kind} is an object with a "query"'
+    if not isinstance(payload.get("operationName"), str | None):
+        return '"operationName" is text'
+    for name in ("variables", "extensions"):
+        if not isinstance(payload.get(name), Mapping | None):
+            return f'"{name}" is an object'
+    return None
+
+
+def _extensions_of(message: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    payload = message.get("payload")
+    return payload.get("extensions") if isinstance(payload, Mapping) else None
+
+
+def _room(count: int, most: int | None) -> LimitExceeded | None:
+    """None where one more operation may run on a connection."""
+    if most is None or count < most:
+        return None
+    return LimitExceeded(
+        f"{count + 1} operations would run at once on this connection, and {most} is the most; "
+        "open another one",
+        limit="max_connection_operations",
+        asked=count + 1,
+        bound=most,
+    )
+
+
+def _cut(reason: str) -> str:
+    """As much of it as a closing frame holds."""
+    return reason.encode(errors="replace")[:_REASON_BYTES].decode(errors="ignore")

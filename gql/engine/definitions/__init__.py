@@ -1,0 +1,1 @@
+"""Definitions of fields and types, compiled for execution."""

@@ -1,0 +1,120 @@
+"""The types of a model with their fields by name and their links followed, made once, for what is
+done per request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from revstream.model.definition import (
+    BackReference,
+    Embedded,
+    Entity,
+    Field,
+    Model,
+    ObjectType,
+    Reference,
+    Scalar,
+)
+from revstream.resolvers.access.permissions import members, read_by
+from revstream.resolvers.values.field_diff import Comparison
+from revstream.resolvers.values.output import ID_TO_API
+
+__all__ = ["BackLink", "Link", "Shape", "shapes_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A to-one reference: `by` holds the id of a document of `target`."""
+
+    reference: Reference
+    by: Field
+    target: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class BackLink:
+    """The documents of `target` whose field `by` holds this document's id."""
+
+    reference: BackReference
+    by: Field
+    target: Shape
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Shape:
+    """An entity or an embedded type.
+
+    Attributes:
+        guarded: fields, references and back references that not everyone may read, by name.
+        fields: stored values, by API name; `embedded` says which of them hold documents.
+        everything: the stored names of all fields, which is what a comparison of two states reads.
+        entity: the type, where it is one.
+        id_scalar: of an entity, what its `_id` is stored as. shown_id: an `_id` -> as the API shows
+            it, or REFUSED. comparison: of its states, for those who may read all of them.
+    """
+
+    type: ObjectType
+    fields: Mapping[str, Field]
+    embedded: dict[str, Shape] = field(default_factory=dict)
+    links: dict[str, Link] = field(default_factory=dict)
+    back_links: dict[str, BackLink] = field(default_factory=dict)
+    guarded: dict[str, Field | Reference | BackReference] = field(default_factory=dict)
+    name: str = field(init=False)
+    everything: frozenset[str] = field(init=False)
+    entity: Entity = field(init=False)
+    id_scalar: Scalar = field(init=False)
+    shown_id: Callable[[Any], Any] = field(init=False)
+    comparison: Comparison = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = self.type.name
+        self.everything = frozenset(each.stored for each in self.fields.values())
+        if isinstance(self.type, Entity):
+            self.entity = self.type
+            self.id_scalar = self.type.id.stored_scalar or Scalar.ID
+            self.shown_id = ID_TO_API[self.id_scalar]
+
+    @property
+    def is_entity(self) -> bool:
+        return isinstance(self.type, Entity)
+
+    @property
+    def state(self) -> str:
+        """The interface that present and past have in common."""
+        return f"{self.name}State"
+
+    @property
+    def snapshot(self) -> str:
+        """The type of past states."""
+        return f"{self.name}Snapshot"
+
+    @property
+    def version(self) -> str:
+        """The type of an entity's versions."""
+        return f"{self.name}Version"
+
+
+def shapes_of(model: Model) -> Mapping[str, Shape]:
+    """By type name, entities first, in the model's order."""
+    types: tuple[Entity | Embedded, ...] = (*model.entities, *model.embeddeds)
+    shapes = {
+        each.name: Shape(type=each, fields={one.name: one for one in each.fields}) for each in types
+    }
+    for shape in shapes.values():
+        for each in shape.fields.values():
+            if isinstance(each.type, str):
+                shape.embedded[each.name] = shapes[each.type]
+        for reference in shape.type.references:
+            by = shape.fields[reference.by]
+            shape.links[reference.name] = Link(reference, by, shapes[reference.target])
+        if isinstance(shape.type, Entity):
+            shape.comparison = Comparison(shape.type, model)
+            for back in shape.type.back_references:
+                target = shapes[back.target]
+                shape.back_links[back.name] = BackLink(back, target.fields[back.field], target)
+        for member in members(shape.type):
+            if read_by(model, shape.type, member):
+                shape.guarded[member.name] = member
+    return shapes

@@ -1,0 +1,362 @@
+"""Current documents from what was read to what the response has of them, without an object for
+each: what an operation selects of one type, compiled.
+
+One generated function goes over the documents of a page. A document of which anything is not what
+it nearly always is becomes a record after all and goes the longer way
+(`gql.engine.execution.compiled_object`), which may give up; then all of them are made by the
+executor, with what was read here.
+
+Source: docs/decisions/0027-compiled-operations.md
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from graphql import GraphQLObjectType, is_non_null_type
+
+from revstream.gql.engine.definitions.arguments import arguments_of
+from revstream.gql.engine.definitions.field import Beside, Read, Resolve, Whole, field_of
+from revstream.gql.engine.definitions.object_type import Link, Shape
+from revstream.gql.engine.definitions.value_tests import GIVEN_UP, NAMES, usual_of
+from revstream.gql.engine.execution.compiled_object import Make, made_of
+from revstream.gql.engine.request.prefetch import read_ahead
+from revstream.gql.engine.request.references import ids_named
+from revstream.gql.engine.request.source import CurrentDocument
+from revstream.model.definition import Scalar
+from revstream.resolvers.values.dates import date_texts
+from revstream.streams.changefeed.event import PLAIN
+from revstream.streams.core.errors import GatewayError
+from revstream.streams.mongo.driver.codecs import Document
+
+if TYPE_CHECKING:
+    from revstream.gql.engine.execution.executor import Executor
+    from revstream.gql.engine.request.context import Context
+
+__all__ = ["NOTHING", "Related", "Rendering", "field_growth", "rendering_of"]
+
+_DEPTH = 6
+
+# Bytes: of a control character in JSON; of a value that is not read, as a type's name, with its
+# marks; of the shortest document.
+_ESCAPED = 6.0
+_SHORT_VALUE = 60
+_SHORTEST = 14
+
+_Unusual: TypeAlias = "Callable[[Document, Any], Any]"
+"""(document, its version's number) -> what the response has of it, or GIVEN_UP."""
+_Rows: TypeAlias = "Callable[[Sequence[Document], Related, _Unusual], Any]"
+"""(documents, what was read beside them, how one is made that is unusual) -> what the response has
+of them, or GIVEN_UP."""
+
+
+@dataclass(slots=True)
+class Related:
+    """What was read beside documents.
+
+    Attributes:
+        numbers: of their versions, in their order; None of those that are not known, and none at
+            all where they are not selected.
+        followed: by reference, in the order of their fields.
+        beside: what the response has of fields that were read beside them, one after the other, of
+            each document; GIVEN_UP of those that are to be looked at.
+    """
+
+    numbers: Sequence[int | None] = ()
+    followed: list[_Followed] = field(default_factory=list)
+    beside: Sequence[Sequence[Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    """What the ids of one reference lead to, by `identity`.
+
+    Attributes:
+        found: None where there is nothing. made: of those that were found, what the response has;
+            of none, where one of them was given up.
+        related: what was read beside those that were found.
+    """
+
+    found: Mapping[Any, Document | None]
+    made: Mapping[Any, Any]
+    related: Related
+
+
+NOTHING = Related()
+
+
+class Rendering:
+    """Args:
+    fields: what has to be read of a document. make: of a record, what the response has.
+    Attributes:
+    growth: bytes that the response has at most for each byte of a document; None where it may show
+        values of others.
+    """
+
+    def __init__(self, shape: Shape, fields: frozenset[str], make: Make) -> None:
+        self.shape = shape
+        self.fields = fields
+        self.version = False
+        self.growth: float | None = None
+        self.links: list[tuple[Link, Rendering]] = []
+        self.besides: list[Beside] = []
+        # Of each of these, what the response has.
+        self.ready: list[Make] = []
+        self._make = make
+        self._rows: _Rows
+
+    async def related(self, context: Context, documents: Sequence[Document]) -> Related:
+        """Read what is shown with them: one read for each reference, one for the numbers. What
+        cannot be read is left to whoever says what is wrong."""
+        if not documents or not (self.version or self.links or self.besides):
+            return NOTHING
+        related = Related()
+        if self.version:
+            related.numbers = context.loads.known_numbers(self.shape.entity, documents)
+        reads: list[Any] = [self._follow(context, documents, *each) for each in self.links]
+        if None in related.numbers:
+            reads.append(self._number(context, documents, related))
+        if self.besides:
+            reads += read_ahead(context, documents, self.besides)
+        if not reads:
+            return related
+        found = [await reads[0]] if len(reads) == 1 else await asyncio.gather(*reads)
+        related.followed = found[: len(self.links)]
+        return related
+
+    async def _number(
+        self, context: Context, documents: Sequence[Document], related: Related
+    ) -> None:
+        with suppress(GatewayError):
+            related.numbers = await context.loads.numbers(self.shape.entity, documents)
+
+    async def _follow(
+        self, context: Context, documents: Sequence[Document], link: Link, target: Rendering
+    ) -> _Followed:
+        wanted = ids_named(link, documents)
+        found: dict[Any, Document | None] = {}
+        if wanted:
+            with suppress(GatewayError):
+                entity, ids, fields = target.shape.entity, list(wanted.values()), target.fields
+                read = await context.current.by_ids(entity, ids, fields, shown=True)
+                found = dict(zip(wanted, read, strict=True))
+        there = {name: each for name, each in found.items() if each is not None}
+        related = await target.related(context, list(there.values()))
+        made = target.made(list(there.values()), related, context)
+        return _Followed(
+            found, {} if made is GIVEN_UP else dict(zip(there, made, strict=True)), related
+        )
+
+    def made(self, documents: Sequence[Document], related: Related, context: Context) -> Any:
+        """What the response has of them, in their order, or GIVEN_UP."""
+        if not documents:
+            return []
+        remembered = False
+
+        if self.besides:
+            shown = [CurrentDocument(self.shape, each) for each in documents]
+            related = replace(
+                related,
+                beside=[[ready(each, context) for each in shown] for ready in self.ready],
+            )
+
+        def unusual(document: Document, number: Any) -> Any:
+            nonlocal remembered
+            if not remembered:
+                remembered = True
+                self._remember(related, context)
+            return self._make(CurrentDocument(self.shape, document, number), context)
+
+        return self._rows(documents, related, unusual)
+
+    def records(
+        self, documents: Sequence[Document], related: Related, context: Context
+    ) -> list[CurrentDocument]:
+        """For the executor, with what was read beside them."""
+        self._remember(related, context)
+        numbers = related.numbers or [None] * len(documents)
+        return [
+            CurrentDocument(self.shape, document, number)
+            for document, number in zip(documents, numbers, strict=True)
+        ]
+
+    def _remember(self, related: Related, context: Context) -> None:
+        """What references lead to, where fields look for it."""
+        for (_, target), each in zip(self.links, related.followed, strict=False):
+            known = context.known.setdefault((target.shape.name, target.fields), {})
+            there = {name: one for name, one in each.found.items() if one is not None}
+            records = target.records(list(there.values()), each.related, context)
+            known |= dict.fromkeys(each.found) | dict(zip(there, records, strict=True))
+
+
+def field_growth(name: str) -> float:
+    """Return the bytes that a field under a name adds to the response at most for each byte of a
+    document."""
+    return _ESCAPED + (len(name) + _SHORT_VALUE) / _SHORTEST
+
+
+def rendering_of(
+    executor: Executor, shape: Shape, details: Any, depth: int = 0
+) -> Rendering | None:
+    """Of a type of current documents; None where something of it takes a closer look.
+
+    Args:
+        details: where it is selected, as graphql-core collects it.
+    """
+    selections = executor.plan.selections
+    type_ = executor.schema.type_map[shape.name]
+    assert isinstance(type_, GraphQLObjectType)
+    make = made_of(executor, type_, details)
+    if selections is None or make is None or depth > _DEPTH:
+        return None
+    nodes = [each.node for each in details]
+    rendering = Rendering(shape, selections.stored(nodes, shape, shape.name), make)
+    code = _Code(executor, rendering, depth)
+    for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
+        if not code.add(name, type_, found):
+            return None
+    rendering._rows = code.function()
+    if not (rendering.links or rendering.besides):
+        rendering.growth = code.growth
+    return rendering
+
+
+class _Code:
+    """The lines of one function over documents."""
+
+    def __init__(self, executor: Executor, rendering: Rendering, depth: int) -> None:
+        self._executor = executor
+        self._rendering = rendering
+        self._depth = depth
+        self._names: dict[str, Any] = {**NAMES, "PLAIN": PLAIN, "date_texts": date_texts}
+        # What is made of all documents at once, by the name of each one's part.
+        self._columns: dict[str, str] = {}
+        self._reads: list[str] = []
+        self._tests: list[str] = []
+        self._items: list[str] = []
+        self.growth = 0.0
+
+    def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
+        """Whether the field can be part of the function."""
+        field_name = details[0].node.name.value
+        self.growth += field_growth(name)
+        if field_name == "__typename":
+            self._items.append(f"{name!r}: {parent.name!r}")
+            return True
+        definition = self._executor.schema.get_field(parent, field_name)
+        made = field_of(definition)
+        if definition is None:
+            return False
+        required = is_non_null_type(definition.type)
+        if isinstance(made, Read) and made.stored is not None:
+            return self._add_stored(name, made, required)
+        if not isinstance(made, Resolve) or made.ready is None:
+            return False
+        shape = self._rendering.shape
+        if field_name == "version":
+            self._rendering.version = True
+            self._tests.append("number.__class__ is int and number < 2147483648")
+            self._items.append(f"{name!r}: number")
+            return True
+        if made.beside is not None:
+            return self._add_beside(name, made, definition, details)
+        link = shape.links.get(field_name)
+        return link is not None and self._add_link(name, link, required, details)
+
+    def _add_stored(self, name: str, made: Read, required: bool) -> bool:
+        assert made.stored is not None
+        var = f"a{len(self._reads)}"
+        usual = usual_of(made.stored)
+        if usual is None:
+            return False
+        if made.stored.type is Scalar.DATETIME:
+            self._add_date(name, made.stored.stored, required)
+            return True
+        test, shown = (each.format(var) for each in usual)
+        self._read(var, made.stored.stored, required)
+        if not required:
+            test = f"({var} is None or {test})"
+            shown = shown if shown == var else f"None if {var} is None else {shown}"
+        self._tests.append(test)
+        self._items.append(f"{name!r}: {shown}")
+        return True
+
+    def _add_date(self, name: str, stored: str, required: bool) -> None:
+        var = f"t{len(self._columns)}"
+        self._columns[var] = f"date_texts([each.get({stored!r}) for each in documents])"
+        there = f"{var} is not None"
+        self._tests.append(there if required else f"({there} or document.get({stored!r}) is None)")
+        self._items.append(f"{name!r}: {var}")
+
+    def _add_beside(self, name: str, made: Resolve, definition: Any, details: Any) -> bool:
+        assert made.ready is not None
+        assert made.beside is not None
+        ready, besides = made.ready(self._executor, details), self._rendering.besides
+        if not isinstance(ready, Whole):
+            return False
+        var = f"b{len(besides)}"
+        self._columns[var] = f"related.beside[{len(besides)}]"
+        self._tests.append(f"{var} is not GIVEN_UP")
+        self._items.append(f"{name!r}: {var}")
+        nodes = [each.node for each in details]
+        arguments = arguments_of(definition, nodes[0], made)
+        besides.append(made.beside(self._executor.plan.selections, nodes, arguments))
+        self._rendering.ready.append(ready.make)
+        return True
+
+    def _add_link(self, name: str, link: Link, required: bool, details: Any) -> bool:
+        target = rendering_of(self._executor, link.target, details, self._depth + 1)
+        if target is None:
+            return False
+        links = self._rendering.links
+        var, place = f"a{len(self._reads)}", len(links)
+        links.append((link, target))
+        self._read(var, link.by.stored, False)
+        shown = f"k{place}({var}) if {var}.__class__ in PLAIN else None"
+        self._reads.append(f"l{place} = {shown}")
+        there = f"l{place} is not None"
+        self._tests.append(there if required else f"({var} is None or {there})")
+        self._items.append(f"{name!r}: l{place}")
+        return True
+
+    def _read(self, var: str, stored: str, required: bool) -> None:
+        self._reads.append(
+            f"{var} = document[{stored!r}]" if required else f"{var} = document.get({stored!r})"
+        )
+
+    def function(self) -> _Rows:
+        numbered = self._rendering.version
+        numbers = {"number": "related.numbers"} if numbered else {}
+        columns = {"document": "documents"} | numbers | self._columns
+        each, rows = ", ".join(columns), ", ".join(columns.values())
+        if len(columns) > 1:
+            rows = f"zip({rows}, strict=True)"
+        count = len(self._rendering.links)
+        links = [f"    k{n} = related.followed[{n}].made.get" for n in range(count)]
+        tests, items = " and ".join(self._tests) or "True", ", ".join(self._items)
+        lines = [
+            "def rows(documents, related, unusual):",
+            "    made = []",
+            "    add = made.append",
+            *links,
+            f"    for {each} in {rows}:",
+            "        try:",
+            *(f"            {line}" for line in self._reads),
+            f"            if {tests}:",
+            f"                add({{{items}}})",
+            "                continue",
+            "        except (LookupError, TypeError, ValueError, ArithmeticError):",
+            "            pass",
+            f"        one = unusual(document, {'number' if numbered else 'None'})",
+            "        if one is GIVEN_UP: return GIVEN_UP",
+            "        add(one)",
+            "    return made",
+        ]
+        # Nothing of a request is in the text but names, which GraphQL's grammar bounds, as text.
+        exec(compile("\n".join(lines), "<documents>", "exec"), self._names)
+        function: _Rows = self._names["rows"]
+        return function

@@ -1,0 +1,320 @@
+"""Versions from the archive's records to what the response has of them, without an object for each:
+what an operation selects of a page of versions, compiled, as
+`gql.engine.execution.compiled_documents` does it for documents.
+
+One generated function goes over the records of a page. A version of which anything is not what it
+nearly always is becomes a record of the API after all and goes the longer way
+(`gql.engine.execution.compiled_object`), which may give up; then all of them are the executor's.
+
+Source: docs/decisions/0027-compiled-operations.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from bson import Timestamp
+from graphql import GraphQLObjectType
+
+from revstream.gql.engine.definitions.field import Read, field_of, internal_name
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.value_tests import GIVEN_UP, NAMES, usual_of
+from revstream.gql.engine.execution.compiled_object import Make, made_of
+from revstream.gql.engine.execution.worker_thread import counted
+from revstream.gql.engine.request.source import VersionRecord
+from revstream.model.definition import Scalar
+from revstream.resolvers.history.version_filter import OPERATION
+from revstream.resolvers.pagination.page import Page
+from revstream.resolvers.values.dates import date_texts
+from revstream.resolvers.values.field_diff import Comparison
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.version import Version
+
+if TYPE_CHECKING:
+    from revstream.gql.engine.execution.executor import Executor
+    from revstream.gql.engine.request.context import Context
+
+__all__ = ["VersionRendering", "version_rendering_of"]
+
+_Unusual: TypeAlias = "Callable[[Document, Document | None], Any]"
+"""(record, that of the version before) -> what the response has of it, or GIVEN_UP."""
+_Rows: TypeAlias = (
+    "Callable[[Sequence[Document], Sequence[Document | None], Mapping[str, datetime | None],"
+    " Comparison, Context, _Unusual], Any]"
+)
+"""(records, those of the versions before, when they were replaced, what compares them, context, how
+one is made that is unusual) -> what the response has of them, or GIVEN_UP."""
+
+_TEXT = "({0} is None or {0}.__class__ is str)"
+_INT = "{0}.__class__ is int and -2147483648 <= {0} <= 2147483647"
+_NUMBER = f"({{0}} is None or {_INT})"
+# Where a field lies in the record, and what is usual.
+_FACTS: Mapping[str, tuple[str, str]] = {
+    "version": ("v", _INT),
+    "operation": ("op", "{0} in OPERATIONS"),
+    "author": ("by", _TEXT),
+    "comment": ("why", _TEXT),
+    "restoredFrom": ("restoredFrom", _NUMBER),
+    "fromDraft": ("draft", _NUMBER),
+}
+_CHANGE = ("path", "kind", "before", "after")
+
+
+class VersionRendering:
+    """Args:
+    make: of a record of the API, what the response has.
+
+    Attributes:
+        diff: each is compared with the one before. ended: it is shown when each was replaced.
+    """
+
+    def __init__(self, shape: Shape, make: Make) -> None:
+        self.shape = shape
+        self.diff = False
+        self.ended = False
+        self._make = make
+        self._rows: _Rows
+
+    def made(
+        self, page: Page[Document], context: Context, moment: Timestamp | None = None
+    ) -> list[Any] | Any:
+        """What the response has of a page of records, in their order, or GIVEN_UP.
+
+        Args:
+            moment: see `VersionRecord`.
+        """
+        records = page.items
+        if not records:
+            return []
+        ends = page.ends
+        if ends is None and self.ended:
+            return GIVEN_UP
+        comparison = context.scope.compared(self.shape.comparison)
+
+        def unusual(record: Document, before: Document | None) -> Any:
+            version = Version.from_record(record)
+            earlier = None if before is None else Version.from_record(before)
+            record_ = VersionRecord(self.shape, version, moment, earlier, page.ends)
+            return self._make(record_, context)
+
+        befores = _befores(page) if self.diff else [None] * len(records)
+        return self._rows(records, befores, ends or {}, comparison, context, unusual)
+
+
+def _befores(page: Page[Document]) -> list[Document | None]:
+    """The versions before those of a page, where they were read, too."""
+    read: dict[Any, Document] = {each["_id"]: each for each in page.items}
+    if page.beyond is not None:
+        read[page.beyond["_id"]] = page.beyond
+    return [read.get(each.get("prev")) for each in page.items]
+
+
+def version_rendering_of(executor: Executor, shape: Shape, details: Any) -> VersionRendering | None:
+    """Of an entity's versions; None where something of it takes a closer look.
+
+    Args:
+        details: where they are selected, as graphql-core collects it.
+    """
+    type_ = executor.schema.type_map[shape.version]
+    assert isinstance(type_, GraphQLObjectType)
+    make = made_of(executor, type_, details)
+    if make is None:
+        return None
+    rendering = VersionRendering(shape, make)
+    code = _Code(executor, rendering)
+    for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
+        if not code.add(name, type_, found):
+            return None
+    rendering._rows = code.function()
+    return rendering
+
+
+class _Code:
+    """The lines of one function over records."""
+
+    def __init__(self, executor: Executor, rendering: VersionRendering) -> None:
+        self._executor = executor
+        self._rendering = rendering
+        self._names: dict[str, Any] = {
+            **NAMES,
+            "OPERATIONS": frozenset(OPERATION.values),
+            "counted": counted,
+            "NOTHING": {},
+            "date_texts": date_texts,
+        }
+        # What is made of all records at once, by the name of each one's part.
+        self._columns: dict[str, str] = {}
+        self._head: list[str] = []
+        self._reads: list[str] = []
+        self._tests: list[str] = []
+        self._items: list[str] = []
+
+    def add(self, name: str, parent: GraphQLObjectType, details: Any) -> bool:
+        """Whether the field can be part of the function."""
+        field_name = internal_name(parent, details[0].node.name.value)
+        match field_name:
+            case "__typename":
+                self._items.append(f"{name!r}: {parent.name!r}")
+            case "at":
+                var = self._dates("each.get('wall')")
+                self._tests.append(f"{var} is not None")
+                self._items.append(f"{name!r}: {var}")
+            case "until":
+                self._rendering.ended = True
+                var = self._dates("ends[each['_id']]")
+                self._tests.append(f"({var} is not None or ends[record['_id']] is None)")
+                self._items.append(f"{name!r}: {var}")
+            case "documentId" | "id":
+                shown = self._id("get", "doc", numbered=field_name == "id")
+                self._items.append(f"{name!r}: {shown}")
+                return shown is not None
+            case "gap":
+                var = self._read("get", "gap", "get('spanning', False)")
+                self._tests.append(f"{var}.__class__ is bool")
+                self._items.append(f"{name!r}: {var}")
+            case "resumeToken":
+                self._items.append(f"{name!r}: context.token_out(record['_id'])")
+            case "changedFields":
+                paths = "comparison.paths(tuple(get('changed', ())))"
+                self._items.append(f"{name!r}: {paths}")
+            case "document":
+                return self._add_document(name, details)
+            case "diff":
+                return self._add_diff(name, details)
+            case _:
+                return self._add_fact(name, field_name)
+        return True
+
+    def _add_fact(self, name: str, field_name: str) -> bool:
+        fact = _FACTS.get(field_name)
+        if fact is None:
+            return False
+        stored, test = fact
+        var = self._read("get", stored)
+        self._tests.append(test.format(var))
+        self._items.append(f"{name!r}: {var}")
+        return True
+
+    def _dates(self, each: str) -> str:
+        """The variable that holds one of all records' dates as text, or None."""
+        var = f"t{len(self._columns)}"
+        self._columns[var] = f"date_texts([{each} for each in records])"
+        return var
+
+    def _id(self, get: str, stored: str, *, numbered: bool) -> str | None:
+        """How the document's id is shown, or that of its state in this version."""
+        usual = usual_of(self._rendering.shape.entity.id)
+        if usual is None:
+            return None
+        var = self._read(get, stored)
+        test, shown = (each.format(var) for each in usual)
+        if not numbered:
+            self._tests.append(test)
+            return shown
+        number = self._read("get", "v")
+        # Nothing of a deletion has an id.
+        gone = "operation == 'DELETE' or " if get != "get" else ""
+        self._tests.append(f"({gone}{test} and {number}.__class__ is int)")
+        return f"f'{{{shown}}}@{{{number}}}'"
+
+    def _add_document(self, name: str, details: Any) -> bool:
+        shape = self._rendering.shape
+        type_: Any = self._executor.schema.type_map[shape.snapshot]
+        items = []
+        self._whole()
+        fields = self._executor.collect_subfields(type_, details).grouped_field_set
+        for inner, found in fields.items():
+            field_name = found[0].node.name.value
+            if field_name == "__typename":
+                items.append(f"{inner!r}: {type_.name!r}")
+                continue
+            if internal_name(type_, field_name) == "id":
+                shown = self._id("full.get", "_id", numbered=True)
+                if shown is None:
+                    return False
+                items.append(f"{inner!r}: {shown}")
+                continue
+            made = field_of(self._executor.schema.get_field(type_, field_name))
+            stored = made.stored if isinstance(made, Read) else None
+            usual = None if stored is None else usual_of(stored)
+            if stored is None or usual is None:
+                return False
+            items.append(f"{inner!r}: {self._shown(stored.type, stored.stored, usual)}")
+        shown = f"{{{', '.join(items)}}}"
+        self._items.append(f"{name!r}: None if operation == 'DELETE' else {shown}")
+        return True
+
+    def _shown(self, kind: Any, stored: str, usual: tuple[str, str]) -> str:
+        """A field of the document; of past states none is required."""
+        if kind is Scalar.DATETIME:
+            var = self._dates(f"(each.get('full') or NOTHING).get({stored!r})")
+            self._tests.append(f"({var} is not None or full.get({stored!r}) is None)")
+            return var
+        var = self._read("full.get", stored)
+        test, shown = (each.format(var) for each in usual)
+        self._tests.append(f"({var} is None or {test})")
+        return shown if shown == var else f"None if {var} is None else {shown}"
+
+    def _whole(self) -> None:
+        """What the version left; nothing where it deletes."""
+        if "operation = record['op']" not in self._reads:
+            # First of all: others are read of it.
+            self._reads[:0] = [
+                "operation = record['op']",
+                "full = get('full') or NOTHING",
+            ]
+
+    def _add_diff(self, name: str, details: Any) -> bool:
+        type_: Any = self._executor.schema.type_map["FieldChange"]
+        items = []
+        fields = self._executor.collect_subfields(type_, details).grouped_field_set
+        for inner, found in fields.items():
+            field_name = found[0].node.name.value
+            if field_name not in (*_CHANGE, "__typename"):
+                return False
+            shown = repr(type_.name) if field_name == "__typename" else field_name
+            items.append(f"{inner!r}: {shown}")
+        var = f"change{len(self._head)}"
+        self._head.append(f"{var} = lambda {', '.join(_CHANGE)}: {{{', '.join(items)}}}")
+        self._rendering.diff = True
+        self._tests.append("get('cut') is None and (before is not None or get('prev') is None)")
+        earlier = "None if before is None else before.get('full')"
+        changed = "tuple(get('changed', ()))"
+        diff = f"comparison.changes({earlier}, get('full'), {changed}, {var})"
+        self._items.append(f"{name!r}: counted({diff})")
+        return True
+
+    def _read(self, get: str, stored: str, default: str = "None") -> str:
+        var = f"a{len(self._reads)}"
+        self._reads.append(f"{var} = {get}({stored!r}, {default})")
+        return var
+
+    def function(self) -> _Rows:
+        columns = {"record": "records", "before": "befores"} | self._columns
+        each, rows = ", ".join(columns), ", ".join(columns.values())
+        tests, items = " and ".join(self._tests) or "True", ", ".join(self._items)
+        lines = [
+            "def rows(records, befores, ends, comparison, context, unusual):",
+            "    made = []",
+            "    add = made.append",
+            *(f"    {line}" for line in self._head),
+            f"    for {each} in zip({rows}, strict=True):",
+            "        get = record.get",
+            "        try:",
+            *(f"            {line}" for line in self._reads),
+            f"            if {tests}:",
+            f"                add({{{items}}})",
+            "                continue",
+            "        except Exception:",
+            "            pass",
+            "        one = unusual(record, before)",
+            "        if one is GIVEN_UP: return GIVEN_UP",
+            "        add(one)",
+            "    return made",
+        ]
+        # Nothing of a request is in the text but names, which GraphQL's grammar bounds, as text.
+        exec(compile("\n".join(lines), "<versions>", "exec"), self._names)
+        function: _Rows = self._names["rows"]
+        return function

@@ -1,0 +1,322 @@
+"""Selection sets compiled: what graphql-core finds out anew for each value, once per document.
+
+graphql-core looks up, per field and object, the field's definition, its arguments, its resolver
+behind Strawberry's wrapper, and how its type is completed. Here each selection set becomes a list
+of steps, each a function made for its field. The semantics are graphql-core's, in the same order:
+nulls, errors and their paths, what is cancelled. What is no field of ours (introspection) is left
+to it.
+
+Source: docs/decisions/0027-compiled-operations.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from graphql import (
+    GraphQLField,
+    GraphQLObjectType,
+    GraphQLOutputType,
+    get_nullable_type,
+    is_abstract_type,
+    is_leaf_type,
+    is_list_type,
+    is_non_null_type,
+)
+from graphql.execution.values import get_argument_values
+from graphql.pyutils import Path, gather_with_cancel
+
+from revstream.gql.engine.definitions.field import Read, Resolve, field_of
+from revstream.gql.engine.definitions.value_tests import GIVEN_UP
+from revstream.gql.engine.execution.compiled_object import Make, made_of
+from revstream.gql.engine.request.plan import Details, Step
+from revstream.resolvers.errors import NumberMisfit
+
+if TYPE_CHECKING:
+    from revstream.gql.engine.execution.executor import Executor
+
+__all__ = ["gathered", "steps_of"]
+
+Run: TypeAlias = "Callable[[Executor, Any, Path | None], Any]"
+"""(executor, source, path of the source) -> the field's completed value, or a coroutine of it."""
+Complete: TypeAlias = "Callable[[Executor, Any, Path], Any]"
+"""(executor, value, path of the value) -> what the response has, or a coroutine of it."""
+
+_INT = 2**31
+
+
+def steps_of(
+    executor: Executor, parent: GraphQLObjectType, fields: Mapping[str, Details]
+) -> list[Step]:
+    """Args:
+    fields: collected of a parent's, by the names that the response has.
+    """
+    made = []
+    for name, details in fields.items():
+        definition = executor.schema.get_field(parent, details[0].node.name.value)
+        if definition is not None:
+            made.append(Step(name, _run(parent, name, details, definition)))
+    return made
+
+
+def _run(parent: GraphQLObjectType, name: str, details: Details, definition: GraphQLField) -> Run:
+    if details[0].node.name.value == "__typename":
+        type_name = parent.name
+        return lambda executor, source, path: type_name
+    made_of = field_of(definition)
+    if isinstance(made_of, Read):
+        leaf = is_leaf_type(get_nullable_type(definition.type))
+        reading = _reading_leaf if leaf else _reading
+        return reading(parent, name, details, definition.type, made_of.read)
+    if isinstance(made_of, Resolve) and not made_of.is_subscription:
+        return _resolving(parent, name, details, definition, made_of)
+    if isinstance(made_of, Resolve):
+        # An event of a subscription is the root's value itself.
+        return _reading(parent, name, details, definition.type, lambda source: source)
+    # Of introspection.
+    return lambda executor, source, path: executor.execute_field(
+        parent, source, details, Path(path, name, parent.name), None
+    )
+
+
+def _reading_leaf(
+    parent: GraphQLObjectType,
+    name: str,
+    details: Details,
+    type_: GraphQLOutputType,
+    read: Callable[[Any], Any],
+) -> Run:
+    nulls, coerce = _refused_null(type_, parent, details), _coercion(get_nullable_type(type_))
+    parent_name = parent.name
+
+    def run(executor: Executor, source: Any, path: Path | None) -> Any:
+        try:
+            value = read(source)
+            if value is not None:
+                return coerce(value)
+            if nulls is None:
+                return None
+            raise TypeError(nulls)
+        except Exception as exc:
+            executor.handle_field_error(exc, type_, details, Path(path, name, parent_name))
+            return None
+
+    return run
+
+
+def _reading(
+    parent: GraphQLObjectType,
+    name: str,
+    details: Details,
+    type_: GraphQLOutputType,
+    read: Callable[[Any], Any],
+) -> Run:
+    complete, parent_name = _completion(type_, parent, details), parent.name
+
+    def run(executor: Executor, source: Any, path: Path | None) -> Any:
+        here = Path(path, name, parent_name)
+        try:
+            completed = complete(executor, read(source), here)
+        except Exception as exc:
+            executor.handle_field_error(exc, type_, details, here)
+            return None
+        if completed.__class__ is CoroutineType:
+            return _guarded(executor, completed, type_, details, here)
+        return completed
+
+    return run
+
+
+def _resolving(
+    parent: GraphQLObjectType,
+    name: str,
+    details: Details,
+    definition: GraphQLField,
+    made_of: Resolve,
+) -> Run:
+    resolve, type_, parent_name = made_of.resolve, definition.type, parent.name
+    complete = _completion(type_, parent, details)
+    node, nodes = details[0].node, [each.node for each in details]
+    names = {each.graphql_name: each.python_name for each in made_of.arguments}
+
+    def arguments(executor: Executor) -> dict[str, Any]:
+        given = get_argument_values(
+            definition, node, executor.variable_values, None, executor.hide_suggestions
+        )
+        return {names[each]: value for each, value in given.items()}
+
+    async def awaited(executor: Executor, value: Awaitable[Any], path: Path) -> Any:
+        try:
+            completed = complete(executor, await value, path)
+            if completed.__class__ is CoroutineType:
+                completed = await completed
+        except Exception as exc:
+            executor.handle_field_error(exc, type_, details, path)
+            return None
+        return completed
+
+    def run(executor: Executor, source: Any, path: Path | None) -> Any:
+        here = Path(path, name, parent_name)
+        try:
+            info = executor.build_resolve_info(definition, nodes, parent, here)
+            begun = executor.context_value.begun if path is None else None
+            if begun is not None and name in begun:
+                value = _gone_on(begun.pop(name))
+            else:
+                value = resolve(source, info, **(arguments(executor) if names else {}))
+            if value.__class__ is CoroutineType or isinstance(value, Awaitable):
+                return awaited(executor, value, here)
+            completed = complete(executor, value, here)
+        except Exception as exc:
+            executor.handle_field_error(exc, type_, details, here)
+            return None
+        if completed.__class__ is CoroutineType:
+            return _guarded(executor, completed, type_, details, here)
+        return completed
+
+    return run
+
+
+async def _gone_on(begun: Any) -> Any:
+    """With what a root field has given, or raised, before."""
+    if isinstance(begun, Exception):
+        raise begun
+    checked = getattr(begun, "checked", None)
+    return begun if checked is None else await checked()
+
+
+async def _guarded(
+    executor: Executor,
+    completed: Awaitable[Any],
+    type_: GraphQLOutputType,
+    details: Details,
+    path: Path,
+) -> Any:
+    try:
+        return await completed
+    except Exception as exc:
+        executor.handle_field_error(exc, type_, details, path)
+        return None
+
+
+def _completion(type_: GraphQLOutputType, parent: GraphQLObjectType, details: Details) -> Complete:
+    nulls, bare = _refused_null(type_, parent, details), get_nullable_type(type_)
+    complete: Complete
+    if is_leaf_type(bare):
+        coerce = _coercion(bare)
+
+        def complete(executor: Executor, value: Any, path: Path) -> Any:
+            return coerce(value)
+
+    elif is_list_type(bare):
+        complete = _completed_list(bare.of_type, parent, details)
+    elif is_abstract_type(bare):
+
+        def complete(executor: Executor, value: Any, path: Path) -> Any:
+            found: Any = executor.schema.type_map[value.type_name]
+            return executor.collect_and_execute_subfields(found, details, path, value, None)
+
+    else:
+        complete = _completed_object(bare, details)
+
+    def completed(executor: Executor, value: Any, path: Path) -> Any:
+        if value is not None:
+            return complete(executor, value, path)
+        if nulls is None:
+            return None
+        raise TypeError(nulls)
+
+    return completed
+
+
+def _completed_object(type_: Any, details: Details) -> Complete:
+    """At once where nothing is to be waited for, else field by field."""
+    known = False
+    make: Make | None = None
+
+    def complete(executor: Executor, value: Any, path: Path) -> Any:
+        nonlocal known, make
+        if not known:
+            known, make = True, made_of(executor, type_, details)
+        if make is not None:
+            made = make(value, executor.context_value)
+            if made is not GIVEN_UP:
+                return made
+        return executor.collect_and_execute_subfields(type_, details, path, value, None)
+
+    return complete
+
+
+def _completed_list(
+    item: GraphQLOutputType, parent: GraphQLObjectType, details: Details
+) -> Complete:
+    complete = _completion(item, parent, details)
+
+    def complete_list(executor: Executor, values: Any, path: Path) -> Any:
+        done: list[Any] = []
+        waiting: list[int] = []
+        try:
+            for index, value in enumerate(values):
+                here = Path(path, index, None)
+                try:
+                    completed = complete(executor, value, here)
+                    if completed.__class__ is CoroutineType:
+                        completed = _guarded(executor, completed, item, details, here)
+                        waiting.append(index)
+                except Exception as exc:
+                    executor.handle_field_error(exc, item, details, here)
+                    completed = None
+                done.append(completed)
+        except Exception:
+            executor.settle_in_background([done[index] for index in waiting])
+            raise
+        return gathered(done, waiting) if waiting else done
+
+    return complete_list
+
+
+async def gathered(values: Any, waiting: Sequence[Any]) -> Any:
+    """Complete what is not yet complete of an object's fields, or of a list's items.
+
+    Args:
+        values: a dict or a list.
+        waiting: those keys, or indices, under which it has coroutines.
+    """
+    if len(waiting) == 1:
+        values[waiting[0]] = await values[waiting[0]]
+        return values
+    found = await gather_with_cancel(*(values[each] for each in waiting))
+    for each, value in zip(waiting, found, strict=True):
+        values[each] = value
+    return values
+
+
+def _refused_null(
+    type_: GraphQLOutputType, parent: GraphQLObjectType, details: Details
+) -> str | None:
+    """What is said of a null where there may be none; None where there may."""
+    if not is_non_null_type(type_):
+        return None
+    where = f"{parent.name}.{details[0].node.name.value}"
+    return f"Cannot return null for non-nullable field {where}."
+
+
+def _coercion(type_: Any) -> Callable[[Any], Any]:
+    """graphql-core's, which is asked where a value is not what it nearly always is."""
+    coerce: Callable[[Any], Any] = type_.coerce_output_value
+    usual = {"ID": str, "String": str, "Boolean": bool}.get(type_.name)
+    if type_.name == "Int":
+
+        def coerce_int(value: Any) -> Any:
+            if value.__class__ is not int:
+                return coerce(value)
+            if -_INT <= value < _INT:
+                return value
+            raise NumberMisfit(f"the number is {value}, at most {_INT - 1} (Int) expected")
+
+        return coerce_int
+    if usual is None:
+        return coerce
+    return lambda value: value if value.__class__ is usual else coerce(value)

@@ -1,0 +1,187 @@
+"""How much one request may ask for, and what it is told that asks for more.
+
+Guarantees: whatever is refused here was cheap to refuse: the text is counted before it is parsed,
+and the document is weighed before it is validated (`gql.engine.limits.query_cost`). A message has
+what was asked for and the bound. Source: docs/decisions/0025.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from revstream.gql.engine.limits.query_cost import Weighed, Weight
+from revstream.resolvers.errors import BadUserInput, LimitExceeded
+
+__all__ = ["COUNTED", "Limits", "check_text", "check_variables", "check_weight"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`gql.runtime.configuration.settings` says what each means; 0 is no limit. `introspection`:
+    whether the schema may be asked about."""
+
+    max_document_bytes: int = 100_000
+    max_tokens: int = 3000
+    max_operations: int = 20
+    max_depth: int = 20
+    max_fields: int = 2000
+    max_root_fields: int = 50
+    max_aliases: int = 100
+    max_directives: int = 100
+    max_cost: int = 10_000
+    max_values: int = 100_000
+    max_filter_conditions: int = 500
+    max_nested: int = 100
+    max_list_items: int = 20_000
+    max_variable_values: int = 200_000
+    max_response_bytes: int = 16 * 1024 * 1024
+    introspection: bool = True
+
+
+# What graphql-core's lexer makes tokens of; a comment is none. What does not end ends the text, so
+# that nothing is read twice. Only single characters are repeated possessively: groups went wrong
+# before CPython 3.11.5 (its issue 106052).
+_TOKEN = re.compile(
+    r"""[#][^\n\r]*+
+    |(-?\d++(?:[.]\d++)?(?:[eE][+-]?\d++)? | \w++ | [.]{3}
+      | \"{3}[^"\\]*+(?:(?:\\++(?:\"{3})? | "(?!""))[^"\\]*+)*(?:\"{3} | \Z)
+      | "[^"\\\n\r]*+(?:\\.[^"\\\n\r]*+)*"? | [^\s\w,\ufeff])""",
+    re.VERBOSE | re.DOTALL,
+)
+COUNTED = 10**12
+"""Beyond it, a number is no longer read; JSON writes none beyond 64 bits."""
+
+
+def check_text(text: str, limits: Limits) -> None:
+    """Refuse a document that would take long to parse.
+
+    Raises:
+        LimitExceeded: it is too long, or has too many tokens.
+    """
+    if len(text) * 4 > limits.max_document_bytes:
+        size = len(text.encode("utf-8", "replace"))
+        _check("max_document_bytes", size, limits, "the document has {} bytes")
+    if len(text) > limits.max_tokens > 0:
+        tokens = sum(map(bool, _TOKEN.findall(text)))
+        _check("max_tokens", tokens, limits, "the document has {} tokens")
+
+
+def check_weight(
+    weighed: Weighed, operation: str | None, limits: Limits, *, known: bool = False
+) -> None:
+    """Refuse what would take long to validate, or to execute.
+
+    Args:
+        operation: the name of the one to be executed.
+        known: that the document was found valid already, so that only what depends on variables
+            can be too much.
+
+    Raises:
+        LimitExceeded, BadUserInput: the schema is asked about, which is switched off.
+    """
+    if not known:
+        count = len(weighed.operations)
+        _check("max_operations", count, limits, "the document has {} operations")
+        fields = sum(each.fields for each in weighed.operations.values())
+        _check(
+            "max_fields",
+            fields,
+            limits,
+            "the document selects {} fields, as often as fragments are spread",
+        )
+        for each in weighed.operations.values():
+            _check_shape(each, limits)
+    chosen = weighed.of(operation)
+    if chosen is not None:
+        _check(
+            "max_filter_conditions",
+            chosen.conditions,
+            limits,
+            "a filter has {} conditions",
+            "ask for many values with one list (in)",
+        )
+        _check(
+            "max_cost",
+            chosen.cost,
+            limits,
+            "the operation costs {}: so many documents and versions it may have to read, "
+            "and conditions of filters to evaluate",
+            "ask for smaller pages (first, last), or fewer of them within one another",
+        )
+        _check(
+            "max_values",
+            chosen.values,
+            limits,
+            "the response may have {} values",
+            "ask for smaller pages (first, last), or for fewer fields",
+        )
+
+
+def _check_shape(weight: Weight, limits: Limits) -> None:
+    if weight.introspects and not limits.introspection:
+        raise BadUserInput(
+            "introspection is switched off here: __schema and __type cannot be asked for"
+        )
+    _check("max_depth", weight.depth, limits, "the operation is {} fields deep")
+    _check("max_root_fields", weight.root_fields, limits, "the operation has {} root fields")
+    _check(
+        "max_aliases",
+        weight.aliases,
+        limits,
+        "the operation has {} aliases, as often as fragments are spread",
+    )
+    _check(
+        "max_directives",
+        weight.directives,
+        limits,
+        "the operation has {} directives, as often as fragments are spread",
+    )
+    _check("max_nested", weight.nested, limits, "an argument's value is nested {} deep")
+
+
+def check_variables(variables: Mapping[str, Any] | None, limits: Limits) -> None:
+    """Refuse variables that would take long to coerce.
+
+    Raises:
+        LimitExceeded: one is nested too deep, a list too long, or there are too many values.
+    """
+    count = 0
+    for name, given in (variables or {}).items():
+        waiting: list[Iterator[Any]] = [iter((given,))]
+        while waiting:
+            each = next(waiting[-1], waiting)
+            if each is waiting:
+                waiting.pop()
+                continue
+            count += 1
+            if isinstance(each, Mapping):
+                waiting.append(iter(each.values()))
+            elif isinstance(each, list):
+                _check(
+                    "max_list_items",
+                    len(each),
+                    limits,
+                    f"a list in variable ${name[:40]} has {{}} items",
+                )
+                waiting.append(iter(each))
+            else:
+                continue
+            _check(
+                "max_nested",
+                len(waiting) - 1,
+                limits,
+                f"variable ${name[:40]} is nested {{}} deep or deeper",
+            )
+    _check("max_variable_values", count, limits, "the variables hold {} values")
+
+
+def _check(limit: str, asked: int, limits: Limits, says: str, advice: str = "") -> None:
+    bound: int = getattr(limits, limit)
+    if not 0 < bound < asked:
+        return
+    shown = f"{asked:,}" if asked < COUNTED else f"over {COUNTED:,}"
+    message = f"{says.format(shown)}, and {bound:,} is the most" + (f"; {advice}" if advice else "")
+    raise LimitExceeded(message, limit=limit, asked=min(asked, COUNTED), bound=bound)

@@ -1,0 +1,139 @@
+"""Operations that a client names instead of sending: automatic persisted queries, and a list of
+trusted documents beside which nothing is executed.
+
+Automatic: a client sends the SHA-256 of a document; where it is not known here, it is told
+PERSISTED_QUERY_NOT_FOUND, sends both, and from then on the hash will do. What is kept is bounded.
+Trusted: the documents of a file, which a build of the clients has made; by their names or their
+text, and nothing else.
+
+Source: Apollo's protocol of automatic persisted queries, version 1; docs/decisions/0025.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from revstream.resolvers.errors import BadUserInput, Forbidden, PersistedQueryNotFound
+from revstream.streams.core.lru_cache import Recent
+
+__all__ = [
+    "AutomaticDocuments",
+    "Persisted",
+    "TrustedDocuments",
+    "read_manifest",
+]
+
+
+class Persisted(Protocol):
+    def text_of(self, query: str | None, extensions: Mapping[str, Any] | None) -> str | None:
+        """The document that a request means; None or empty where it has none.
+
+        Args:
+            query: what it has sent: empty where a protocol wants text.
+
+        Raises:
+            PersistedQueryNotFound, BadUserInput, Forbidden: it may not, or cannot be found.
+        """
+
+
+class AutomaticDocuments:
+    """Documents that clients have sent with their hashes, kept in memory.
+
+    Args:
+        most, most_characters: the bounds; the one that was not asked for longest goes first.
+    """
+
+    def __init__(self, *, most: int = 1000, most_characters: int = 4_000_000) -> None:
+        self._kept = Recent[str, str](most=most, most_size=most_characters)
+
+    def text_of(self, query: str | None, extensions: Mapping[str, Any] | None) -> str | None:
+        asked = _name_in(extensions)
+        if asked is None:
+            return query
+        if not query:
+            found = self._kept.get(asked)
+            if found is None:
+                raise PersistedQueryNotFound
+            return found
+        is_ = hashlib.sha256(query.encode("utf-8", "replace")).hexdigest()
+        if is_ != asked:
+            raise BadUserInput(
+                f"the document's SHA-256 is {is_}, and extensions.persistedQuery.sha256Hash is "
+                f"{asked[:64]}"
+            )
+        self._kept.keep(asked, query, len(query))
+        return query
+
+
+class TrustedDocuments:
+    """Args:
+    documents: by the names that clients use, hashes most often.
+    """
+
+    def __init__(self, documents: Mapping[str, str]) -> None:
+        self._documents = documents
+        self._texts = frozenset(documents.values())
+
+    def text_of(self, query: str | None, extensions: Mapping[str, Any] | None) -> str | None:
+        asked = _name_in(extensions)
+        if not query and asked is not None:
+            found = self._documents.get(asked)
+            if found is None:
+                raise Forbidden(f"{asked[:80]!r} is not among the trusted documents")
+            return found
+        if query and query not in self._texts:
+            raise Forbidden("only trusted documents are executed here, and this is none of them")
+        return query
+
+
+def read_manifest(path: Path) -> dict[str, str]:
+    """The documents of a file, by name: of Apollo's persisted query manifest, or of Relay's map.
+
+    Raises:
+        ValueError: it cannot be read, or is neither; says so, with the place.
+    """
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise ValueError(f"{path} cannot be read: {exc.strerror}") from exc
+    except ValueError as exc:
+        raise ValueError(f"{path} is not JSON: {exc}") from exc
+    expected = (
+        'neither Apollo\'s persisted query manifest ({"format": "apollo-persisted-query-manifest", '
+        '"version": 1, "operations": [{"id", "body", …}]}) nor a map of names to documents'
+    )
+    if not isinstance(read, dict):
+        raise ValueError(f"{path} is {expected}")
+    if "format" in read or "operations" in read:
+        form, version = read.get("format"), read.get("version")
+        if form != "apollo-persisted-query-manifest" or version != 1:
+            raise ValueError(
+                f"{path} is {expected}: its format is {form!r}, its version {version!r}"
+            )
+        operations = read.get("operations")
+        if not isinstance(operations, list) or not all(isinstance(e, dict) for e in operations):
+            raise ValueError(f"{path} is {expected}: its operations are no list of objects")
+        read = {str(each.get("id")): each.get("body") for each in operations}
+    for name, document in read.items():
+        if not isinstance(document, str) or not document.strip():
+            raise ValueError(f"{path}: under {name!r} is no document, but {document!r:.40}")
+    return read
+
+
+def _name_in(extensions: Mapping[str, Any] | None) -> str | None:
+    if not extensions:
+        return None
+    given = extensions.get("persistedQuery") if isinstance(extensions, Mapping) else None
+    if given is None:
+        return None
+    name = given.get("sha256Hash") if isinstance(given, Mapping) else None
+    if not isinstance(name, str) or given.get("version") != 1:
+        raise BadUserInput(
+            'extensions.persistedQuery is {"version": 1, "sha256Hash": "…"}, got '
+            + f"{given!r:.80}"
+        )
+    return name

@@ -1,0 +1,348 @@
+"""What an operation asks for before anything of it is done: how deep, how many fields, how many
+documents.
+
+Guarantees: the work is linear in the size of the document, however often its fragments spread one
+another: each definition is looked at once, and what a fragment weighs is known before it is added
+where it is spread. Nothing is expanded, nothing recurses, and nothing is believed: the document was
+parsed, but not validated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphql import (
+    DirectiveNode,
+    DocumentNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    GraphQLField,
+    GraphQLNamedType,
+    GraphQLSchema,
+    IntValueNode,
+    ListValueNode,
+    ObjectValueNode,
+    OperationDefinitionNode,
+    SelectionSetNode,
+    ValueNode,
+    VariableNode,
+    get_named_type,
+    get_nullable_type,
+    is_list_type,
+)
+
+from revstream.gql.engine.definitions.field import field_of
+from revstream.gql.engine.limits.filter_conditions import FilterConditions
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.pagination.page import LONGEST_PAGE, USUAL_PAGE
+
+__all__ = ["Scales", "Weighed", "Weight"]
+
+_MOST_DIGITS = 4300
+"""Of an integer that Python makes a number of; its own bound against the time that takes."""
+
+LIST_ITEMS = 10
+"""What a list is taken to hold whose length only the data know."""
+
+# How long the lists of a schema's description are, on average: of the example shop's. Not of the
+# one that is served, or a large one could not be asked about.
+_ITEMS: Mapping[tuple[str, str], int] = {
+    ("__Schema", "types"): 175,
+    ("__Schema", "directives"): 5,
+    ("__Type", "fields"): 4,
+    ("__Type", "inputFields"): 1,
+    ("__Type", "enumValues"): 1,
+    ("__Type", "interfaces"): 1,
+    ("__Type", "possibleTypes"): 1,
+    ("__Field", "args"): 1,
+    ("__Directive", "args"): 1,
+    ("__Directive", "locations"): 3,
+}
+
+Variables = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Weight:
+    """Of an operation, or of a fragment where it is spread once.
+
+    Fields, aliases, directives and root fields count as often as fragments spread them. `cost`: how
+    many documents and versions may have to be read, and how many conditions of filters be parsed
+    and evaluated. `values`: how many values the response may have. `nested`: the depth of the
+    deepest value written in an argument. `conditions`: those of the largest filter.
+    """
+
+    depth: int = 0
+    fields: int = 0
+    aliases: int = 0
+    directives: int = 0
+    root_fields: int = 0
+    nested: int = 0
+    cost: int = 0
+    values: int = 0
+    conditions: int = 0
+    introspects: bool = False
+
+    def add(self, other: Weight, depth: int, times: int) -> None:
+        """Spread it so deep, for so many objects."""
+        self.depth = max(self.depth, depth + other.depth)
+        self.fields += other.fields
+        self.aliases += other.aliases
+        self.directives += other.directives
+        self.root_fields += other.root_fields if depth == 0 else 0
+        self.nested = max(self.nested, other.nested)
+        self.cost += times * other.cost
+        self.values += times * other.values
+        self.conditions = max(self.conditions, other.conditions)
+        self.introspects |= other.introspects
+
+
+@dataclass(slots=True)
+class _Definition:
+    """Its own weight without its spreads: of which fragments, how deep, for how many objects."""
+
+    own: Weight = field(default_factory=Weight)
+    spreads: list[tuple[str, int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """The weights of a document's operations by name, None that of one without.
+
+    `varies`: whether variables have a part in it.
+    """
+
+    operations: Mapping[str | None, Weight]
+    varies: bool
+
+    def of(self, name: str | None) -> Weight | None:
+        """The operation of that name; where none is named, the only one."""
+        if name is None and len(self.operations) == 1:
+            return next(iter(self.operations.values()))
+        return self.operations.get(name)
+
+
+class Scales:
+    """Weighs the documents of one schema."""
+
+    def __init__(self, schema: GraphQLSchema) -> None:
+        self._schema = schema
+
+    def weigh(self, document: DocumentNode, variables: Variables) -> Weighed:
+        """Raises:
+        BadUserInput: a fragment that spreads itself, two of one name, or a number that Python does
+            not read.
+        """
+        fragments: dict[str | None, _Definition] = {}
+        operations: dict[str | None, _Definition] = {}
+        pages = _Pages(document, variables)
+        filters = FilterConditions(self._schema, document, variables)
+        for each in document.definitions:
+            if isinstance(each, FragmentDefinitionNode):
+                name: str | None = each.name.value
+                type_ = self._schema.type_map.get(each.type_condition.name.value)
+                found, kind = fragments, "fragment"
+            elif isinstance(each, OperationDefinitionNode):
+                name = each.name.value if each.name else None
+                type_ = self._schema.get_root_type(each.operation)
+                found, kind = operations, "operation"
+            else:
+                continue
+            # Validation would say so, too; but of two, only one would have been weighed.
+            if name is not None and name in found:
+                raise BadUserInput(f"there can be only one {kind} named '{name:.40}'")
+            if found is operations and (None in found or (name is None and found)):
+                raise BadUserInput("there can be only one operation where one has no name")
+            found[name] = self._looked_at(each, type_, pages, filters)
+        weights = _resolved(fragments)
+        summed = {name: _sum(definition, weights) for name, definition in operations.items()}
+        return Weighed(summed, pages.varied or filters.varied)
+
+    def _looked_at(
+        self,
+        definition: OperationDefinitionNode | FragmentDefinitionNode,
+        type_: GraphQLNamedType | None,
+        pages: _Pages,
+        filters: FilterConditions,
+    ) -> _Definition:
+        found = _Definition()
+        own = found.own
+        own.directives = len(definition.directives or ())
+        for each in definition.variable_definitions or ():
+            if each.default_value is not None:
+                own.nested = max(own.nested, _depth(each.default_value))
+        # Where a selection set stands: of which type, how deep, for how many objects.
+        waiting: list[tuple[SelectionSetNode, GraphQLNamedType | None, int, int]]
+        waiting = [(definition.selection_set, type_, 0, 1)]
+        while waiting:
+            selections, type_, depth, times = waiting.pop()
+            for node in selections.selections:
+                own.directives += len(node.directives or ())
+                if isinstance(node, FragmentSpreadNode):
+                    found.spreads.append((node.name.value, depth, times))
+                elif isinstance(node, FieldNode):
+                    below = self._count(own, node, type_, depth, times, pages, filters)
+                    if node.selection_set is not None:
+                        waiting.append((node.selection_set, *below))
+                else:
+                    condition = node.type_condition  # type: ignore[attr-defined]
+                    known = self._schema.type_map
+                    inner = known.get(condition.name.value) if condition else type_
+                    waiting.append((node.selection_set, inner, depth, times))  # type: ignore[attr-defined]
+        return found
+
+    def _count(
+        self,
+        own: Weight,
+        node: FieldNode,
+        parent: GraphQLNamedType | None,
+        depth: int,
+        times: int,
+        pages: _Pages,
+        filters: FilterConditions,
+    ) -> tuple[GraphQLNamedType | None, int, int]:
+        """Add a field; returns the place of what is selected of it."""
+        name = node.name.value
+        own.fields += 1
+        own.aliases += node.alias is not None
+        own.root_fields += depth == 0
+        own.depth = max(own.depth, depth + 1)
+        own.values += times
+        owners: list[FieldNode | DirectiveNode] = [node, *(node.directives or ())]
+        for owner in owners:
+            for argument in owner.arguments or ():
+                own.nested = max(own.nested, _depth(argument.value))
+        for argument in node.arguments or ():
+            if argument.name.value == "where":
+                conditions = filters.count(argument.value)
+                own.conditions = max(own.conditions, conditions)
+                own.cost += times * conditions
+        if name in ("__schema", "__type"):
+            own.introspects = True
+        found: GraphQLField | None = None
+        if parent is not None:
+            found = self._schema.get_field(parent, name)  # type: ignore[arg-type]
+        if found is None:
+            return None, depth + 1, times
+        items = 1
+        if "first" in found.args and "last" in found.args:
+            items = pages.size(node)
+            own.cost += times * items
+        elif not getattr(field_of(found), "is_basic_field", True):
+            # Has to be fetched, as `gql.engine.definitions.field.Resolve` says.
+            own.cost += times * field_of(found).cost
+        if is_list_type(get_nullable_type(found.type)):
+            items = _ITEMS.get((parent.name, name), LIST_ITEMS)  # type: ignore[union-attr]
+            # Of a connection, its own field has counted them.
+            if name in ("nodes", "edges"):
+                items = 1
+        return get_named_type(found.type), depth + 1, times * items
+
+
+class _Pages:
+    """How many items the pages of an operation have, given its variables.
+
+    `varied`: a variable has been asked about. What is no number is refused later, by others.
+    """
+
+    def __init__(self, document: DocumentNode, variables: Variables) -> None:
+        self._variables = variables
+        self._defaults: dict[str, int] = {}
+        self.varied = False
+        for each in document.definitions:
+            for defined in getattr(each, "variable_definitions", ()) or ():
+                size = self._number(defined.default_value)
+                if size is not None:
+                    name = defined.variable.name.value
+                    # Fragments do not say whose variables theirs are.
+                    self._defaults[name] = max(size, self._defaults.get(name, 0))
+
+    def size(self, node: FieldNode) -> int:
+        given = [
+            self._number(each.value)
+            for each in node.arguments or ()
+            if each.name.value in ("first", "last")
+        ]
+        sizes = [each for each in given if each is not None]
+        if not sizes:
+            return USUAL_PAGE
+        # A longer one is refused where it would be read.
+        return max(1, *sizes) if max(sizes) <= LONGEST_PAGE else 1
+
+    def _number(self, value: ValueNode | None) -> int | None:
+        if isinstance(value, IntValueNode):
+            return int(value.value) if len(value.value) < 10 else LONGEST_PAGE + 1
+        if not isinstance(value, VariableNode):
+            return None
+        self.varied = True
+        name = value.name.value
+        if name not in self._variables:
+            return self._defaults.get(name)
+        given = self._variables[name]
+        if not isinstance(given, int | float):
+            return None
+        return int(given) if -1e9 < given < 1e9 else LONGEST_PAGE + 1
+
+
+def _depth(value: ValueNode) -> int:
+    """Of lists and objects within one another.
+
+    Raises:
+        BadUserInput: a number that Python does not read.
+    """
+    deepest = 0
+    waiting: list[tuple[ValueNode, int]] = [(value, 0)]
+    while waiting:
+        each, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        if isinstance(each, ListValueNode):
+            waiting += [(item, depth + 1) for item in each.values]
+            deepest = max(deepest, depth + 1)
+        elif isinstance(each, ObjectValueNode):
+            waiting += [(item.value, depth + 1) for item in each.fields]
+            deepest = max(deepest, depth + 1)
+        elif isinstance(each, IntValueNode) and len(each.value) > _MOST_DIGITS:
+            raise BadUserInput(
+                f"a number has {len(each.value):,} digits, and {_MOST_DIGITS:,} is the most"
+            )
+    return deepest
+
+
+def _resolved(fragments: Mapping[Any, _Definition]) -> Mapping[str, Weight]:
+    """Each with what it spreads, those that are spread first."""
+    weights: dict[str, Weight] = {}
+    for start in fragments:
+        path: dict[str, Any] = {}
+        name: str | None = start
+        while name is not None:
+            if name not in path:
+                path[name] = iter(fragments[name].spreads) if name not in weights else iter(())
+            below = next((n for n, _, _ in path[name] if n in fragments and n not in weights), None)
+            if below is None:
+                del path[name]
+                if name not in weights:
+                    weights[name] = _sum(fragments[name], weights)
+                name = next(reversed(path), None)
+            elif below in path:
+                circle = [*list(path)[list(path).index(below) :], below]
+                raise BadUserInput(f"a fragment spreads itself: {_shown(circle)}")
+            else:
+                name = below
+    return weights
+
+
+def _shown(names: Sequence[str]) -> str:
+    shown = names if len(names) <= 6 else [*names[:3], "…", *names[-2:]]
+    return " → ".join(each if len(each) <= 40 else f"{each[:37]}..." for each in shown)
+
+
+def _sum(definition: _Definition, weights: Mapping[str, Weight]) -> Weight:
+    for name, depth, times in definition.spreads:
+        # One that is not there is refused by validation.
+        if name in weights:
+            definition.own.add(weights[name], depth, times)
+    definition.spreads = []
+    return definition.own

@@ -1,0 +1,1 @@
+"""State of one request: its context, plan, loaders and services."""

@@ -1,0 +1,316 @@
+"""Documents of a page that cannot be shown, found before one of them takes the whole page with it.
+
+GraphQL answers a missing value of a non-null field with null for the object that has it, and in a
+list of non-null objects that is null for the list. So a page leaves such documents out, and the
+response has an error for each, at the path of the field. Only what is selected is judged, by the
+conversion that reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any, TypeAlias
+
+from bson import Decimal128, ObjectId
+from graphql import GraphQLError
+
+from revstream.gql.engine.definitions.object_type import Link, Shape
+from revstream.gql.engine.definitions.value_tests import sure_of
+from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.references import follow
+from revstream.gql.engine.request.selection import Nodes, Selections
+from revstream.gql.engine.request.source import (
+    CurrentDocument,
+    EmbeddedDocument,
+    VersionRecord,
+    not_recorded,
+)
+from revstream.model.definition import Field, Scalar
+from revstream.resolvers.errors import DocumentMisfit
+from revstream.resolvers.pagination.page import Page
+from revstream.resolvers.values.output import INT_LIMIT, Convert, Place, converter
+from revstream.streams.core.errors import ArchiveBehind, GatewayError, ParallelLists
+
+__all__ = ["SURE", "fitting", "report_unordered", "showable"]
+
+SURE: Mapping[Scalar, type] = {
+    Scalar.ID: str,
+    Scalar.STRING: str,
+    Scalar.BOOLEAN: bool,
+    Scalar.DECIMAL: Decimal128,
+    Scalar.DATETIME: datetime,
+    Scalar.OBJECTID: ObjectId,
+}
+"""Values of exactly this class always fit: what is slow to convert is converted once only."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A selected field that must have a value. `key`: its name in the response. `inside`: of the
+    documents that it holds."""
+
+    name: str
+    key: str
+    stored: str
+    sure: type | None
+    convert: Convert
+    inside: Callable[[], _Checks] | None
+    items: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Checks:
+    """What is asked of a document, or of one inside of it."""
+
+    shape: Shape
+    fields: Sequence[_Check]
+    links: Sequence[tuple[str, Link, Nodes]]
+    sure: Callable[[Callable[[str], Any]], bool] | None
+
+
+_Path: TypeAlias = "tuple[str | int, ...]"
+"""Of a field below the document, as the response names it."""
+_Misfit: TypeAlias = "tuple[_Path, DocumentMisfit | ArchiveBehind]"
+_Demand: TypeAlias = "tuple[_Path, Link, CurrentDocument | EmbeddedDocument, Nodes]"
+
+
+async def fitting(
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
+) -> list[bool]:
+    """Judge which documents can be shown; the response gets an error for each other one.
+
+    Args:
+        nodes: where the documents' fields are selected.
+    """
+    misfits = await _misfits(info, documents, shape, nodes)
+    _report(info, misfits, shape.name)
+    return [misfit is None for misfit in misfits]
+
+
+def showable(
+    info: ResolveInfo, versions: Sequence[VersionRecord], shape: Shape, nodes: Nodes
+) -> list[bool]:
+    """Judge versions, of which only the document's id and the number must have a value."""
+    asked = info.context.selections(info).under(nodes, shape.version)
+    named = next((each for name, each in asked.items() if name in _IDS), None)
+    misfits: list[_Misfit | None] = []
+    for each in versions:
+        misfit: _Misfit | None = None
+        if "version" in asked:
+            misfit = _number_misfit(each.version.number, each.place, asked["version"])
+        if misfit is None and named is not None:
+            try:
+                each.document_id  # noqa: B018
+            except DocumentMisfit as exc:
+                misfit = (_key(named),), exc
+        misfits.append(misfit)
+    _report(info, misfits, shape.version)
+    return [misfit is None for misfit in misfits]
+
+
+def _number_misfit(number: int, place: Place, nodes: Nodes) -> _Misfit | None:
+    return None if number < INT_LIMIT else ((_key(nodes),), place.misfit("version", number, "Int"))
+
+
+def report_unordered(info: ResolveInfo, page: Page[Any]) -> None:
+    """Add the error of documents that have no place in a page's order to the response."""
+    for kind in page.unordered:
+        misfit = ParallelLists(
+            f"documents with {kind}: no order has a place for them, and they are left out; "
+            "store single and short values there",
+            leftOut=True,
+        )
+        info.context.problems.append(
+            GraphQLError(
+                misfit.message,
+                nodes=info.field_nodes,
+                path=info.path.as_list(),
+                original_error=misfit,
+            )
+        )
+
+
+_IDS = frozenset({"documentId", "id", "nodeId"})
+
+
+def _report(info: ResolveInfo, misfits: Iterable[_Misfit | None], item: str) -> None:
+    """Add the errors of documents that are left out to the response.
+
+    As for every field of what became null, the path is the one that the field would have.
+
+    Args:
+        item: the name of the items' type.
+    """
+    problems = [(index, each) for index, each in enumerate(misfits) if each is not None]
+    if not problems:
+        return
+    before, after = _place_of_items(info, item)
+    for index, (path, misfit) in problems:
+        misfit.facts["leftOut"] = True
+        info.context.problems.append(
+            GraphQLError(
+                misfit.message,
+                nodes=info.field_nodes,
+                path=[*info.path.as_list(), *before, index, *after, *path],
+                original_error=misfit,
+            )
+        )
+
+
+def _place_of_items(info: ResolveInfo, item: str) -> tuple[_Path, _Path]:
+    """Return the path to a connection's items, up to their index and behind it."""
+    selections = info.context.selections(info)
+    selected = selections.under(info.field_nodes, f"{item}Connection")
+    if "nodes" in selected:
+        return (_key(selected["nodes"]),), ()
+    edges = selected["edges"]
+    return (_key(edges),), (_key(selections.under(edges, f"{item}Edge")["node"]),)
+
+
+def _key(nodes: Nodes) -> str:
+    alias = nodes[0].alias
+    return nodes[0].name.value if alias is None else alias.value
+
+
+async def _misfits(
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
+) -> list[_Misfit | None]:
+    selections = info.context.selections(info)
+    checks = _checks(info.context, selections, shape, nodes)
+    numbered = selections.under(nodes, shape.name).get("version") if shape.is_entity else None
+    found: list[_Misfit | None] = [None] * len(documents)
+    if numbered is not None:
+        found = await _unnumbered(info, documents, shape, numbered)
+        # As they were read ahead.
+        known = info.context.loads.known_numbers(shape.entity, [d.values for d in documents])
+        for index, (number, document) in enumerate(zip(known, documents, strict=True)):
+            if number is not None:
+                found[index] = _number_misfit(number, document.place, numbered)
+    demands: list[tuple[int, _Demand]] = []
+    for index, document in enumerate(documents):
+        wanted: list[_Demand] = []
+        found[index] = found[index] or _check(checks, document, wanted, ())
+        if found[index] is None:
+            demands += [(index, demand) for demand in wanted]
+    if demands:
+        # References that must lead somewhere. Execution follows them again, and reads nothing anew.
+        answers = await asyncio.gather(*(_demanded(info, demand) for _, demand in demands))
+        for (index, _), answer in zip(demands, answers, strict=True):
+            found[index] = found[index] or answer
+    return found
+
+
+async def _unnumbered(
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
+) -> list[_Misfit | None]:
+    """Find the documents that have no number; those whose numbers cannot be read have an error of
+    their own."""
+    found: list[_Misfit | None] = [None] * len(documents)
+    lacking = [index for index, each in enumerate(documents) if each.number is None]
+    if lacking:
+        with suppress(GatewayError):
+            values = [documents[index].values for index in lacking]
+            numbers = await info.context.loads.numbers(shape.entity, values)
+            for index, number in zip(lacking, numbers, strict=True):
+                if number is None:
+                    found[index] = (_key(nodes),), not_recorded(documents[index])
+    return found
+
+
+async def _demanded(info: ResolveInfo, demand: _Demand) -> _Misfit | None:
+    path, link, source, nodes = demand
+    try:
+        target = follow(link, source, info, nodes)
+        if isinstance(target, Awaitable):
+            target = await target
+    except DocumentMisfit as misfit:
+        return path, misfit
+    assert isinstance(target, CurrentDocument)
+    [inner] = await _misfits(info, [target], link.target, nodes)
+    return None if inner is None else ((*path, *inner[0]), inner[1])
+
+
+def _checks(context: Context, selections: Selections, shape: Shape, nodes: Nodes) -> _Checks:
+    fields: list[_Check] = []
+    links: list[tuple[str, Link, Nodes]] = []
+    required: list[Field] = []
+    for name, places in selections.under(nodes, shape.name).items():
+        member = shape.guarded.get(name)
+        if member is not None and not context.scope.may_read(shape.type, member):
+            # It is refused when it is read; what it holds is not for the errors of the response.
+            continue
+        link = shape.links.get(name)
+        if link is not None and link.reference.required:
+            links.append((_key(places), link, places))
+        field = shape.fields.get("id" if name == "nodeId" else name)
+        if field is not None and field.required:
+            fields.append(_check_of(context, selections, shape, field, places))
+            required.append(field)
+    return _Checks(shape, fields, links, sure_of(tuple(required)))
+
+
+def _check_of(
+    context: Context, selections: Selections, shape: Shape, field: Field, nodes: Nodes
+) -> _Check:
+    embedded = shape.embedded.get(field.name)
+    # Made where a value is there: documents end somewhere, types that hold themselves do not.
+    inside = (
+        None if embedded is None else cache(lambda: _checks(context, selections, embedded, nodes))
+    )
+    return _Check(
+        name=field.name,
+        key=_key(nodes),
+        stored=field.stored,
+        sure=None if field.is_list else _sure(field),
+        convert=converter(field),
+        # A list of items that may be null loses an item, and nothing else.
+        inside=None if field.is_list and not field.item_required else inside,
+        items=field.is_list,
+    )
+
+
+def _sure(field: Field) -> type | None:
+    scalar = field.stored_scalar if field.type is Scalar.ID else field.type
+    return SURE.get(scalar) if isinstance(scalar, Scalar) else None
+
+
+def _check(
+    checks: _Checks,
+    source: CurrentDocument | EmbeddedDocument,
+    demands: list[_Demand],
+    path: _Path,
+) -> _Misfit | None:
+    """Return the first selected field that must have a value and has none.
+
+    Args:
+        demands: gets the references that must lead somewhere.
+        path: from the document of the page to this one.
+    """
+    values, place = source.values, source.place
+    fields = () if checks.sure is not None and checks.sure(values.get) else checks.fields
+    for each in fields:
+        value = values.get(each.stored)
+        if value.__class__ is each.sure:
+            continue
+        try:
+            shown = each.convert(value, place)
+        except DocumentMisfit as misfit:
+            return (*path, each.key), misfit
+        if each.inside is None:
+            continue
+        inner = each.inside()
+        items = enumerate(shown) if each.items else [(None, shown)]
+        for index, item in items:
+            name = each.name if index is None else f"{each.name}.{index}"
+            here = (*path, each.key) if index is None else (*path, each.key, index)
+            inside = EmbeddedDocument(inner.shape, item, place.inside(name), None)
+            found = _check(inner, inside, demands, here)
+            if found is not None:
+                return found
+    demands += [((*path, key), link, source, nodes) for key, link, nodes in checks.links]
+    return None

@@ -1,0 +1,104 @@
+"""The services that mutations need, made of those that a gateway has already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from revstream.model.definition import Model
+from revstream.resolvers.access.permissions import Scope
+from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.drafts.changes import proposal_topics
+from revstream.resolvers.drafts.comments import Comments
+from revstream.resolvers.drafts.images import ProposalImages
+from revstream.resolvers.drafts.publish import Publishing
+from revstream.resolvers.drafts.store import Drafts
+from revstream.resolvers.mutations.expected_version import Standing
+from revstream.resolvers.mutations.fenced_upsert import Fences
+from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.restore import Restoring
+from revstream.resolvers.mutations.writes import BeforeInsert, Writes, nothing_to_do
+from revstream.resolvers.subscriptions.saved_cursors import SavedCursors
+from revstream.streams.archive.store import Archive
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.versions.delete_attribution import Deletions
+
+__all__ = ["Editing", "prepare_editing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Editing:
+    writes: Writes
+    restoring: Restoring
+    fences: Fences
+    drafts: Drafts
+    publishing: Publishing
+    comments: Comments
+    cursors: SavedCursors
+    standing: Standing
+
+    def within(self, scope: Scope) -> Editing:
+        """The same for one caller."""
+        standing = self.standing.within(scope)
+        writes = self.writes.within(scope, standing)
+        proposer, publisher = scope.acting("propose"), scope.acting("publish")
+        drafts = self.drafts.within(proposer, self.standing.within(proposer))
+        published = self.standing.within(publisher)
+        return replace(
+            self,
+            standing=standing,
+            writes=writes,
+            drafts=drafts,
+            restoring=self.restoring.within(scope, standing, writes),
+            fences=self.fences.within(scope, writes),
+            publishing=self.publishing.within(
+                publisher,
+                self.drafts.within(publisher, published),
+                published,
+                self.writes.within(publisher, published),
+            ),
+            comments=self.comments.within(scope, drafts),
+        )
+
+
+async def prepare_editing(
+    mongo: Mongo,
+    model: Model,
+    archives: Mapping[str, Archive],
+    progress: Progress,
+    own_writes: OwnWrites,
+    *,
+    repeat_window_s: float,
+    images: bool = True,
+    before_insert: BeforeInsert = nothing_to_do,
+) -> Editing:
+    """With the indexes of what they keep.
+
+    Args:
+        images: whether the server is to keep images of drafts and comments.
+        before_insert: see `Writes`.
+    """
+    repeats = Repeats(mongo, window_s=repeat_window_s)
+    standing = Standing(mongo, archives, progress)
+    writes = Writes(mongo, model, archives, progress, own_writes, standing, repeats, before_insert)
+    kept = ProposalImages(mongo, enabled=images)
+    drafts = Drafts(mongo, archives, standing, repeats, kept)
+    comments = Comments(mongo, archives, progress, drafts, repeats, kept)
+    cursors = SavedCursors(mongo, progress)
+    await repeats.prepare()
+    await cursors.prepare()
+    await Deletions(mongo).prepare()
+    await drafts.prepare(model.entities)
+    await comments.prepare(model.entities)
+    await kept.prepare(proposal_topics(model))
+    return Editing(
+        writes=writes,
+        restoring=Restoring(mongo, archives, own_writes, standing, writes),
+        fences=Fences(mongo, archives, writes, own_writes, repeats),
+        drafts=drafts,
+        publishing=Publishing(drafts, standing, writes),
+        comments=comments,
+        cursors=cursors,
+        standing=standing,
+    )

@@ -1,0 +1,114 @@
+"""Read ahead what the documents of a page refer to, and their version numbers: one read for each
+reference that is selected, however many documents, and nothing left to wait for in each of them.
+
+What cannot be read ahead (an id that is none, a type that the caller may not read) is left to the
+field, which says what is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from revstream.gql.engine.definitions.field import Beside
+from revstream.gql.engine.definitions.object_type import Link, Shape
+from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.references import ids_named
+from revstream.gql.engine.request.selection import Nodes
+from revstream.gql.engine.request.source import CurrentDocument
+from revstream.streams.core.errors import GatewayError
+from revstream.streams.mongo.driver.codecs import Document
+
+__all__ = ["prefetch", "read_ahead"]
+
+
+async def prefetch(
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
+) -> None:
+    """Args:
+    nodes: where the documents' fields are selected.
+    """
+    context = info.context
+    if not documents:
+        return
+    needs = context.selections(info).needs(nodes, shape)
+    reads: list[Awaitable[None]] = [
+        _refer(info, documents, link, places)
+        for name, link, places in needs.links
+        if _readable(info, shape, name)
+    ]
+    if context.trusting:
+        reads += read_ahead(context, [each.values for each in documents], needs.beside)
+    if needs.version and not _numbered(info, documents, shape):
+        reads.append(_number(info, documents, shape))
+    if len(reads) == 1:
+        await reads[0]
+    elif reads:
+        await asyncio.gather(*reads)
+
+
+def read_ahead(
+    context: Context, documents: Sequence[Document], besides: Sequence[Beside]
+) -> list[Awaitable[None]]:
+    """Reads of what of these documents takes no more than their `_id`, and is not read yet."""
+    reads: list[Awaitable[None]] = []
+    for beside in besides:
+        ids = [each["_id"] for each in documents]
+        wanted = [each for each in ids if context.read_ahead(beside.nodes, each) is None]
+        if wanted:
+            reads.append(_read(context, beside, wanted))
+    return reads
+
+
+async def _read(context: Context, beside: Beside, ids: Sequence[Any]) -> None:
+    context.keep_ahead(beside.nodes, ids, await beside.read(context, ids))
+
+
+def _readable(info: ResolveInfo, shape: Shape, name: str) -> bool:
+    member = shape.guarded.get(name)
+    return member is None or info.context.scope.may_read(shape.type, member)
+
+
+def _numbered(info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape) -> bool:
+    """Whether all numbers are known."""
+    known = info.context.loads.known_numbers(shape.entity, [each.values for each in documents])
+    for document, number in zip(documents, known, strict=True):
+        document.number = number
+    return None not in known
+
+
+async def _number(info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape) -> None:
+    values = [each.values for each in documents]
+    try:
+        numbers = await info.context.loads.numbers(shape.entity, values)
+    except GatewayError:
+        return
+    for document, number in zip(documents, numbers, strict=True):
+        document.number = number
+
+
+async def _refer(
+    info: ResolveInfo, documents: Sequence[CurrentDocument], link: Link, nodes: Nodes
+) -> None:
+    context, target = info.context, link.target
+    fields = context.selections(info).stored(nodes, target, target.name)
+    known = context.known.setdefault((target.name, fields), {})
+    named = ids_named(link, [each.values for each in documents])
+    wanted = {name: id_ for name, id_ in named.items() if name not in known}
+    if not wanted:
+        return
+    try:
+        ids = list(wanted.values())
+        if context.trusting:
+            # What is read for a response that is made directly is read in one place only.
+            found: Sequence[Any] = await context.current.by_ids(
+                target.entity, ids, fields, shown=True
+            )
+        else:
+            found = await context.loads.documents(target.entity, ids, fields)
+    except GatewayError:
+        return
+    records = [None if each is None else CurrentDocument(target, each) for each in found]
+    await prefetch(info, [each for each in records if each is not None], target, nodes)
+    known.update(zip(wanted, records, strict=True))

@@ -1,0 +1,309 @@
+"""From the fields that an operation selects to what has to be read for them.
+
+Guarantees: aliases, fragments, type conditions, @skip and @include are followed as execution
+follows them; the work is linear in the size of the document, whatever fragments it spreads within
+fragments, and is done once per operation, not once per document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from graphql import (
+    BooleanValueNode,
+    FieldNode,
+    FragmentSpreadNode,
+    GraphQLResolveInfo,
+    GraphQLSchema,
+    InlineFragmentNode,
+    SelectionSetNode,
+    VariableNode,
+    is_abstract_type,
+)
+
+from revstream.gql.engine.definitions.arguments import arguments_of
+from revstream.gql.engine.definitions.field import Beside, Resolve, field_of, internal_name
+from revstream.gql.engine.definitions.object_type import Link, Shape
+from revstream.resolvers.pagination.projection import ENDED
+
+__all__ = ["ConnectionSelection", "Needs", "Nodes", "Selections", "VersionSelection"]
+
+
+Nodes = Sequence[FieldNode]
+"""The places of a document where one field of one object is selected; its selections are the union
+of theirs."""
+
+
+_FACTS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            "__typename",
+            "nodeId",
+            "id",
+            "documentId",
+            "version",
+            "operation",
+            "at",
+            "resumeToken",
+            "document",
+            "comments",
+        ),
+        (),
+    ),
+    "until": (ENDED, "prev"),
+    "author": ("by",),
+    "comment": ("why",),
+    "changedFields": ("changed",),
+    "restoredFrom": ("restoredFrom",),
+    "fromDraft": ("draft",),
+    "draft": ("draft",),
+    "gap": ("gap",),
+    "cut": ("cut",),
+    "previous": ("prev",),
+    "diff": ("prev", "cut", "changed"),
+}
+"""What of an archive's record a version's fields are made of, beside what all of them are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSelection:
+    """What is selected of a page.
+
+    `items`: where its objects are selected, under `nodes` and under `edges`.
+    """
+
+    items: Nodes
+    total: bool
+    token: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSelection:
+    """What is selected of versions.
+
+    `fields`: what has to be read of the documents that they hold; None where nothing of those is
+    selected. `facts`: what beside what all versions have (`resolvers.pagination.projection`).
+    """
+
+    fields: frozenset[str] | None
+    facts: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What has to be read beside documents: their versions' numbers, what they refer to, with the
+    places where that is selected, and what else can be read beside them."""
+
+    version: bool
+    links: Sequence[tuple[str, Link, Nodes]]
+    beside: Sequence[Beside]
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _once(
+    look: Callable[Concatenate[Selections, Nodes, P], T],
+) -> Callable[Concatenate[Selections, Nodes, P], T]:
+    """Looks once at each place of the document, for each type or shape."""
+
+    @wraps(look)
+    def known(self: Selections, nodes: Nodes, /, *of: P.args, **none: P.kwargs) -> T:
+        names = (each.name if isinstance(each, Shape) else each for each in of)
+        key = (look.__name__, *names, *map(id, nodes))
+        found: T | None = self.known.get(key)
+        if found is None:
+            found = self.known[key] = look(self, nodes, *of, **none)
+        return found
+
+    return known
+
+
+class Selections:
+    """What the fields of one operation select, given its variables."""
+
+    def __init__(self, info: GraphQLResolveInfo[Any]) -> None:
+        self._schema: GraphQLSchema = info.schema
+        self._fragments = info.fragments
+        self._variables: Mapping[str, Any] = info.variable_values  # type: ignore[assignment]
+        self._stored: dict[tuple[str, object], frozenset[str]] = {}
+        self.known: dict[tuple[Any, ...], Any] = {}
+
+    @_once
+    def under(self, nodes: Nodes, type_name: str) -> Mapping[str, Nodes]:
+        """The fields selected of an object type, by name, with all places where they are."""
+        found: dict[str, list[FieldNode]] = {}
+        seen: set[str] = set()
+        for node in nodes:
+            self._collect(node.selection_set, type_name, found, seen)
+        return found
+
+    @_once
+    def needs(self, nodes: Nodes, shape: Shape) -> Needs:
+        """What current documents refer to, of what is selected of them."""
+        selected = self.under(nodes, shape.name)
+        return Needs(
+            version="version" in selected,
+            links=[
+                (name, shape.links[name], places)
+                for name, places in selected.items()
+                if name in shape.links
+            ],
+            beside=[
+                each
+                for name, places in selected.items()
+                for each in self._beside(shape, name, places)
+            ],
+        )
+
+    def _beside(self, shape: Shape, name: str, places: Nodes) -> Iterable[Beside]:
+        """Of a field, under each name that the response has of it: their arguments differ."""
+        type_: Any = self._schema.type_map[shape.name]
+        definition = type_.fields.get(name)
+        made = field_of(definition)
+        if not isinstance(made, Resolve) or made.beside is None:
+            return
+        aliased: dict[str, list[FieldNode]] = {}
+        for node in places:
+            aliased.setdefault(node.alias.value if node.alias else name, []).append(node)
+        for nodes in aliased.values():
+            yield made.beside(self, nodes, arguments_of(definition, nodes[0], made))
+
+    @_once
+    def stored(self, nodes: Nodes, shape: Shape, type_name: str) -> frozenset[str]:
+        """The stored names, dotted below embedded documents, that the selected fields of a document
+        are made of.
+
+        A path may lie inside of another one: of a reference by a field of a document that is also
+        read as a whole.
+
+        Args:
+            type_name: the document's type in the API: of current documents or of snapshots.
+        """
+        paths: set[str] = set()
+        for node in nodes:
+            paths |= self._stored_in(node.selection_set, shape, type_name)
+        return frozenset(paths)
+
+    @_once
+    def connection(self, nodes: Nodes, type_name: str, edge_name: str) -> ConnectionSelection:
+        selected = self.under(nodes, type_name)
+        edges = self.under(selected.get("edges", ()), edge_name)
+        return ConnectionSelection(
+            items=(*selected.get("nodes", ()), *edges.get("node", ())),
+            total="totalCount" in selected,
+            token="resumeToken" in selected,
+        )
+
+    @_once
+    def version(self, nodes: Nodes, shape: Shape) -> VersionSelection:
+        selected = self.under(nodes, shape.version)
+        document = selected.get("document")
+        fields = self.stored(document, shape, shape.snapshot) if document else None
+        return VersionSelection(
+            fields=shape.everything if "diff" in selected else fields,
+            facts=frozenset(fact for name in selected for fact in _FACTS[name]),
+        )
+
+    def _collect(
+        self,
+        selections: SelectionSetNode | None,
+        type_name: str,
+        found: dict[str, list[FieldNode]],
+        seen: set[str],
+    ) -> None:
+        for node in self._included(selections):
+            if isinstance(node, FieldNode):
+                name = internal_name(self._schema.type_map[type_name], node.name.value)
+                found.setdefault(name, []).append(node)
+            elif isinstance(node, InlineFragmentNode):
+                if self._applies(node, type_name):
+                    self._collect(node.selection_set, type_name, found, seen)
+            elif node.name.value not in seen:
+                seen.add(node.name.value)
+                fragment = self._fragments[node.name.value]
+                if self._applies(fragment, type_name):
+                    self._collect(fragment.selection_set, type_name, found, seen)
+
+    def _stored_in(
+        self, selections: SelectionSetNode | None, shape: Shape, type_name: str
+    ) -> frozenset[str]:
+        """Each selection set and fragment is looked at once per type, however often it is
+        spread."""
+        paths: set[str] = set()
+        for node in self._included(selections):
+            if isinstance(node, FieldNode):
+                key = (type_name, id(node))
+                if key not in self._stored:
+                    self._stored[key] = self._stored_by(node, shape, type_name)
+                paths |= self._stored[key]
+            elif isinstance(node, InlineFragmentNode):
+                if self._applies(node, type_name):
+                    paths |= self._stored_in(node.selection_set, shape, type_name)
+            else:
+                paths |= self._stored_by_fragment(node.name.value, shape, type_name)
+        return frozenset(paths)
+
+    def _stored_by_fragment(self, name: str, shape: Shape, type_name: str) -> frozenset[str]:
+        key = (type_name, name)
+        if key not in self._stored:
+            fragment = self._fragments[name]
+            self._stored[key] = (
+                self._stored_in(fragment.selection_set, shape, type_name)
+                if self._applies(fragment, type_name)
+                else frozenset()
+            )
+        return self._stored[key]
+
+    def _stored_by(self, node: FieldNode, shape: Shape, type_name: str) -> frozenset[str]:
+        name = internal_name(self._schema.type_map[type_name], node.name.value)
+        link = shape.links.get(name)
+        if link is not None:
+            return frozenset({link.by.stored})
+        field = shape.fields.get(name)
+        if field is None:
+            counted = name == "version" and shape.is_entity and shape.entity.version
+            return frozenset({counted}) if counted else frozenset()
+        embedded = shape.embedded.get(name)
+        if embedded is None:
+            return frozenset({field.stored})
+        inner_name = embedded.snapshot if type_name == shape.snapshot else embedded.name
+        inner = self._stored_in(node.selection_set, embedded, inner_name)
+        # With nothing but __typename below it, whether it is there still has to be known.
+        return frozenset(f"{field.stored}.{path}" for path in inner) or frozenset({field.stored})
+
+    def _included(
+        self, selections: SelectionSetNode | None
+    ) -> Iterable[FieldNode | InlineFragmentNode | FragmentSpreadNode]:
+        for node in () if selections is None else selections.selections:
+            if not node.directives or self._is_included(node):
+                yield node  # type: ignore[misc]
+
+    def _is_included(self, node: Any) -> bool:
+        for directive in node.directives:
+            wanted = {"skip": False, "include": True}.get(directive.name.value)
+            if wanted is not None and self._flag(directive) is not wanted:
+                return False
+        return True
+
+    def _flag(self, directive: Any) -> bool:
+        value = directive.arguments[0].value
+        if isinstance(value, VariableNode):
+            return bool(self._variables[value.name.value])
+        assert isinstance(value, BooleanValueNode)
+        return value.value
+
+    def _applies(self, fragment: Any, type_name: str) -> bool:
+        condition = fragment.type_condition
+        if condition is None:
+            return True
+        name = condition.name.value
+        if name == type_name:
+            return True
+        # An interface, or a union: of what a mutation results in.
+        abstract, type_ = self._schema.type_map[name], self._schema.type_map[type_name]
+        return is_abstract_type(abstract) and self._schema.is_sub_type(abstract, type_)

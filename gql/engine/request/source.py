@@ -1,0 +1,170 @@
+"""What the resolvers of the API hand to one another: small records, one per object of a response.
+
+`moment` is the cluster time at which references below a record are resolved; None means now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar
+
+from bson import Timestamp
+
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.resolvers.values.json_value import REFUSED
+from revstream.resolvers.values.output import Place, any_id, id_to_api
+from revstream.streams.core.errors import ArchiveBehind
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.version import Version
+
+__all__ = [
+    "CurrentDocument",
+    "EmbeddedDocument",
+    "SnapshotDocument",
+    "State",
+    "VersionRecord",
+    "id_text",
+]
+
+
+class CurrentDocument:
+    """A document as it is now, or as a change left it: then its version `number` is known, where it
+    was asked for."""
+
+    __slots__ = ("number", "shape", "values")
+    moment: ClassVar[Timestamp | None] = None
+
+    def __init__(self, shape: Shape, values: Document, number: int | None = None) -> None:
+        self.shape = shape
+        self.values = values
+        self.number = number
+
+    @property
+    def place(self) -> Place:
+        # Made where it is asked for: for what is unusual.
+        return Place(self.shape.entity.collection, self.values["_id"])
+
+    @property
+    def type_name(self) -> str:
+        return self.shape.name
+
+    @property
+    def id_text(self) -> str:
+        return id_text(self.shape, self.values["_id"], self)
+
+
+class SnapshotDocument:
+    """A document as one version left it, or as a draft would: then `number` is a name of that."""
+
+    __slots__ = ("moment", "number", "shape", "values")
+
+    def __init__(
+        self, shape: Shape, values: Document, number: int | str | None, moment: Timestamp
+    ) -> None:
+        self.shape = shape
+        self.values = values
+        self.number = number
+        self.moment = moment
+
+    @property
+    def place(self) -> Place:
+        return Place(self.shape.entity.collection, self.values["_id"], past=True)
+
+    @property
+    def type_name(self) -> str:
+        return self.shape.snapshot
+
+    @property
+    def id_text(self) -> str:
+        return f"{id_text(self.shape, self.values['_id'], self)}@{self.number}"
+
+
+class EmbeddedDocument:
+    """A document inside another one."""
+
+    __slots__ = ("moment", "place", "shape", "values")
+
+    def __init__(
+        self, shape: Shape, values: Document, place: Place, moment: Timestamp | None
+    ) -> None:
+        self.shape = shape
+        self.values = values
+        self.place = place
+        self.moment = moment
+
+    @property
+    def type_name(self) -> str:
+        return self.shape.name if self.moment is None else self.shape.snapshot
+
+
+State = CurrentDocument | SnapshotDocument | EmbeddedDocument
+
+
+class VersionRecord:
+    """One version of one document; by itself it stands at its own moment, below an as-of root at
+    the root's. `before`: the version before, where that was read with it, with the same fields.
+    `ends`: of its page, where they were read."""
+
+    __slots__ = ("before", "ends", "moment", "shape", "version")
+
+    def __init__(
+        self,
+        shape: Shape,
+        version: Version,
+        moment: Timestamp | None = None,
+        before: Version | None = None,
+        ends: Mapping[str, datetime | None] | None = None,
+    ) -> None:
+        self.shape = shape
+        self.version = version
+        self.ends = ends
+        self.moment = version.at if moment is None else moment
+        self.before = before
+
+    @property
+    def place(self) -> Place:
+        return Place(self.shape.entity.collection, self.version.document)
+
+    @property
+    def type_name(self) -> str:
+        return self.shape.version
+
+    @property
+    def document_id(self) -> str:
+        return id_text(self.shape, self.version.document, self)
+
+    @property
+    def id_text(self) -> str:
+        return f"{self.document_id}@{self.version.number}"
+
+    @property
+    def snapshot(self) -> SnapshotDocument | None:
+        """None where this version is a deletion."""
+        version = self.version
+        if version.operation == "DELETE":
+            return None
+        values = version.full if version.full is not None else {"_id": version.document}
+        return SnapshotDocument(self.shape, values, version.number, self.moment)
+
+
+def not_recorded(document: CurrentDocument) -> ArchiveBehind:
+    """Make the error of a document that has no number in the archive."""
+    place = document.place
+    shown = any_id(place.document_id)
+    return ArchiveBehind(
+        f"{place.collection}/{shown}: has no version in the archive; "
+        "try again if it was just written, else look at /readyz, and at what is stored as its id "
+        "and its version",
+        collection=place.collection,
+        documentId=shown,
+    )
+
+
+def id_text(shape: Shape, value: Any, record: Any) -> str:
+    """Raises:
+    DocumentMisfit: it is none.
+    """
+    shown: Any = shape.shown_id(value)
+    # The place is for the error.
+    return id_to_api(shape.id_scalar, value, record.place) if shown is REFUSED else shown

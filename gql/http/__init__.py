@@ -1,0 +1,1 @@
+"""HTTP without a server: media types, requests, framing of streams."""

@@ -1,0 +1,240 @@
+"""What a client asks over HTTP: read within bounds, and refused with a reason where it is no
+request.
+
+A request is a JSON object of `application/json` in UTF-8, or the query of a URL. Other content
+types are refused, since a form of any page could send them.
+
+Source: the specification "GraphQL over HTTP", "Request".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
+
+from revstream.gql.http.media_types import parse_media_type
+
+__all__ = [
+    "GraphQLRequest",
+    "Refused",
+    "headers_of",
+    "json_from_request",
+    "read_json",
+    "read_request",
+]
+
+# How long a body may be on its way.
+_BODY_MOST_S = 60.0
+_MOST_FIELDS = 100
+_NAMES = ("query", "variables", "operationName", "extensions")
+_KINDS = (str, dict, str, dict)
+_BATCH = "Batching is not supported: a request is one JSON object"
+
+
+class Refused(Exception):
+    """A request that is not executed: why, and with which status."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.headers = dict(headers or {})
+
+
+@dataclass(slots=True)
+class GraphQLRequest:
+    """`query`: None where it was not given, as of an operation that is known by another name."""
+
+    query: str | None = None
+    variables: dict[str, Any] | None = field(default=None, repr=False)
+    operation_name: str | None = None
+    extensions: dict[str, Any] | None = None
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """Those of a request, looked through once; what is sent several times is one list.
+
+    Source: RFC 9110, 5.2.
+    """
+    found: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+async def read_request(
+    scope: Scope, receive: Receive, headers: Mapping[str, str], *, most_bytes: int
+) -> GraphQLRequest:
+    """Raises:
+    Refused: 400, 408, 413 or 415.
+    ClientDisconnect: it never came as a whole.
+    """
+    if scope["method"] == "GET":
+        return _checked(_of_address(scope["query_string"]))
+    return _checked(await read_json(receive, headers, most_bytes=most_bytes))
+
+
+async def read_json(receive: Receive, headers: Mapping[str, str], *, most_bytes: int) -> Any:
+    """The body of a request that no form could send.
+
+    Raises:
+        Refused: 400, 408, 413 or 415.
+        ClientDisconnect: it never came as a whole.
+    """
+    _check_type(headers.get("content-type", ""), headers.get("content-encoding", ""))
+    given = headers.get("content-length", "")
+    return _json(await _body(receive, given, most_bytes), "the request")
+
+
+# A client sends the same with each request.
+@lru_cache(maxsize=128)
+def _check_type(content_type: str, encoding: str) -> None:
+    found = parse_media_type(content_type)
+    if found is None or found.name != "application/json":
+        raise Refused(
+            415,
+            "the content type of a request is application/json, "
+            + (f"got {content_type[:100]!r}" if content_type else "and none was given"),
+        )
+    charset = found.parameters.get("charset", "utf-8")
+    if charset not in ("utf-8", "utf8"):
+        raise Refused(415, f"the charset of a request is utf-8, got {charset[:100]!r}")
+    if encoding.strip().lower() not in ("", "identity"):
+        raise Refused(
+            415,
+            f"a request is sent as it is, got content encoding {encoding[:100]!r}",
+            headers={"accept-encoding": "identity"},
+        )
+
+
+async def _body(receive: Receive, given: str, most: int) -> bytes:
+    """Args:
+    given: the length that was announced.
+    """
+    if given.isdecimal() and (len(given) > 18 or int(given) > most):
+        raise _too_long(most)
+    try:
+        # Nearly every body is there as a whole; the connection has a limit for the first part.
+        async with asyncio.timeout(None) as limit:
+            return await _received(receive, most, limit)
+    except TimeoutError:
+        raise Refused(
+            408, f"the request has not come within {_BODY_MOST_S:g} s; send it again"
+        ) from None
+
+
+async def _received(receive: Receive, most: int, limit: asyncio.Timeout) -> bytes:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk, more = message.get("body", b""), message.get("more_body", False)
+        body = body + chunk if body else chunk
+        if len(body) > most:
+            raise _too_long(most)
+        if more and limit.when() is None:
+            limit.reschedule(asyncio.get_running_loop().time() + _BODY_MOST_S)
+    return body
+
+
+def _too_long(most: int) -> Refused:
+    return Refused(413, f"a request has at most {most:,} bytes, and this has more (--body-bytes)")
+
+
+def _of_address(raw: bytes) -> dict[str, Any]:
+    """The parameters of a URL, of which two are JSON."""
+    try:
+        pairs = parse_qsl(
+            raw.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MOST_FIELDS,
+        )
+    except ValueError as exc:
+        reason = "it is not UTF-8" if isinstance(exc, UnicodeError) else str(exc)
+        raise Refused(400, f"the query of the address cannot be read: {reason}") from None
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found and name in _NAMES:
+            raise Refused(400, f"{name} is given more than once in the address")
+        found[name] = value
+    for name in ("variables", "extensions"):
+        if found.get(name):
+            found[name] = _json(found[name], name)
+        else:
+            found.pop(name, None)
+    return found
+
+
+def json_from_request(raw: bytes | str) -> Any:
+    """Decode JSON with every digit of its integers: whether one is too large is for its type to
+    say.
+
+    Raises:
+        orjson.JSONDecodeError: it is none; also what is not UTF-8, halves of surrogate pairs, what
+            is nested too deeply, and numbers beyond all bounds.
+    """
+    value = orjson.loads(raw)
+    long = _LONG_NUMBER_BYTES if isinstance(raw, bytes) else _LONG_NUMBER
+    if not long.search(raw):  # type: ignore[arg-type]
+        return value
+    # orjson makes a double of an integer of more than 64 bits.
+    try:
+        return json.loads(raw)
+    except RecursionError:
+        raise orjson.JSONDecodeError("nested too deeply", "", 0) from None
+
+
+_LONG_NUMBER = re.compile(r"[\[:,\s-][0-9]{19}")
+_LONG_NUMBER_BYTES = re.compile(_LONG_NUMBER.pattern.encode())
+
+
+def _json(raw: bytes | str, what: str) -> Any:
+    try:
+        return json_from_request(raw)
+    except orjson.JSONDecodeError as exc:
+        # Not the document, which the message has with it.
+        raise Refused(400, f"{what} is not JSON: {exc.msg}") from None
+
+
+def _checked(given: object) -> GraphQLRequest:
+    if isinstance(given, list):
+        raise Refused(400, _BATCH)
+    if not isinstance(given, dict):
+        raise Refused(400, f"the request is a JSON object, got {_kind(given)}")
+    query, variables, name, extensions = asked = tuple(map(given.get, _NAMES))
+    if query.__class__ is str and variables.__class__ is dict and name is extensions is None:
+        # As most are.
+        return GraphQLRequest(query, variables)
+    for value, kind, each in zip(asked, _KINDS, _NAMES, strict=True):
+        if value is not None and value.__class__ is not kind:
+            expected = "text" if kind is str else "an object"
+            raise Refused(400, f'"{each}" of a request is {expected}, got {_kind(value)}')
+    return GraphQLRequest(query, variables, name or None, extensions)
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    kinds: dict[type, str] = {str: "text", list: "a list", dict: "an object"}
+    return kinds.get(type(value), "a number")

@@ -1,0 +1,1 @@
+"""Errors, metrics and logs, as clients and operators see them."""

@@ -1,0 +1,276 @@
+"""What becomes of an error on its way out: its code, how it is logged, and whether the client may
+read it. The only such table.
+
+Guarantees: what is not in the table is a fault of revstream: the client gets INTERNAL and an
+incident id, the log gets the id with the traceback. What graphql-core says about a document or its
+variables is passed on as it is, as BAD_USER_INPUT.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphql import GraphQLError
+from strawberry.exceptions import MissingQueryError
+from strawberry.schema.exceptions import CannotGetOperationTypeError, InvalidOperationTypeError
+
+from revstream.gql.http.request import Refused
+from revstream.resolvers.errors import (
+    BadUserInput,
+    DocumentMisfit,
+    Forbidden,
+    LimitExceeded,
+    NumberMisfit,
+    PersistedQueryNotFound,
+    SignInEnded,
+    Unauthenticated,
+)
+from revstream.streams.core.errors import (
+    ArchiveBehind,
+    ConnectionLost,
+    GatewayError,
+    HistoryLost,
+    InternalError,
+    NotWritable,
+    ParallelLists,
+    ResumeTokenInvalid,
+    SlowConsumer,
+    TimeLimit,
+    Unavailable,
+    Unsuitable,
+)
+from revstream.streams.core.log_throttle import Storm
+
+__all__ = ["TABLE", "Incidents", "Rule", "finish_errors", "rule_of", "storms"]
+
+logger = logging.getLogger(__name__)
+
+# How long faults of one place are the same incident, and how many places are known.
+_SAME_INCIDENT_S = 10.0
+_MOST_INCIDENTS = 200
+_MOST_CAUSES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`masked`: the client gets a number to ask by, not the message."""
+
+    code: str
+    level: int
+    masked: bool = False
+
+
+TABLE: Mapping[type[Exception], Rule] = {
+    BadUserInput: Rule("BAD_USER_INPUT", logging.INFO),
+    Unauthenticated: Rule("UNAUTHENTICATED", logging.INFO),
+    SignInEnded: Rule("UNAUTHENTICATED", logging.INFO),
+    Forbidden: Rule("FORBIDDEN", logging.INFO),
+    LimitExceeded: Rule("LIMIT_EXCEEDED", logging.INFO),
+    Refused: Rule("BAD_USER_INPUT", logging.INFO),
+    PersistedQueryNotFound: Rule("PERSISTED_QUERY_NOT_FOUND", logging.DEBUG),
+    DocumentMisfit: Rule("DOCUMENT_MISFIT", logging.WARNING),
+    NumberMisfit: Rule("DOCUMENT_MISFIT", logging.WARNING),
+    ParallelLists: Rule("DOCUMENT_MISFIT", logging.WARNING),
+    ResumeTokenInvalid: Rule("RESUME_TOKEN_INVALID", logging.INFO),
+    HistoryLost: Rule("HISTORY_LOST", logging.WARNING),
+    ArchiveBehind: Rule("ARCHIVE_BEHIND", logging.WARNING),
+    SlowConsumer: Rule("SLOW_CONSUMER", logging.WARNING),
+    TimeLimit: Rule("TIMEOUT", logging.WARNING),
+    Unavailable: Rule("UNAVAILABLE", logging.ERROR),
+    ConnectionLost: Rule("UNAVAILABLE", logging.ERROR),
+    Unsuitable: Rule("UNAVAILABLE", logging.ERROR),
+    NotWritable: Rule("UNAVAILABLE", logging.ERROR),
+    InternalError: Rule("INTERNAL", logging.ERROR, masked=True),
+    GatewayError: Rule("INTERNAL", logging.ERROR, masked=True),
+    Exception: Rule("INTERNAL", logging.ERROR, masked=True),
+}
+
+
+_OF_THE_REQUEST = (
+    GraphQLError,
+    MissingQueryError,
+    CannotGetOperationTypeError,
+    InvalidOperationTypeError,
+)
+
+
+def storms() -> dict[str, Storm]:
+    """One for each code whose refusals are logged."""
+    return {
+        each.code: Storm(logger, "request refused", level=each.level)
+        for each in TABLE.values()
+        if each.level >= logging.INFO and not each.masked
+    }
+
+
+def rule_of(error: BaseException) -> Rule:
+    """The rule of the nearest class that has one."""
+    return next(TABLE[each] for each in type(error).__mro__ if each in TABLE)
+
+
+class Incidents:
+    """The numbers that faults are known by. A fault that comes again from the same place within a
+    while has the same number, and no line of its own: else a client that finds one fills the log.
+
+    Args:
+        clock: seconds, as `time.monotonic`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # By place: the number, since when, and how often since.
+        self._known: OrderedDict[Hashable, tuple[str, float, int]] = OrderedDict()
+
+    def number(self, cause: BaseException) -> tuple[str, int | None]:
+        """Return the number of a fault, and how many before it had no line; None where it has none
+        either."""
+        place = _place_of(cause)
+        incident, since, more = self._known.get(place, ("", -math.inf, 0))
+        now = self._clock()
+        if now - since < _SAME_INCIDENT_S:
+            self._known[place] = incident, since, more + 1
+            return incident, None
+        incident = secrets.token_hex(6)
+        self._known[place] = incident, now, 0
+        self._known.move_to_end(place)
+        if len(self._known) > _MOST_INCIDENTS:
+            self._known.popitem(last=False)
+        return incident, more
+
+
+def _place_of(cause: BaseException | None) -> Hashable:
+    """The line that raised an exception, and those that raised its causes."""
+    places: list[Hashable] = []
+    while cause is not None and len(places) < _MOST_CAUSES:
+        line: Hashable = None
+        frame = cause.__traceback__
+        while frame is not None:
+            line, frame = (frame.tb_frame.f_code, frame.tb_lineno), frame.tb_next
+        places.append((type(cause), line))
+        cause = cause.__cause__
+    return tuple(places)
+
+
+def finish_errors(
+    errors: list[GraphQLError],
+    token_out: Callable[[str], str],
+    *,
+    storms: Mapping[str, Storm] | None = None,
+    incidents: Incidents | None = None,
+) -> None:
+    """Log each error by its rule, and make of each what the client may read, in place.
+
+    One exception that many fields failed with, as when they were read together, is one incident and
+    one line. A field that states of the past hold otherwise than the model says, as after a change
+    of its type, is one error, however many states there are.
+
+    Args:
+        token_out: a resume token as the API shows it, of one among the facts.
+        storms: what refusals are noted in by their code, since they may come with every event, or
+            to everybody at once; without, each is a line.
+        incidents: of the process; without, each fault has a number of its own.
+    """
+    failed = list(errors)
+    _join_past_misfits(errors)
+    incidents = incidents or Incidents()
+    numbers: dict[int, tuple[str, int | None]] = {}
+    logged: set[int] = set()
+    for error in errors:
+        cause = error.original_error
+        while isinstance(cause, GraphQLError) and cause.original_error is not None:
+            cause = cause.original_error
+        if cause is None or isinstance(cause, _OF_THE_REQUEST) or _of_a_literal(error, cause):
+            # Said by graphql-core, by Strawberry, or by a scalar of ours, about the request.
+            error.extensions = {"code": BadUserInput.code, **(error.extensions or {})}
+            continue
+        rule = rule_of(cause)
+        facts: dict[str, Any] = {
+            "code": rule.code,
+            "path": error.path,
+            "detail": error.message,
+        }
+        if rule.masked:
+            if id(cause) not in numbers:
+                numbers[id(cause)] = incidents.number(cause)
+            incident, more = numbers[id(cause)]
+            facts["incident"] = incident
+            if more:
+                facts["more"] = more
+            error.message = f"internal error; the log has it under incident {incident}"
+            error.extensions = {"code": rule.code, "incident": incident}
+        else:
+            error.extensions = {"code": rule.code, **_shown(error.extensions or {}, token_out)}
+        if id(cause) not in logged:
+            logged.add(id(cause))
+            if rule.masked and numbers[id(cause)][1] is None:
+                continue
+            if storms is not None and not rule.masked and rule.code in storms:
+                storms[rule.code].note(**facts)
+                continue
+            logger.log(
+                rule.level,
+                "request failed" if rule.masked else "request refused",
+                extra=facts,
+                exc_info=cause if rule.masked else None,
+            )
+    _drop_tracebacks(failed)
+
+
+def _drop_tracebacks(errors: Sequence[BaseException]) -> None:
+    """Break the cycles between exceptions and the frames that they went through, which refer to
+    what they have executed, and to the errors. Else all of a refused operation stays until the
+    garbage collector has found it: 70 objects each, and pauses of half a second where thousands are
+    refused."""
+    waiting: list[BaseException | None] = list(errors)
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        # Not by assignment, which a frozen dataclass refuses.
+        each.with_traceback(None)
+        waiting += (each.__cause__, each.__context__)
+        if isinstance(each, GraphQLError):
+            waiting.append(each.original_error)
+
+
+def _join_past_misfits(errors: list[GraphQLError]) -> None:
+    """Keep the first error of each field that states of the past do not have as the model says.
+
+    Nobody can mend them; `alike` says how many more there are.
+    """
+    first: dict[tuple[object, str], GraphQLError] = {}
+    kept = []
+    for error in errors:
+        cause = error.original_error
+        if isinstance(cause, DocumentMisfit) and cause.past:
+            field = re.sub(r"\.[0-9]+(?=\.|$)", "", str(cause.facts["field"]))
+            known = first.setdefault((cause.facts["collection"], field), error)
+            if known is not error:
+                facts = known.extensions or {}
+                known.extensions = {**facts, "alike": facts.get("alike", 0) + 1}
+                continue
+        kept.append(error)
+    errors[:] = kept
+
+
+def _of_a_literal(error: GraphQLError, cause: Exception) -> bool:
+    """Whether it was found in the document, before there was a field to fail: graphql-core's Int
+    does not convert a literal of thousands of digits, nor does it say so itself."""
+    return error.path is None and bool(error.nodes) and isinstance(cause, ValueError)
+
+
+def _shown(facts: Mapping[str, Any], token_out: Callable[[str], str]) -> dict[str, Any]:
+    return {
+        name: token_out(value) if name.lower().endswith("resumetoken") else value
+        for name, value in facts.items()
+    }

@@ -1,0 +1,192 @@
+"""The web application over an open gateway: GraphQL, pages, health, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as ASGIScope
+
+from revstream.gql.auth.authenticator import Credentials, SignIn
+from revstream.gql.endpoint.admin import admin_routes
+from revstream.gql.endpoint.allowed_hosts import AllowedHosts, allowed_hosts
+from revstream.gql.endpoint.client_files import client_routes
+from revstream.gql.endpoint.example_queries import examples_of
+from revstream.gql.endpoint.http import GraphQLEndpoint
+from revstream.gql.endpoint.pages import Handle, pages_routes
+from revstream.gql.engine.request.context import Context
+from revstream.gql.engine.request.context_factory import Callers
+from revstream.gql.runtime.gateway import Gateway
+from revstream.gql.runtime.metrics_endpoint import metrics_route
+from revstream.gql.schema import build_schema, naming_of, print_sdl
+from revstream.gql.server.websocket_connection import Connections
+from revstream.resolvers.access.permissions import OPEN, Scope, has_access
+from revstream.resolvers.access.principal import ANONYMOUS, Principal
+from revstream.resolvers.access.row_filter import claims_named
+from revstream.streams.core.errors import GatewayError
+
+__all__ = ["context_of", "create_app"]
+
+
+def context_of(
+    gateway: Gateway,
+    *,
+    principal: str | None = None,
+    caller: Principal | None = None,
+    idempotency_key: str | None = None,
+) -> Context:
+    """What one request can reach.
+
+    Args:
+        principal: the name of a caller of whom nothing else is known.
+    """
+    if caller is None:
+        caller = ANONYMOUS if principal is None else Principal(name=principal)
+    scope = Scope(gateway.model, caller) if has_access(gateway.model) else OPEN
+    editing = gateway.editing.within(scope)
+    return Context(
+        current=gateway.current.within(scope),
+        history=gateway.history.within(scope),
+        moments=gateway.moments,
+        live=gateway.live.within(scope),
+        proposals=gateway.proposals.within(scope, editing.drafts, editing.comments),
+        status=gateway.status,
+        editing=editing,
+        deployment=gateway.deployment,
+        scope=scope,
+        caller=caller,
+        principal=caller.name,
+        idempotency_key=idempotency_key,
+        subscription_filters=gateway.subscription_filters,
+        filter_turns=gateway.filter_turns,
+    )
+
+
+def _shared(endpoint: ASGIApp, origins: Collection[str]) -> ASGIApp:
+    """What pages of these origins may use, too. No cookies: who signs in does it by a header."""
+    return CORSMiddleware(
+        endpoint,
+        allow_origins=origins,
+        allow_methods=("GET", "POST"),
+        allow_headers=("*",),
+        expose_headers=("retry-after",),
+    )
+
+
+class Application(Starlette):
+    """Starlette's, which hands on what is asked for most before it looks at anything else.
+
+    Args:
+        busy: by path. They answer whatever happens.
+    """
+
+    def __init__(self, busy: Mapping[str, ASGIApp], **options: Any) -> None:
+        super().__init__(**options)
+        self._busy = busy
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        busy = self._busy.get(scope.get("path", ""))
+        await (super().__call__ if busy is None else busy)(scope, receive, send)
+
+
+def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
+    """Routes over services that are open already; whoever opened them closes them.
+
+    Args:
+        sign_in: None where the model keeps nothing from anybody.
+    """
+    if sign_in is None and has_access(gateway.model):
+        raise ValueError("a model with @access is served to those who sign in")
+    settings = gateway.settings
+    schema = build_schema(
+        gateway.model,
+        settings.limits(),
+        settings.limiter(),
+        settings.persisted(),
+        naming_of(relay=settings.relay),
+    )
+    gateway.availability.changed = schema.limiter.interrupt
+    sdl = print_sdl(schema)
+
+    callers = Callers(
+        sign_in,
+        lambda principal: context_of(gateway, caller=principal),
+        author_header=settings.author_header,
+        deciding=claims_named(gateway.model),
+    )
+    origins = settings.origins()
+    endpoint = GraphQLEndpoint(
+        schema,
+        callers,
+        allowed_origins=origins,
+        body_bytes=settings.body_bytes,
+        heartbeat_s=settings.heartbeat_s,
+        max_operations=settings.max_connection_operations or None,
+    )
+    connections = Connections(
+        most=settings.sockets,
+        most_http=settings.connections,
+        most_http_bytes=settings.connections_bytes,
+        most_bytes=settings.sockets_bytes,
+        stalled_s=settings.socket_stalled_s,
+        failed=schema.failures.response,
+    )
+
+    def for_those_who_may_ask(handle: Handle) -> Handle:
+        """What tells the schema, as introspection does."""
+
+        async def guarded(request: Request) -> Response:
+            if not settings.introspection:
+                return PlainTextResponse("introspection is switched off here\n", status_code=404)
+            try:
+                await callers.principal(Credentials.of_headers(request.headers))
+            except GatewayError as exc:
+                return schema.failures.response(exc)
+            return await handle(request)
+
+        return guarded
+
+    async def schema_graphql(request: Request) -> Response:
+        return PlainTextResponse(sdl)
+
+    async def livez(request: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def readyz(request: Request) -> Response:
+        missing = gateway.not_ready()
+        said: dict[str, object] = {"ready": not missing, "notReady": missing}
+        if troubles := gateway.troubles():
+            said["trouble"] = troubles
+        if warnings := await gateway.warnings():
+            said["warnings"] = warnings
+        return JSONResponse(said, status_code=503 if missing else 200)
+
+    hosts = allowed_hosts(settings.allowed_hosts, settings.host)
+    requests = _shared(endpoint, origins) if origins else endpoint
+    routes: list[Route | Mount] = [
+        # For those who come with a slash too many.
+        Route("/graphql", requests),
+        Route("/schema.graphql", for_those_who_may_ask(schema_graphql)),
+        *client_routes(sdl, for_those_who_may_ask),
+        Route("/livez", livez),
+        Route("/readyz", readyz),
+        metrics_route(gateway, schema.operations, schema.limiter, connections),
+        *admin_routes(callers, settings.admin_role, schema.failures, settings.body_bytes),
+        *pages_routes(lambda: examples_of(gateway.model), for_those_who_may_ask),
+    ]
+    checked = Middleware(AllowedHosts, names=hosts, failures=schema.failures)
+    app = Application(
+        {"/graphql": AllowedHosts(requests, names=hosts, failures=schema.failures)},
+        routes=routes,
+        middleware=[checked],
+    )
+    app.state.operations = schema.operations
+    app.state.connections = connections
+    return app

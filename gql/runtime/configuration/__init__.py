@@ -1,0 +1,1 @@
+"""Configuration of a process: settings, options, handlers, sign-in."""

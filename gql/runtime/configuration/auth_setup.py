@@ -1,0 +1,90 @@
+"""The authenticator that the settings ask for."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from revstream.gql.auth.api_keys import ApiKeys
+from revstream.gql.auth.authenticator import SignIn
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.model.definition import Model
+from revstream.resolvers.access.permissions import has_access
+from revstream.resolvers.access.row_filter import claims_named
+
+if TYPE_CHECKING:
+    from revstream.gql.auth.bearer_token import Bearer
+
+__all__ = ["sign_in_of"]
+
+log = logging.getLogger(__name__)
+
+
+def sign_in_of(settings: Settings, model: Model) -> SignIn | None:
+    """None where there is nothing to sign in with and nothing to be kept from anybody.
+
+    Raises:
+        click.UsageError: what cannot be, or would leave `@access` without anybody to go by.
+    """
+    bearer = _bearer_of(settings)
+    keys = None
+    if settings.api_keys is not None:
+        try:
+            keys = ApiKeys(settings.api_keys)
+        except ValueError as exc:
+            raise click.UsageError(f"--api-keys: {exc}") from exc
+    if bearer is None and keys is None:
+        if settings.admin_role is not None:
+            raise click.UsageError(
+                "--admin-role names a role that nobody can have: give --jwt-keys or --api-keys"
+            )
+        if has_access(model) and not settings.anonymous:
+            raise click.UsageError(
+                "the model says who may see what (@access), and there is no way to sign in: give "
+                "--jwt-keys or --api-keys, or --anonymous to serve everyone as a caller without "
+                "roles"
+            )
+        if not settings.anonymous or not has_access(model):
+            return None
+    if settings.author_header is not None:
+        raise click.UsageError(
+            "--author-header and signing in exclude each other: who has signed in is the author"
+        )
+    if keys is not None and "sub" in claims_named(model) and (without := keys.without("sub")):
+        log.warning(
+            "row rules name $sub, which these API keys do not have: it lets nothing through for "
+            "them, unless their claims have a sub",
+            extra={"principals": without},
+        )
+    return SignIn(bearer, keys, anonymous=settings.anonymous)
+
+
+def _bearer_of(settings: Settings) -> Bearer | None:
+    if settings.jwt_keys is None:
+        return None
+    if settings.jwt_issuer is None or settings.jwt_audience is None:
+        raise click.UsageError(
+            "--jwt-keys needs --jwt-issuer and --jwt-audience: without them the tokens of other "
+            "services would be accepted here"
+        )
+    if "://" not in settings.jwt_keys and not Path(settings.jwt_keys).is_file():
+        raise click.UsageError(f"--jwt-keys: there is no file {settings.jwt_keys!r}")
+    # Clients for HTTP and cryptography are an eighth of what a start imports; for tokens alone.
+    from revstream.gql.auth.bearer_token import Bearer, BearerOptions
+    from revstream.gql.auth.jwks import KeySet
+
+    algorithms = [each.strip() for each in settings.jwt_algorithms.split(",") if each.strip()]
+    try:
+        options = BearerOptions(
+            algorithms=algorithms,
+            issuer=settings.jwt_issuer,
+            audience=settings.jwt_audience,
+            leeway_s=settings.jwt_leeway_s,
+            roles=settings.jwt_roles,
+        )
+    except ValueError as exc:
+        raise click.UsageError(f"--jwt-algorithms: {exc}") from exc
+    return Bearer(KeySet(settings.jwt_keys, fresh_s=settings.jwt_keys_s), options)

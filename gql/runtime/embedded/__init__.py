@@ -1,0 +1,1 @@
+"""MongoDB that the gateway starts itself."""

@@ -1,0 +1,153 @@
+"""Gateway: the services of one process, and their state of health."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from revstream.gql.engine.limits.subscription_filters import SubscriptionFilters
+from revstream.gql.engine.request.mutation_services import Editing
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.gql.server.fair_scheduler import Turns
+from revstream.model.definition import Model
+from revstream.resolvers.admin.stream_status import Status
+from revstream.resolvers.current.documents import Current
+from revstream.resolvers.drafts.changes import ProposalChanges
+from revstream.resolvers.history.time_point import Moments
+from revstream.resolvers.history.versions import History
+from revstream.resolvers.subscriptions.stream import Changes
+from revstream.streams.changefeed.source import Source
+from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.coordination.membership import Members
+from revstream.streams.core.errors import GatewayError, reason_of
+from revstream.streams.layouts.core.interface import Layout
+from revstream.streams.listeners.consumer import Consumer
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.availability import Availability
+from revstream.streams.live.hub import Hub
+from revstream.streams.maintenance.retention import Retention
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.read_statistics import ReadStatistics
+from revstream.streams.recording.bootstrap.collection_setup import CollectionSetup
+from revstream.streams.recording.recorder import Recorder
+
+__all__ = ["STREAM", "Gateway"]
+
+STREAM = "stream"
+"""Name of the task that follows the live stream."""
+
+# It says where it stands ten times a second, also where nothing happens.
+_SILENT_MOST_S = 3.0
+# How long a scrape of the metrics waits for MongoDB.
+_ASK_S = 1.0
+_UNRECORDED = "nobody records: start `revstream serve` or `revstream record`"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """The services of one process, and what they say of themselves.
+
+    Attributes:
+        follows: whether the live stream is followed; what would come of it reaches nobody where
+            this process serves nobody and only records.
+    """
+
+    settings: Settings
+    model: Model
+    deployment: str
+    mongo: Mongo
+    source: Source
+    hub: Hub
+    availability: Availability
+    progress: Progress
+    current: Current
+    history: History
+    moments: Moments
+    layouts: Mapping[str, Layout]
+    live: Changes
+    proposals: ProposalChanges
+    status: Status
+    editing: Editing
+    recorders: tuple[Recorder, ...]
+    listeners: tuple[Listener, ...]
+    retentions: tuple[tuple[Retention, Listener], ...]
+    consumers: tuple[tuple[Consumer, Listener], ...]
+    failures: dict[str, BaseException]
+    members: Members
+    subscription_filters: SubscriptionFilters
+    filter_turns: Turns
+    read_statistics: ReadStatistics
+    follows: bool
+    setup: CollectionSetup
+    tasks: list[asyncio.Task[None]]
+    opened_at: float = field(default_factory=time.monotonic)
+
+    def not_ready(self) -> dict[str, str]:
+        """Which parts are not ready, and why; empty where all are. That another process records is
+        not among it."""
+        found: dict[str, str] = {}
+        if self.live.farewell.said:
+            found["gateway"] = "it is shutting down"
+        silent_s = time.monotonic() - self.hub.moved_at
+        if self.follows and not self.source.connected:
+            found["stream"] = _not_open(self.source.trouble)
+        elif self.follows and silent_s > _SILENT_MOST_S:
+            found["stream"] = f"MongoDB's change stream has been silent for {silent_s:.1f} s"
+        for recorder, listener in zip(self.recorders, self.listeners, strict=True):
+            if listener.trouble is not None:
+                found[listener.name] = listener.trouble
+            elif recorder.trouble is not None:
+                found[listener.name] = _not_open(recorder.trouble)
+        for name, failure in self.failures.items():
+            found[name] = f"it has died: {reason_of(failure)}"
+        return found
+
+    def troubles(self) -> dict[str, str]:
+        """Which collections this process does not record, or not whole, and which indexes are not
+        there, and why; it does the rest."""
+        found = {each.name: each.collection_trouble for each in self.recorders}
+        recorded = {name: trouble for name, trouble in found.items() if trouble is not None}
+        return recorded | self.setup.refused
+
+    async def warnings(self) -> dict[str, str]:
+        """Return what does not work anywhere, though this process serves: recorders that no process
+        runs. What cannot be had soon is left out."""
+        young = time.monotonic() - self.opened_at < 2 * self.settings.lease_s
+        if self.settings.record and young:
+            # About to begin.
+            return {}
+        with contextlib.suppress(TimeoutError, GatewayError):
+            async with asyncio.timeout(_ASK_S):
+                return dict.fromkeys(await self.status.unrecorded(), _UNRECORDED)
+        return {}
+
+    async def ask_positions(self) -> None:
+        """How far the recorders of other processes have come, so that `progress` knows; what cannot
+        be had soon is left as it was."""
+        with contextlib.suppress(TimeoutError, GatewayError):
+            async with asyncio.timeout(_ASK_S):
+                await asyncio.gather(
+                    *(self.progress.position(each.collection) for each in self.model.entities)
+                )
+
+    def hand_over(self) -> None:
+        """Give up what other processes can do at once: recording, before those who are being served
+        have been told to go."""
+        for task in self.tasks:
+            if task.get_name() != STREAM:
+                task.cancel()
+
+    def end_subscriptions(self) -> int:
+        """Tell those who follow the stream to resume elsewhere; returns how many there were."""
+        self.live.farewell.say(
+            "this gateway is shutting down; subscribe again after the last token"
+        )
+        return self.live.following.total() + self.proposals.following.total()
+
+
+def _not_open(reason: str | None) -> str:
+    said = "MongoDB's change stream is not open"
+    return said if reason is None else f"{said}: {reason}"

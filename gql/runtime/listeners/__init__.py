@@ -1,0 +1,1 @@
+"""Recorders, consumers and sinks of a process, each under its lease."""

@@ -1,0 +1,91 @@
+"""The listeners beside the recorders, those of the user's own among them: what each one does, and
+the lease under which it does it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from inspect import isabstract
+from pathlib import Path
+
+import click
+
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.coordination.lease import Leases
+from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.listeners.consumer import Consumer, Handler
+from revstream.streams.listeners.context import ListenerContext
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub
+
+__all__ = ["Make", "consumers_of", "own_listeners"]
+
+
+Make = Callable[[ListenerContext], Handler]
+
+
+def own_listeners(named: str | None) -> list[Make]:
+    """Those of `--listeners`: `module:Class`, separated by commas.
+
+    Raises:
+        click.UsageError: one of them cannot be used.
+    """
+    return [_imported(each.strip()) for each in (named or "").split(",") if each.strip()]
+
+
+def consumers_of(
+    handlers: Sequence[Handler],
+    context: ListenerContext,
+    hub: Hub,
+    progress: Progress,
+    checkpoints: Checkpoints,
+    leases: Leases,
+) -> tuple[tuple[Consumer, Listener], ...]:
+    """Each handler with what feeds it and the lease under which it works.
+
+    Raises:
+        click.UsageError: two have one name, or one follows a collection that the model has not.
+    """
+    found: dict[str, tuple[Consumer, Listener]] = {}
+    for handler in handlers:
+        if handler.name in found:
+            raise click.UsageError(f"two listeners are named {handler.name!r}: rename one of them")
+        archive = context.archives.get(handler.collection)
+        if archive is None:
+            known = ", ".join(context.archives)
+            raise click.UsageError(
+                f"the listener {handler.name!r} follows the collection {handler.collection!r}, "
+                f"and the model has {known}"
+            )
+        consumer = Consumer(
+            handler,
+            context.mongo,
+            archive,
+            hub,
+            progress,
+            checkpoints,
+            Horizons(context.mongo),
+        )
+        found[handler.name] = consumer, Listener(handler.name, leases, consumer.run)
+    return tuple(found.values())
+
+
+def _imported(named: str) -> Make:
+    module, _, name = named.partition(":")
+    # As with other commands that are told a module: the console script's own path is another one.
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    if not module or not name:
+        raise click.UsageError(f"--listeners: {named!r} is not written as module:Class")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as exc:
+        raise click.UsageError(f"--listeners: {named!r} cannot be imported: {exc}") from exc
+    if not (isinstance(found, type) and issubclass(found, Handler)) or isabstract(found):
+        raise click.UsageError(
+            f"--listeners: {named!r} is no class that derives from revstream.listeners.Handler "
+            "and has its `handle`"
+        )
+    return found

@@ -1,0 +1,28 @@
+"""What the listeners of a deployment do, beside recording: its copies, its sinks, and the user's
+own."""
+
+from __future__ import annotations
+
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.gql.runtime.listeners.consumers import own_listeners
+from revstream.gql.runtime.listeners.webhook_sinks import secrets_of, sinks_of
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.listeners.consumer import Handler
+from revstream.streams.listeners.context import ListenerContext
+from revstream.streams.listeners.copies.listeners import copiers
+
+__all__ = ["handlers_of"]
+
+
+def handlers_of(
+    context: ListenerContext, settings: Settings, deployment: str, checkpoints: Checkpoints
+) -> list[Handler]:
+    """Raises:
+    click.UsageError: a setting of theirs cannot be used.
+    """
+    secrets = secrets_of(settings.sink_secrets)
+    return [
+        *copiers(context.model, context.mongo, context.archives, context.progress),
+        *sinks_of(context, deployment, checkpoints, secrets),
+        *(make(context) for make in own_listeners(settings.listeners)),
+    ]

@@ -1,0 +1,306 @@
+"""Run a process: find or start MongoDB, open the gateway, serve until told to stop, close in
+reverse.
+
+SIGTERM and SIGINT: stop accepting, end subscriptions so that clients resume elsewhere, release the
+leases, within a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, cast
+
+import click
+import uvicorn
+import uvloop
+
+from revstream.gql.auth.authenticator import SignIn
+from revstream.gql.endpoint.allowed_hosts import allowed_hosts
+from revstream.gql.observability.logging_setup import expect_refusals
+from revstream.gql.observability.operation_metrics import Operations
+from revstream.gql.runtime import gc_policy
+from revstream.gql.runtime.asgi_app import create_app
+from revstream.gql.runtime.configuration.auth_setup import sign_in_of
+from revstream.gql.runtime.configuration.settings import Settings
+from revstream.gql.runtime.embedded.embedded_mongod import embedded_mongod
+from revstream.gql.runtime.gateway import Gateway
+from revstream.gql.runtime.lifecycle import open_gateway
+from revstream.gql.runtime.progress_display import shown_progress, shown_readings
+from revstream.gql.server.http_connection import RequestConnection
+from revstream.gql.server.websocket_connection import Connections, WebSocketConnection
+from revstream.model.definition import Model
+
+__all__ = ["Failed", "run", "serve"]
+
+log = logging.getLogger(__name__)
+
+# How long it is waited for what subscribers are told to go out: one small message each.
+_FAREWELL_MOST_S = 2.0
+# Connections that wait to be accepted; a system that allows fewer has its way. Whoever finds no
+# room is not told, and tries again 1, 3 and 7 s later.
+_BACKLOG = 65_535
+# libuv accepts one in each turn of the loop, of each descriptor that it listens on: the heads of
+# these are read in the next one.
+_ACCEPTED_A_TURN = 4
+# That are open beside the connections of clients: those to MongoDB, most of all.
+_OTHER_FILES = 300
+
+Ready = Callable[[Gateway, str, str], Awaitable[None]]
+Beside = Callable[[str], Awaitable[None]]
+
+
+class Failed(Exception):
+    """A part that the process cannot do without has died; it was logged where it died."""
+
+
+class _Stop:
+    """What ends the process: a signal, or a failure. `serving`: there is something to end in
+    order."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.failure: BaseException | None = None
+        self.serving = False
+
+    def fail(self, failure: BaseException) -> None:
+        self.failure = self.failure or failure
+        self.event.set()
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    """On uvloop."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_as_coroutine(main))
+
+
+async def _as_coroutine(main: Callable[[], Awaitable[None]]) -> None:
+    await main()
+
+
+async def serve(
+    settings: Settings, model: Model, *, http: bool, ready: Ready | None = None
+) -> None:
+    """Serve until a signal or a failure.
+
+    Args:
+        http: False for listeners only.
+        ready: given the gateway, its address and the URI, run beside the server; its failure ends
+            the process.
+
+    Raises:
+        GatewayError, EmbeddedError, click.ClickException: it could not start; the message says why.
+        Failed: it had to stop.
+    """
+    # Found out before anything is started.
+    settings.origins()
+    allowed_hosts(settings.allowed_hosts, settings.host)
+    # Before anything is opened: what cannot be served safely is not.
+    sign_in = sign_in_of(settings, model) if http else None
+    stop = _Stop()
+    with _signals(stop), _bound(settings) if http else contextlib.nullcontext() as listening:
+        async with (
+            _mongodb(settings, stop) as (uri, database),
+            shown_progress() as report,
+            shown_readings() as reading,
+            open_gateway(
+                settings,
+                model,
+                uri,
+                database,
+                serves=http,
+                report=report,
+                reading=reading,
+                on_fatal=stop.fail,
+            ) as gateway,
+        ):
+            report("", 0, 0)
+            stop.serving = True
+            gc_policy.settle(most=gc_policy.SERVING if http else gc_policy.RECORDING)
+            beside = None if ready is None else lambda address: ready(gateway, address, uri)
+            await _until_stopped(settings, gateway, sign_in, listening, stop, beside)
+    if stop.failure is not None:
+        raise Failed(str(stop.failure)) from stop.failure
+
+
+def _allow_files(connections: Connections) -> None:
+    """Raise the limit of open files as far as the system lets, and let in no more connections than
+    leave some: without any, not even `/livez` is answered."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY or connections.fit(allowed - _OTHER_FILES):
+        return
+    facts = {"sockets": connections.most, "connections": connections.http.most}
+    log.warning("few open files", extra={"allowed": allowed, **facts})
+
+
+async def _until_stopped(
+    settings: Settings,
+    gateway: Gateway,
+    sign_in: SignIn | None,
+    listening: socket.socket | None,
+    stop: _Stop,
+    beside: Beside | None,
+) -> None:
+    address = ""
+    async with asyncio.TaskGroup() as tasks:
+        server = None
+        # How many are open: none of who only records.
+        sockets: Callable[[], int] = int
+        if listening is not None:
+            host, port = listening.getsockname()[:2]
+            address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+            app = create_app(gateway, sign_in)
+            _allow_files(app.state.connections)
+            sockets = app.state.connections.__len__
+            server = _Server(
+                gateway,
+                app.state.operations,
+                uvicorn.Config(
+                    app,
+                    loop="none",
+                    ws=_within(WebSocketConnection, app.state.connections),
+                    ws_max_size=settings.socket_message_bytes,
+                    ws_per_message_deflate=False,
+                    http=_within(RequestConnection, app.state.connections),
+                    lifespan="off",
+                    log_config=None,
+                    access_log=False,
+                    backlog=_BACKLOG,
+                    timeout_graceful_shutdown=max(1, round(settings.shutdown_s)),
+                ),
+            )
+            accepting = [listening, *(listening.dup() for _ in range(1, _ACCEPTED_A_TURN))]
+            serving = tasks.create_task(server.serve(sockets=accepting))
+        collecting = tasks.create_task(gc_policy.collect_garbage(sockets))
+        key_stores = () if sign_in is None else sign_in.keys
+        watching = [tasks.create_task(each.watch()) for each in key_stores]
+        accompanying = None
+        if beside is not None:
+            accompanying = tasks.create_task(_guarded(beside(address), stop))
+        log.info(
+            "serving" if address else "recording", extra={"address": address} if address else {}
+        )
+        await stop.event.wait()
+        log.info("stopping")
+        gateway.hand_over()
+        if accompanying is not None:
+            accompanying.cancel()
+        if server is not None:
+            server.should_exit = True
+            await serving
+        for each in watching:
+            each.cancel()
+        collecting.cancel()
+
+
+def _within(
+    kind: Callable[..., asyncio.Protocol], connections: Connections
+) -> type[asyncio.Protocol]:
+    """uvicorn makes one of each connection, or of each handshake."""
+    made: Any = partial(kind, connections=connections)
+    return cast(type[asyncio.Protocol], made)
+
+
+async def _guarded(work: Awaitable[None], stop: _Stop) -> None:
+    try:
+        await work
+    except Exception as exc:
+        log.exception("background task died", extra={"task": "beside the server"})
+        stop.fail(exc)
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours: uvicorn would raise them again on the way out, before the leases are
+    released. Subscribers are told to resume before it closes their sockets under them."""
+
+    def __init__(self, gateway: Gateway, operations: Operations, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+        self._operations = operations
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in self.servers:
+            each.close()
+        expect_refusals()
+        if self._gateway.end_subscriptions():
+            with contextlib.suppress(TimeoutError):
+                # One whose client takes nothing off its socket would hold up the others.
+                async with asyncio.timeout(_FAREWELL_MOST_S):
+                    await self._operations.none_on_sockets.wait()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.contextmanager
+def _signals(stop: _Stop) -> Iterator[None]:
+    """A first signal ends what is being served in order, and a start at once; a second one waits
+    for nothing."""
+    loop = asyncio.get_running_loop()
+    main = asyncio.current_task()
+    assert main is not None
+    caught = (signal.SIGTERM, signal.SIGINT)
+
+    def handle() -> None:
+        if stop.event.is_set() or not stop.serving:
+            main.cancel()
+        stop.event.set()
+
+    for each in caught:
+        loop.add_signal_handler(each, handle)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not stop.event.is_set():
+            raise
+        log.info("stopped")
+    finally:
+        for each in caught:
+            loop.remove_signal_handler(each)
+
+
+@contextlib.contextmanager
+def _bound(settings: Settings) -> Iterator[socket.socket]:
+    """Bind first: a port that is taken should not be found out after a minute of starting."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        address = settings.host, settings.port
+        bound = socket.create_server(address, family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError) as exc:
+        # Python appends the address, which is said already.
+        reason = str(getattr(exc, "strerror", exc)).partition(" (while attempting")[0]
+        raise click.ClickException(
+            f"cannot listen on {settings.host}:{settings.port}: {reason}; "
+            "choose another --port or --host"
+        ) from exc
+    with bound:
+        yield bound
+
+
+@asynccontextmanager
+async def _mongodb(settings: Settings, stop: _Stop) -> AsyncIterator[tuple[str, str]]:
+    """The URI and the database; of an embedded server where settings ask for one."""
+    if settings.embedded is None:
+        if settings.mongodb_uri is None:
+            raise click.UsageError(
+                "no MongoDB given: --mongodb-uri URI for one that runs, "
+                "or --embedded DIR for one of its own"
+            )
+        yield settings.mongodb_uri, settings.database_name()
+        return
+    if settings.mongodb_uri is not None:
+        raise click.UsageError("give --mongodb-uri or --embedded, not both")
+    async with embedded_mongod(settings.embedded, on_death=stop.fail) as uri:
+        yield uri, settings.database or "revstream"

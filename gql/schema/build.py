@@ -1,0 +1,123 @@
+"""Put a model's schema together."""
+
+from __future__ import annotations
+
+import strawberry
+from strawberry.schema.config import StrawberryConfig
+
+from revstream.gql.engine.definitions.field import FieldInfo
+from revstream.gql.engine.definitions.object_type import shapes_of
+from revstream.gql.engine.execution.document_cache import CheckedDocuments, Documents
+from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.execution.schema import IdempotencyKey, OneOperation, Schema
+from revstream.gql.engine.limits.concurrency import ConcurrencyExtension, ConcurrencyLimiter
+from revstream.gql.engine.limits.document_limits import Limits
+from revstream.gql.engine.limits.persisted_documents import AutomaticDocuments, Persisted
+from revstream.gql.observability.operation_metrics import Operations, timed
+from revstream.gql.schema.common.descriptions import enum_description
+from revstream.gql.schema.common.document_inputs import define_inputs
+from revstream.gql.schema.common.filter_inputs import define_filters
+from revstream.gql.schema.common.id_naming import DEFAULT_NAMING, Naming, check_naming
+from revstream.gql.schema.common.scalars import SCALAR_MAP, SCALARS
+from revstream.gql.schema.common.type_builder import Types
+from revstream.gql.schema.entities.back_references import back_link_field
+from revstream.gql.schema.entities.comments import define_comment
+from revstream.gql.schema.entities.connections import define_connections
+from revstream.gql.schema.entities.documents import define_states
+from revstream.gql.schema.entities.drafts import (
+    define_draft,
+    define_drafts,
+    draft_of_comment,
+    version_of_comment,
+)
+from revstream.gql.schema.entities.interfaces import define_interfaces
+from revstream.gql.schema.entities.versions import define_versions, history_fields
+from revstream.gql.schema.roots.fenced_mutations import applied_name
+from revstream.gql.schema.roots.mutation import define_mutation
+from revstream.gql.schema.roots.proposal_subscription import (
+    define_draft_change,
+    define_proposal_changes,
+)
+from revstream.gql.schema.roots.query import define_query
+from revstream.gql.schema.roots.subscription import define_subscription
+from revstream.gql.schema.roots.write_result import define_applied, define_refusals, define_written
+from revstream.model.definition import Model
+
+__all__ = ["build_schema", "print_sdl"]
+
+
+def build_schema(
+    model: Model,
+    limits: Limits | None = None,
+    limiter: ConcurrencyLimiter | None = None,
+    persisted: Persisted | None = None,
+    naming: Naming = DEFAULT_NAMING,
+) -> Schema:
+    """The API of a model. Each operation is given a `gql.engine.request.context.Context`.
+
+    Args:
+        limits, limiter: how much each may ask for, and how many may run; the defaults where they
+            are left out.
+        persisted: the documents that clients may name; those that they have sent, where it is left
+            out.
+        naming: of the fields that identify objects.
+
+    Raises:
+        click.UsageError: the naming takes names that the model has.
+    """
+    check_naming(model, naming)
+    types = Types(SCALARS, naming)
+    shapes = shapes_of(model)
+    for enum in model.enums:
+        values = {each: enum.value_descriptions.get(each) for each in enum.values}
+        types.add_enum(enum.name, values, enum_description(enum))
+    define_interfaces(types)
+    define_filters(types, shapes)
+    define_inputs(types, shapes)
+    define_refusals(types, shapes.values())
+    define_draft(types)
+    define_comment(types, version_of_comment, draft_of_comment)
+    define_proposal_changes(types)
+    for shape in shapes.values():
+        if not shape.is_entity:
+            define_states(types, shape)
+            continue
+        back_links = [back_link_field(model, each) for each in shape.back_links.values()]
+        define_states(types, shape, [*back_links, *history_fields(model, shape)])
+        define_versions(types, model, shape)
+        define_connections(types, shape)
+        define_drafts(types, model, shape)
+        define_draft_change(types, shape)
+        define_written(types, shape)
+        if shape.entity.fence is not None:
+            define_applied(types, applied_name(shape.entity))
+    define_query(types, model, shapes)
+    define_mutation(types, model, shapes)
+    define_subscription(types, model, shapes)
+    every = types.finish()
+    documents = Documents(limits or Limits(), persisted or AutomaticDocuments())
+    limiter = limiter or ConcurrencyLimiter()
+    operations = Operations()
+    return Schema(
+        query=types["Query"],
+        mutation=types["Mutation"],
+        subscription=types["Subscription"],
+        types=every,
+        config=StrawberryConfig(info_class=FieldInfo, scalar_map=SCALAR_MAP),
+        execution_context_class=Executor,
+        extensions=[
+            lambda: CheckedDocuments(documents),
+            OneOperation,
+            IdempotencyKey,
+            timed(operations),
+            lambda: ConcurrencyExtension(limiter),
+        ],
+        operations=operations,
+        limiter=limiter,
+        documents=documents,
+    )
+
+
+def print_sdl(schema: strawberry.Schema) -> str:
+    """The schema in GraphQL's own language, descriptions included."""
+    return f"{schema.as_str()}\n"

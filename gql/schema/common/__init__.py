@@ -1,0 +1,1 @@
+"""Parts of the schema that several types share: inputs, scalars, enums."""

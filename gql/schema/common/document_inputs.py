@@ -1,0 +1,90 @@
+"""The input types of mutations: `ProductInput`, `ProductPatch`, `ProductIncrement`, and the same of
+embedded documents.
+
+Functions are given what was asked as plain dicts, for `resolvers.mutations.document_input`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from revstream.gql.engine.definitions.field import InputField
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.schema.common.descriptions import field_description
+from revstream.gql.schema.common.type_builder import Types
+from revstream.model.definition import Field
+from revstream.model.naming import with_article
+from revstream.resolvers.mutations.document_input import changeable, countable
+
+__all__ = ["define_inputs", "has_counters", "has_input"]
+
+
+def define_inputs(types: Types, shapes: Mapping[str, Shape]) -> None:
+    """Define what can be written of every type; nothing of one whose fields are all kept by
+    revstream."""
+    for shape in shapes.values():
+        if not has_input(shape):
+            continue
+        fields = list(changeable(shape.type))
+        types.add_input(
+            f"{shape.name}Input",
+            [
+                InputField(each.name, _whole(each), field_description(shape, each))
+                for each in fields
+            ],
+            f"A whole {shape.name}. What is left out, or null, has no value.",
+        )
+        types.add_input(
+            f"{shape.name}Patch",
+            [InputField(each.name, _part(each), field_description(shape, each)) for each in fields],
+            f"What to change of {with_article(shape.name)}. Absent: left as it is. Null: unset. "
+            "Embedded documents merge field by field, lists are replaced (RFC 7396).",
+        )
+        if has_counters(shape):
+            types.add_input(
+                f"{shape.name}Increment",
+                [
+                    InputField(
+                        each.name, each.type_name, f"To be added to `{each.name}`; may be negative."
+                    )
+                    for each in countable(shape.entity)
+                ],
+                f"What to add to numbers of {with_article(shape.name)}, whatever they are by then.",
+            )
+        if shape.is_entity and shape.entity.fence is not None:
+            types.add_input(
+                f"{shape.name}Event",
+                [
+                    InputField("id", "ID!", "The id of the document."),
+                    InputField("document", f"{shape.name}Input!", "Its state."),
+                ],
+                f"One state of {with_article(shape.name)}, as an event brings it.",
+            )
+
+
+def has_input(shape: Shape) -> bool:
+    """Whether there is anything that a client may write."""
+    return any(True for _ in changeable(shape.type))
+
+
+def has_counters(shape: Shape) -> bool:
+    """Whether there is a number to be added to."""
+    return shape.is_entity and any(True for _ in countable(shape.entity))
+
+
+def _whole(field: Field) -> str:
+    text = _listed(field, _item(field, "Input"))
+    return f"{text}!" if field.required else text
+
+
+def _part(field: Field) -> str:
+    # The items of a list are given whole, since the list is replaced.
+    return _listed(field, _item(field, "Input" if field.is_list else "Patch"))
+
+
+def _listed(field: Field, item: str) -> str:
+    return f"[{item}{'!' if field.item_required else ''}]" if field.is_list else item
+
+
+def _item(field: Field, suffix: str) -> str:
+    return f"{field.type}{suffix}" if isinstance(field.type, str) else field.type_name

@@ -1,0 +1,165 @@
+"""The scalars of the API beside GraphQL's own: what they are called, what they accept, and how they
+refuse.
+
+Input becomes the BSON value at once, so that whatever is behind it sees one form; output comes as
+the API shows it from `resolvers.values.output` already. A refusal names the value and what was
+expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, NewType
+
+import strawberry
+from bson.datetime_ms import DatetimeMS
+from graphql import (
+    FloatValueNode,
+    GraphQLError,
+    IntValueNode,
+    Undefined,
+    ValueNode,
+    print_ast,
+)
+from graphql.utilities import value_from_ast_untyped
+from strawberry.types.scalar import ScalarDefinition
+
+from revstream.model.definition import Scalar
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.values.dates import date_text
+from revstream.resolvers.values.input import EXPECTED, from_api
+
+__all__ = ["SCALARS", "SCALAR_MAP"]
+
+Long = NewType("Long", int)
+Decimal = NewType("Decimal", str)
+DateTime = NewType("DateTime", str)
+JSON = NewType("JSON", object)
+ObjectID = NewType("ObjectID", str)
+UUID = NewType("UUID", str)
+ResumeToken = NewType("ResumeToken", str)
+
+_DESCRIPTIONS = {
+    Scalar.LONG: (
+        "An integer of 64 bits. In a response it is a number up to 9007199254740991 either way, "
+        "which is as far as JavaScript counts exactly, and text beyond; "
+        "in a request it may be either."
+    ),
+    Scalar.DECIMAL: (
+        "A decimal number of up to 34 digits, kept exactly, trailing zeros included: text, as in "
+        '`"12.50"`. In a request a number will do, too.'
+    ),
+    Scalar.DATETIME: (
+        'A moment in UTC to the millisecond, as RFC 3339 writes it: `"2024-05-01T12:00:00.000Z"`. '
+        "In a request any offset will do."
+    ),
+    Scalar.JSON: (
+        "Any JSON value: an object, a list, text, a number, a boolean or null. "
+        "Integers beyond 2^53 - 1 are text; what BSON has beyond JSON is text (decimals, dates, "
+        "ids) or MongoDB's extended JSON."
+    ),
+    Scalar.OBJECTID: "MongoDB's ObjectId: 24 hexadecimal digits.",
+    Scalar.UUID: "A UUID: 32 hexadecimal digits in groups of 8-4-4-4-12.",
+}
+
+
+def _refusal(name: str, shown: str, expected: str) -> GraphQLError:
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return GraphQLError(f"{shown} is not a value of {name}: {expected.rstrip(',')} expected.")
+
+
+def _parser(scalar: Scalar) -> Callable[[Any], Any]:
+    def parse(value: Any) -> Any:
+        try:
+            return from_api(scalar, value, scalar.value)
+        except BadUserInput:
+            raise _refusal(scalar.value, repr(value), EXPECTED[scalar]) from None
+
+    return parse
+
+
+def _literal_parser(
+    scalar: Scalar, parse: Callable[[Any], Any]
+) -> Callable[[ValueNode, dict[str, Any] | None], Any]:
+    def parse_literal(node: ValueNode, variables: dict[str, Any] | None = None) -> Any:
+        if scalar is Scalar.DECIMAL and isinstance(node, IntValueNode | FloatValueNode):
+            # Its digits as written: a float would lose the zero of 12.50.
+            return parse(node.value)
+        if scalar is not Scalar.JSON and node.kind in _NOT_THEIRS:
+            raise _refusal(scalar.value, print_ast(node), EXPECTED[scalar])
+        return parse(_without_undefined(value_from_ast_untyped(node, variables)))
+
+    return parse_literal
+
+
+def _without_undefined(value: Any) -> Any:
+    """A variable that was not given is no field of an object, and null in a list.
+
+    Nor is any given while the document is validated, before there are variables.
+    """
+    if isinstance(value, dict):
+        return {
+            name: _without_undefined(each) for name, each in value.items() if each is not Undefined
+        }
+    if isinstance(value, list):
+        return [_without_undefined(each) for each in value]
+    return None if value is Undefined else value
+
+
+_NOT_THEIRS = frozenset({"enum_value", "list_value", "object_value"})
+
+
+def _parse_token(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise _refusal("ResumeToken", repr(value), "the text of a resumeToken field")
+    return value
+
+
+def _date_out(value: Any) -> Any:
+    return date_text(value) if isinstance(value, datetime | DatetimeMS) else value
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _definition(scalar: Scalar) -> ScalarDefinition:
+    parse = _parser(scalar)
+    return strawberry.scalar(
+        name=scalar.value,
+        description=_DESCRIPTIONS[scalar],
+        serialize=_date_out if scalar is Scalar.DATETIME else _as_it_is,
+        parse_value=parse,
+        parse_literal=_literal_parser(scalar, parse),
+    )
+
+
+SCALAR_MAP: Mapping[object, ScalarDefinition] = {
+    Long: _definition(Scalar.LONG),
+    Decimal: _definition(Scalar.DECIMAL),
+    DateTime: _definition(Scalar.DATETIME),
+    JSON: _definition(Scalar.JSON),
+    ObjectID: _definition(Scalar.OBJECTID),
+    UUID: _definition(Scalar.UUID),
+    ResumeToken: strawberry.scalar(
+        name="ResumeToken",
+        description=(
+            "Opaque, ordered, comparable as text: where in the change stream an event or a read "
+            "stands. Whoever subscribes after it misses nothing and gets nothing twice."
+        ),
+        serialize=_as_it_is,
+        parse_value=_parse_token,
+    ),
+}
+"""What Strawberry makes the scalars of."""
+
+SCALARS: Mapping[str, object] = {
+    "ID": strawberry.ID,
+    "String": str,
+    "Int": int,
+    "Float": float,
+    "Boolean": bool,
+    **{definition.name: key for key, definition in SCALAR_MAP.items()},
+}
+"""By their GraphQL names."""

@@ -1,0 +1,1 @@
+"""Types of documents, versions, drafts and comments."""

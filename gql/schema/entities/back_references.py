@@ -1,0 +1,77 @@
+"""`@referencedBy`: a connection of the documents that refer to one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.field import Resolve
+from revstream.gql.engine.definitions.object_type import BackLink
+from revstream.gql.engine.request.context import ResolveInfo
+from revstream.gql.engine.request.source import CurrentDocument
+from revstream.gql.schema.entities.connections import (
+    PAGE_ARGUMENTS,
+    PageRecord,
+    allowed_order,
+    connection_name,
+    current_page,
+    edge_name,
+    filter_arguments,
+)
+from revstream.model.definition import Entity, Model
+from revstream.resolvers.current.stored_ids import other_ids
+from revstream.resolvers.pagination.page import page_request
+
+__all__ = ["back_link_field"]
+
+
+def _alike(entity: Entity, id_: Any) -> Any:
+    """Return the id, or the list of all that show as it does: references may hold any of them."""
+    others = other_ids(entity, id_)
+    return [id_, *others] if others else id_
+
+
+def back_link_field(model: Model, link: BackLink) -> StrawberryField:
+    """A connection of the documents that refer to one."""
+    target, by = link.target, link.by
+
+    async def resolve(
+        source: CurrentDocument,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        order_by: Any = None,
+        **page: Any,
+    ) -> PageRecord:
+        context = info.context
+        selections = context.selections(info)
+        selected = selections.connection(
+            info.field_nodes, connection_name(target.name), edge_name(target.name)
+        )
+
+        async def read(ids: list[Any]) -> Any:
+            return await context.current.pages_by_parent(
+                target.entity,
+                by.stored,
+                [_alike(source.shape.entity, each) for each in ids],
+                where=await context.parse_filter(model, target.entity, where),
+                order=allowed_order(context, target, order_by),
+                page=page_request(**page),
+                fields=selections.stored(selected.items, target, target.name),
+                total=selected.total,
+                token=selected.token,
+            )
+
+        kind = (source.shape.name, link.reference.name, *map(id, info.field_nodes))
+        found = await context.loads.together(kind, source.values["_id"], read)
+        return await current_page(info, target, found, selected.items)
+
+    return Resolve(
+        link.reference.name,
+        f"{connection_name(target.name)}!",
+        link.reference.description
+        or f"The documents of {target.name} whose `{by.name}` names this one.",
+        resolve,
+        (*filter_arguments(target), *PAGE_ARGUMENTS),
+    )

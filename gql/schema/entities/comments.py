@@ -1,0 +1,136 @@
+"""Comments: `Comment` and its connection, and the fields that lead there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any
+
+from revstream.gql.engine.definitions.field import Argument, InputField, Read, Resolve
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.request.context import ResolveInfo
+from revstream.gql.engine.request.source import VersionRecord, id_text
+from revstream.gql.schema.common.type_builder import Types
+from revstream.gql.schema.entities.connections import (
+    PAGE_ARGUMENTS,
+    PageRecord,
+    connection_name,
+    define_connection,
+    edge_name,
+)
+from revstream.model.definition import Entity
+from revstream.resolvers.drafts.comments import Comment, Subject
+from revstream.resolvers.pagination.page import Page, page_request
+from revstream.resolvers.values.output import Place
+
+__all__ = [
+    "COMMENT_WHERE",
+    "CommentRecord",
+    "comment_page",
+    "comments_field",
+    "comments_of_version",
+    "define_comment",
+    "shown_comments",
+    "total_selected",
+]
+
+Find = Callable[["CommentRecord", ResolveInfo], Any]
+
+
+class CommentRecord:
+    """A comment as the API shows it."""
+
+    __slots__ = ("comment", "shape")
+
+    def __init__(self, shape: Shape, comment: Comment) -> None:
+        self.shape = shape
+        self.comment = comment
+
+    @property
+    def place(self) -> Place:
+        return Place(self.shape.entity.collection, self.comment.document)
+
+    @property
+    def document_id(self) -> str:
+        return id_text(self.shape, self.comment.document, self)
+
+
+def define_comment(types: Types, find_version: Find, find_draft: Find) -> None:
+    """Define the type Comment, its connection and its filter.
+
+    Args:
+        find_version, find_draft: a comment -> the version or the draft that it is about, or None.
+    """
+    types.add_object(
+        "Comment",
+        [
+            Read("id", "ID!", "Its id: reply to it with `replyTo`.", attrgetter("comment.id")),
+            Read("documentId", "ID!", "The id of the document.", attrgetter("document_id")),
+            Read("version", "Int", "The version that it is about.", attrgetter("comment.version")),
+            Read("draft", "Int", "The draft that it is about.", attrgetter("comment.draft")),
+            Resolve("aboutVersion", "Version", "The version that it is about.", find_version),
+            Resolve("aboutDraft", "Draft", "The draft that it is about.", find_draft),
+            Read("author", "String", "Its author.", attrgetter("comment.by")),
+            Read("at", "DateTime!", "The time of the comment.", attrgetter("comment.at")),
+            Read("text", "String!", "Its text.", attrgetter("comment.text")),
+            Read("replyTo", "ID", "The comment that it answers.", attrgetter("comment.reply_to")),
+        ],
+        "A comment on a version or a draft.",
+    )
+    define_connection(types, "Comment", "Comments: one page of them.")
+    types.add_input(
+        "CommentWhere",
+        [
+            InputField("author", "StringFilter", "By the author."),
+            InputField("at", "DateTimeFilter", "By the time."),
+        ],
+        "Which comments match: those that match everything that is given.",
+    )
+
+
+COMMENT_WHERE = Argument("where", "CommentWhere", "Only comments that match.")
+
+
+def comments_field(description: str, resolve: Callable[..., Any]) -> Resolve:
+    """Return the field of a version or a draft that leads to the comments on it."""
+    return Resolve(
+        "comments",
+        f"{connection_name('Comment')}!",
+        f"{description} The oldest first.",
+        resolve,
+        PAGE_ARGUMENTS,
+    )
+
+
+def comments_of_version(source: VersionRecord, info: ResolveInfo, **page: Any) -> Any:
+    version = source.version
+    return comment_page(info, source.shape, (version.document, "version", version.number), page)
+
+
+async def comment_page(
+    info: ResolveInfo, shape: Shape, subject: Subject, page: Mapping[str, Any]
+) -> PageRecord:
+    """Read the page of the comments on one version or draft that a field asks for; together for
+    all versions or drafts of a list."""
+    request, total = page_request(**page), total_selected(info)
+
+    async def read(subjects: list[Subject]) -> Any:
+        return await info.context.editing.comments.on(shape.entity, subjects, request, total=total)
+
+    kind = ("comments", shape.name, *map(id, info.field_nodes))
+    found = await info.context.loads.of_subjects(kind, subject, read)
+    return shown_comments({shape.name: shape}, found)
+
+
+def total_selected(info: ResolveInfo) -> bool:
+    selections = info.context.selections(info)
+    return bool(
+        selections.connection(
+            info.field_nodes, connection_name("Comment"), edge_name("Comment")
+        ).total
+    )
+
+
+def shown_comments(shapes: Mapping[str, Shape], page: Page[tuple[Entity, Comment]]) -> PageRecord:
+    items = [CommentRecord(shapes[entity.name], comment) for entity, comment in page.items]
+    return PageRecord(items, None, page)

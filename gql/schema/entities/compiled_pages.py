@@ -1,0 +1,163 @@
+"""Pages of current documents, compiled for one place of a query: see
+`gql.engine.definitions.field.Prepared`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import orjson
+
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.value_tests import GIVEN_UP
+from revstream.gql.engine.execution.compiled_documents import (
+    Related,
+    Rendering,
+    field_growth,
+    rendering_of,
+)
+from revstream.gql.engine.execution.compiled_object import Make, made_of
+from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.selection import ConnectionSelection
+from revstream.gql.schema.entities.connections import (
+    PageRecord,
+    allowed_order,
+    connection_name,
+    edge_name,
+    item_places,
+    shown_page,
+    trusted_page,
+)
+from revstream.model.definition import Model
+from revstream.resolvers.access.permissions import Scope
+from revstream.resolvers.current.page_query import Reading
+from revstream.resolvers.pagination.page import Page, page_request
+from revstream.streams.core.lru_cache import Recent
+from revstream.streams.mongo.driver.codecs import Document
+
+__all__ = ["Readings", "prepared_page"]
+
+Readings: TypeAlias = "Recent[tuple[_PreparedPage, Scope, bytes], Reading]"
+"""By the place where a page is selected, who asks, and the text of its arguments."""
+
+
+def prepared_page(
+    executor: Executor, model: Model, shape: Shape, details: Any, readings: Readings
+) -> _PreparedPage | None:
+    """None where something of it takes a closer look.
+
+    Args:
+        readings: where what is read for its arguments is kept, for all places of this field.
+    """
+    selections = executor.plan.selections
+    if selections is None:
+        return None
+    nodes = [each.node for each in details]
+    selected = selections.connection(nodes, connection_name(shape.name), edge_name(shape.name))
+    types: Any = executor.schema.type_map
+    connection = types[connection_name(shape.name)]
+    places = item_places(executor, shape.name, details)
+    if len(places) > 1:
+        # Each place has another part of the same documents.
+        return None
+    rendering = rendering_of(executor, shape, places[0] if places else [])
+    make = made_of(executor, connection, details, ready=types[shape.name])
+    if rendering is None or make is None:
+        return None
+    growth = rendering.growth
+    if growth is not None:
+        growth += _connection_growth(executor, connection, types[edge_name(shape.name)], details)
+    return _PreparedPage(model, selected, rendering, make, readings, growth)
+
+
+def _connection_growth(executor: Executor, connection: Any, edge: Any, details: Any) -> float:
+    """Return what all that is selected beside the documents adds; once for each of them, though of
+    most of it there is one."""
+    growth = 0.0
+    types: Any = executor.schema.type_map
+    below = {"edges": edge, "pageInfo": types["PageInfo"]}
+    for name, fields in executor.collect_subfields(connection, details).grouped_field_set.items():
+        growth += field_growth(name)
+        type_ = below.get(fields[0].node.name.value)
+        if type_ is not None:
+            names = executor.collect_subfields(type_, fields).grouped_field_set
+            growth += sum(map(field_growth, names))
+    return growth
+
+
+class _PreparedPage:
+    """Args:
+    make: the connection, from a page whose items are as the response has them. growth: see
+        `gql.engine.definitions.field.Prepared`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        selected: ConnectionSelection,
+        rendering: Rendering,
+        make: Make,
+        readings: Readings,
+        growth: float | None,
+    ) -> None:
+        self.growth = growth
+        self._model = model
+        self._shape = rendering.shape
+        self._selected = selected
+        self._rendering = rendering
+        self._make = make
+        self._readings = readings
+
+    async def read(
+        self,
+        info: ResolveInfo,
+        where: Mapping[str, Any] | None = None,
+        order_by: Any = None,
+        **page: Any,
+    ) -> tuple[Page[Document], Related]:
+        context = info.context
+        try:
+            text = orjson.dumps((where, order_by, page), option=orjson.OPT_PASSTHROUGH_SUBCLASS)
+        except TypeError:
+            # Of what is more than text and numbers there is no text.
+            reading = await self._reading(context, where, order_by, page)
+        else:
+            key = self, context.scope, text
+            kept = self._readings.get(key)
+            reading = kept or await self._reading(context, where, order_by, page)
+            if kept is None:
+                self._readings.keep(key, reading, len(text))
+        rendering = self._rendering
+        found = await context.current.read(reading, shown=True)
+        return found, await rendering.related(context, found.items)
+
+    async def _reading(
+        self,
+        context: Context,
+        where: Mapping[str, Any] | None,
+        order_by: Any,
+        page: Mapping[str, Any],
+    ) -> Reading:
+        shape, selected = self._shape, self._selected
+        return context.current.reading(
+            shape.entity,
+            where=await context.parse_filter(self._model, shape.entity, where),
+            order=allowed_order(context, shape, order_by),
+            page=page_request(**page),
+            fields=self._rendering.fields,
+            total=selected.total,
+            token=selected.token,
+        )
+
+    def made(self, found: tuple[Page[Document], Related], context: Context) -> Any:
+        page, related = found
+        if page.unordered:
+            return GIVEN_UP
+        items = self._rendering.made(page.items, related, context)
+        return items if items is GIVEN_UP else self._make(shown_page(context, page, items), context)
+
+    def record(self, found: tuple[Page[Document], Related], info: ResolveInfo) -> PageRecord:
+        page, related = found
+        documents = self._rendering.records(page.items, related, info.context)
+        return trusted_page(info, documents, page, self._shape, self._selected.items)

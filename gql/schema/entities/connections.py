@@ -1,0 +1,294 @@
+"""Relay connections of current documents and of versions, and what a page of either is made
+into."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
+from typing import Any, Literal
+
+from revstream.gql.engine.definitions.field import Argument, Read, Resolve
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.execution.worker_thread import counted
+from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.invalid_documents import fitting, report_unordered
+from revstream.gql.engine.request.prefetch import prefetch
+from revstream.gql.engine.request.selection import Nodes
+from revstream.gql.engine.request.source import CurrentDocument
+from revstream.gql.schema.common.type_builder import Types
+from revstream.resolvers.pagination.page import Page
+from revstream.streams.mongo.driver.codecs import Document
+
+__all__ = [
+    "PAGE_ARGUMENTS",
+    "allowed_order",
+    "connection_name",
+    "current_page",
+    "define_connection",
+    "define_connections",
+    "edge_name",
+    "filter_arguments",
+    "item_places",
+    "order_of",
+    "shown_page",
+    "trusted_page",
+]
+
+PAGE_ARGUMENTS = (
+    Argument(
+        "first",
+        "Int",
+        "At most so many, from the beginning or behind `after`; "
+        "20 where neither `first` nor `last` is given.",
+    ),
+    Argument("after", "String", "Behind the item with this cursor."),
+    Argument("last", "Int", "At most so many, from the end or before `before`."),
+    Argument("before", "String", "Before the item with this cursor."),
+)
+
+
+def filter_arguments(shape: Shape) -> tuple[Argument, ...]:
+    return (
+        Argument("where", f"{shape.name}Where", "Only those that match."),
+        Argument(
+            "orderBy",
+            f"[{shape.name}Order!]",
+            "In this order, the most important field first; those equal in it, "
+            "and all where there is none, by id.",
+        ),
+    )
+
+
+def order_of(
+    order_by: Sequence[Mapping[str, Literal["ASC", "DESC"]]] | None,
+) -> list[tuple[str, Literal["ASC", "DESC"]]]:
+    """What the argument says: API names with ASC or DESC."""
+    return [item for each in order_by or () for item in each.items()]
+
+
+def allowed_order(
+    context: Context,
+    shape: Shape,
+    order_by: Sequence[Mapping[str, Literal["ASC", "DESC"]]] | None,
+) -> list[tuple[str, Literal["ASC", "DESC"]]]:
+    """The same, for the one who asks.
+
+    Raises:
+        Forbidden: a field that the caller may not read.
+    """
+    order = order_of(order_by)
+    for name, _ in order:
+        if name in shape.guarded:
+            context.scope.check_read(shape.type, shape.guarded[name])
+    return order
+
+
+def connection_name(type_name: str) -> str:
+    return f"{type_name}Connection"
+
+
+def edge_name(type_name: str) -> str:
+    return f"{type_name}Edge"
+
+
+def item_places(executor: Executor, item: str, details: Any) -> list[Any]:
+    """Where the items of a connection are in the response.
+
+    Args:
+        item: the type of them. details: where the connection is selected, as graphql-core collects
+            it.
+    """
+    types: Any = executor.schema.type_map
+    connection, edge = types[connection_name(item)], types[edge_name(item)]
+    found = []
+    for each in executor.collect_subfields(connection, details).grouped_field_set.values():
+        match each[0].node.name.value:
+            case "nodes":
+                found.append(each)
+            case "edges":
+                fields = executor.collect_subfields(edge, each).grouped_field_set.values()
+                found += [field for field in fields if field[0].node.name.value == "node"]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    node: Any
+    cursors: Sequence[str]
+    index: int
+
+    @property
+    def cursor(self) -> str:
+        return self.cursors[self.index]
+
+
+class PageRecord:
+    """A page as the API shows it; its ends are those of what was read, shown or left out.
+
+    Args:
+        items: the page's, as records. fits: which of them are shown; None: all.
+    """
+
+    __slots__ = ("_fits", "_items", "_page", "checked", "resume_token")
+
+    def __init__(
+        self,
+        items: Sequence[Any],
+        fits: Sequence[bool] | None,
+        page: Page[Any],
+        resume_token: str | None = None,
+        checked: Callable[[], Awaitable[PageRecord]] | None = None,
+    ) -> None:
+        self._items = items
+        self._fits = fits
+        self._page = page
+        self.resume_token = resume_token
+        self.checked = checked
+
+    @property
+    def edges(self) -> list[Edge]:
+        cursors = self._page.cursors
+        return [
+            Edge(item, cursors, index)
+            for index, item in enumerate(self._items)
+            if self._fits is None or self._fits[index]
+        ]
+
+    @property
+    def nodes(self) -> Sequence[Any]:
+        if self._fits is None:
+            return self._items
+        return [item for item, fit in zip(self._items, self._fits, strict=True) if fit]
+
+    @property
+    def has_next(self) -> bool:
+        return self._page.has_next
+
+    @property
+    def has_previous(self) -> bool:
+        return self._page.has_previous
+
+    @property
+    def start_cursor(self) -> str | None:
+        return self._page.cursors[0] if self._page.cursors else None
+
+    @property
+    def end_cursor(self) -> str | None:
+        return self._page.cursors[-1] if self._page.cursors else None
+
+    @property
+    def total(self) -> int | None:
+        return self._page.total
+
+
+async def current_page(
+    info: ResolveInfo, shape: Shape, page: Page[Document], nodes: Nodes
+) -> PageRecord:
+    """Without the documents that cannot be shown: see `gql.engine.request.invalid_documents`;
+    where the response is made directly, which gives up at such a one, it is not looked for any
+    before.
+
+    Args:
+        nodes: where the fields of the documents are selected.
+    """
+    documents = [CurrentDocument(shape, each) for each in page.items]
+    await prefetch(info, documents, shape, nodes)
+    if info.context.trusting and not page.unordered:
+        return trusted_page(info, documents, page, shape, nodes)
+    return await _checked_page(info, documents, page, shape, nodes)
+
+
+def trusted_page(
+    info: ResolveInfo,
+    documents: Sequence[CurrentDocument],
+    page: Page[Document],
+    shape: Shape,
+    nodes: Nodes,
+) -> PageRecord:
+    """With all of its documents; `checked` is without those that cannot be shown."""
+    checked = partial(_checked_page, info, documents, page, shape, nodes)
+    return PageRecord(documents, None, page, _token_of(info.context, page), checked)
+
+
+async def _checked_page(
+    info: ResolveInfo,
+    documents: Sequence[CurrentDocument],
+    page: Page[Document],
+    shape: Shape,
+    nodes: Nodes,
+) -> PageRecord:
+    fits = await fitting(info, documents, shape, nodes)
+    report_unordered(info, page)
+    return PageRecord(documents, fits, page, _token_of(info.context, page))
+
+
+def shown_page(context: Context, page: Page[Document], items: Sequence[Any]) -> PageRecord:
+    """With its documents as the response has them."""
+    return PageRecord(items, None, page, _token_of(context, page))
+
+
+def _token_of(context: Context, page: Page[Document]) -> str | None:
+    return None if page.token is None else context.token_out(page.token)
+
+
+def define_connections(types: Types, shape: Shape) -> None:
+    """Define the connections of an entity's documents and versions, with their edges."""
+    resume_token = Read(
+        "resumeToken",
+        "ResumeToken!",
+        "Subscribe after it, and nothing is missed between this read and the first event.",
+        attrgetter("resume_token"),
+    )
+    define_connection(
+        types, shape.name, f"Documents of {shape.name}: one page of them.", resume_token
+    )
+
+    async def gaps(_source: PageRecord, info: ResolveInfo) -> Any:
+        context = info.context
+        # Once for the pages of all documents.
+        found = await context.loads.together("gaps", shape.entity.collection, context.status.gaps)
+        return counted(found)
+
+    lost = Resolve(
+        "gaps",
+        "[HistoryGap!]!",
+        "The windows of the collection's history that were lost, the oldest first.",
+        gaps,
+    )
+    define_connection(types, shape.version, f"Versions of {shape.name}: one page of them.", lost)
+
+
+def define_connection(types: Types, item: str, description: str, *more: Read | Resolve) -> None:
+    """Define the connection of a type, and its edges."""
+    edge = edge_name(item)
+    types.add_object(
+        connection_name(item),
+        [
+            Read("edges", f"[{edge}!]!", "The items, each with its place.", attrgetter("edges")),
+            Read("nodes", f"[{item}!]!", "The items alone.", attrgetter("nodes")),
+            Read("pageInfo", "PageInfo!", "Where this page stands.", _itself),
+            Read("totalCount", "Int!", "How many there are on all pages.", attrgetter("total")),
+            *more,
+        ],
+        description,
+    )
+    types.add_object(
+        edge,
+        [
+            Read("node", f"{item}!", "The item.", attrgetter("node")),
+            Read(
+                "cursor",
+                "String!",
+                "Its place: give it as `after` or `before`.",
+                attrgetter("cursor"),
+            ),
+        ],
+        f"One {item} of a page.",
+    )
+
+
+def _itself(source: object) -> object:
+    return source

@@ -1,0 +1,206 @@
+"""The types of documents: `ProductState`, `Product`, `ProductSnapshot`, and the same three of
+embedded documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.field import Read, Resolve
+from revstream.gql.engine.definitions.object_type import Link, Shape
+from revstream.gql.engine.definitions.value_tests import GIVEN_UP
+from revstream.gql.engine.execution.worker_thread import count_list
+from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.references import follow, followed_already
+from revstream.gql.engine.request.source import (
+    CurrentDocument,
+    EmbeddedDocument,
+    State,
+    not_recorded,
+)
+from revstream.gql.schema.common.access_check import guarded_member
+from revstream.gql.schema.common.descriptions import field_description
+from revstream.gql.schema.common.id_naming import Naming
+from revstream.gql.schema.common.type_builder import Types
+from revstream.gql.schema.entities.interfaces import node_id_field
+from revstream.model.definition import Field
+from revstream.model.naming import upper_first, with_article
+from revstream.resolvers.values.global_id import node_id
+from revstream.resolvers.values.output import converter
+
+__all__ = ["define_states"]
+
+
+def define_states(types: Types, shape: Shape, more: Sequence[StrawberryField] = ()) -> None:
+    """Define a shape's interface and its two object types.
+
+    Args:
+        more: further fields of the current document: its history, and who refers to it.
+    """
+    what = shape.type.description
+    types.add_interface(
+        shape.state,
+        _fields(shape, past=True, type_of=lambda inner: inner.state),
+        f"What a current {shape.name} and its snapshots have in common; write fragments on it.",
+    )
+    current = _fields(shape, past=False, type_of=lambda inner: inner.name)
+    past = _fields(shape, past=True, type_of=lambda inner: inner.snapshot)
+    current = [guarded_member(shape, each) for each in current]
+    past = [guarded_member(shape, each) for each in past]
+    more = [guarded_member(shape, each) for each in more]
+    if shape.is_entity:
+        current = [*_identity(shape, types.naming), _version(shape), *current, *more]
+        past = [*_snapshot_identity(shape, types.naming), *past]
+    interfaces = ["Node", shape.state] if shape.is_entity else [shape.state]
+    types.add_object(
+        shape.name,
+        current,
+        what or f"{upper_first(with_article(shape.name))} as it is now.",
+        interfaces,
+    )
+    types.add_object(
+        shape.snapshot,
+        past,
+        f"{upper_first(with_article(shape.name))} as one version left it. Every field may be null: "
+        "history outlives the model." + (f"\n\n{what}" if what else ""),
+        interfaces,
+    )
+
+
+def _fields(shape: Shape, *, past: bool, type_of: Callable[[Shape], str]) -> list[StrawberryField]:
+    """In the model's order, references behind the field that holds their id."""
+    made: list[StrawberryField] = []
+    links: dict[str, list[Link]] = {}
+    for link in shape.links.values():
+        links.setdefault(link.by.name, []).append(link)
+    for field in shape.fields.values():
+        # An entity's id says another thing of a document than of a snapshot, and is no part of the
+        # state.
+        if not (shape.is_entity and field is shape.entity.id):
+            embedded = shape.embedded.get(field.name)
+            inner = field.type_name if embedded is None else type_of(embedded)
+            made.append(
+                Read(
+                    field.name,
+                    _written(field, inner, past=past),
+                    field_description(shape, field),
+                    _reader(field, embedded, past=past),
+                    None if embedded else field,
+                )
+            )
+        made += [_reference(link, type_of(link.target), past) for link in links.get(field.name, ())]
+    return made
+
+
+def _written(field: Field, inner: str, *, past: bool) -> str:
+    """The type as GraphQL writes it; of past states no field is required, items of lists are."""
+    text = f"[{inner}{'!' if field.item_required else ''}]" if field.is_list else inner
+    return text if past or not field.required else f"{text}!"
+
+
+def _reader(field: Field, embedded: Shape | None, *, past: bool) -> Callable[[State], Any]:
+    stored, name = field.stored, field.name
+    convert = converter(field, nullable=past)
+
+    def read(source: State) -> Any:
+        return convert(source.values.get(stored), source.place)
+
+    def read_counted(source: State) -> Any:
+        # Before each item is looked at.
+        count_list(source.values.get(stored), leaf=embedded is None)
+        return read(source)
+
+    if embedded is None:
+        return read_counted if field.is_list else read
+
+    def inside(source: State, name: str, value: dict[str, Any] | None) -> EmbeddedDocument | None:
+        if value is None:
+            return None
+        return EmbeddedDocument(embedded, value, source.place.inside(name), source.moment)
+
+    def read_embedded(source: State) -> Any:
+        return inside(source, name, read(source))
+
+    def read_list(source: State) -> Any:
+        values = read_counted(source)
+        if values is None:
+            return None
+        return [inside(source, f"{name}.{index}", each) for index, each in enumerate(values)]
+
+    return read_list if field.is_list else read_embedded
+
+
+def _reference(link: Link, inner: str, past: bool) -> Resolve:
+    reference = link.reference
+
+    def resolve(source: State, info: ResolveInfo) -> Any:
+        return follow(link, source, info, info.field_nodes)
+
+    def ready(executor: Any, details: Any) -> Callable[[State, Context], Any]:
+        return followed_already(link, [each.node for each in details])
+
+    as_of = " As it was at the same moment." if past else ""
+    says = reference.description or f"The {link.target.name} that `{link.by.name}` names."
+    type_ = f"{inner}!" if reference.required and not past else inner
+    return Resolve(reference.name, type_, says + as_of, resolve, ready=None if past else ready)
+
+
+def _identity(shape: Shape, naming: Naming) -> list[StrawberryField]:
+    field = shape.entity.id
+    return [
+        node_id_field(naming, lambda source: node_id(shape.name, source.id_text)),
+        Read(
+            "id",
+            "ID!",
+            field.description or "Its id; of snapshots and versions, part of theirs.",
+            _id_text,
+            field,
+            shown_as=naming.document,
+        ),
+    ]
+
+
+def _version(shape: Shape) -> StrawberryField:
+    def version(source: CurrentDocument, info: ResolveInfo) -> Any:
+        if source.number is not None:
+            return source.number
+        return _number(shape, source, info)
+
+    return Resolve(
+        "version",
+        "Int!",
+        "The number of its latest version: what `expectedVersion` is compared with.",
+        version,
+        ready=lambda executor, details: _known_number,
+    )
+
+
+def _known_number(source: CurrentDocument, context: Context) -> Any:
+    return GIVEN_UP if source.number is None else source.number
+
+
+async def _number(shape: Shape, source: CurrentDocument, info: ResolveInfo) -> int:
+    [number] = await info.context.loads.numbers(shape.entity, [source.values])
+    if number is None:
+        raise not_recorded(source)
+    return number
+
+
+def _snapshot_identity(shape: Shape, naming: Naming) -> list[StrawberryField]:
+    return [
+        node_id_field(naming, lambda source: node_id(shape.snapshot, source.id_text)),
+        Read(
+            "id",
+            "ID!",
+            "`<document id>@<version>`: normalized caches keep it apart from the current document.",
+            _id_text,
+            shown_as=naming.state,
+        ),
+    ]
+
+
+def _id_text(source: Any) -> str:
+    text: str = source.id_text
+    return text

@@ -1,0 +1,122 @@
+"""`Product.history`: the versions of a document, read beside it, and for all documents of a list at
+once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.arguments import Arguments
+from revstream.gql.engine.definitions.field import Argument, Resolve, Whole
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.value_tests import GIVEN_UP
+from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.selection import Nodes, Selections
+from revstream.gql.engine.request.source import CurrentDocument
+from revstream.gql.schema.entities.connections import PAGE_ARGUMENTS, PageRecord, connection_name
+from revstream.gql.schema.entities.version_pages import (
+    VersionReading,
+    compiled_versions,
+    selected_versions,
+    version_page,
+    version_reading,
+    version_records,
+)
+from revstream.model.definition import Model
+from revstream.resolvers.history.version_filter import parse_version_where
+from revstream.resolvers.pagination.page import Page, page_request
+
+__all__ = ["VERSION_WHERE", "history_field"]
+
+VERSION_WHERE = Argument("where", "VersionWhere", "Only versions that match.")
+
+
+def history_field(model: Model, shape: Shape) -> StrawberryField:
+    """The field of the current document."""
+
+    async def history(source: CurrentDocument, info: ResolveInfo, **arguments: Any) -> PageRecord:
+        context, id_, nodes = info.context, source.values["_id"], info.field_nodes
+        selections = context.selections(info)
+        selected = selected_versions(selections, nodes, shape)
+        found = context.read_ahead(nodes, id_)
+        if found is None:
+            reading = version_reading(context, selections, selected, shape)
+
+            async def read(ids: list[Any]) -> Any:
+                return await pages(context, ids, reading, **arguments)
+
+            kind = ("history", shape.name, *map(id, nodes))
+            found = await context.loads.together(kind, id_, read)
+        elif isinstance(found, Exception):
+            # Raised here, where it is known where that is in the response.
+            raise found
+        return version_page(info, shape, found, selected.items)
+
+    async def pages(
+        context: Context,
+        ids: Sequence[Any],
+        reading: VersionReading,
+        where: Mapping[str, Any] | None = None,
+        **page: Any,
+    ) -> list[Page[Any]]:
+        return await context.history.pages_of(
+            shape.entity,
+            ids,
+            where=parse_version_where(model, shape.entity, where, context.scope),
+            page=page_request(**page),
+            **reading,
+        )
+
+    def ready(executor: Any, details: Any) -> Callable[[CurrentDocument, Context], Any] | Whole:
+        nodes = [each.node for each in details]
+        compiled = compiled_versions(executor, shape, details)
+        made = None if compiled is None else compiled.made
+
+        def known(source: CurrentDocument, context: Context) -> Any:
+            found = context.read_ahead(nodes, source.values["_id"])
+            if not isinstance(found, Page):
+                return GIVEN_UP
+            if made is not None:
+                return made(found, context)
+            return PageRecord(version_records(shape, found), None, found)
+
+        return known if made is None else Whole(known)
+
+    def beside(selections: Selections, nodes: Nodes, arguments: Arguments) -> _Histories:
+        selected = selected_versions(selections, nodes, shape)
+        return _Histories(
+            nodes, arguments, pages, version_reading(None, selections, selected, shape)
+        )
+
+    return Resolve(
+        "history",
+        f"{connection_name(shape.version)}!",
+        "Its versions, the newest first.",
+        history,
+        (*PAGE_ARGUMENTS, VERSION_WHERE),
+        ready=ready,
+        beside=beside,
+    )
+
+
+class _Histories:
+    """See `gql.engine.definitions.field.Beside`."""
+
+    def __init__(
+        self, nodes: Nodes, arguments: Arguments, pages: Callable[..., Any], reading: VersionReading
+    ) -> None:
+        self.nodes = nodes
+        self._arguments = arguments
+        self._pages = pages
+        self._reading = reading
+
+    async def read(self, context: Context, ids: Sequence[Any]) -> Sequence[Any]:
+        try:
+            arguments = self._arguments(context.given)
+            found: Sequence[Any] = await self._pages(context, ids, self._reading, **arguments)
+        except Exception as exc:
+            # Raised by the field, which knows where it is in the response.
+            return [exc] * len(ids)
+        return found

@@ -1,0 +1,215 @@
+"""Pages of versions: what of them is read, and what is made of it; also compiled for one place of a
+query (`gql.engine.definitions.field.Prepared`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, TypedDict
+
+from bson import Timestamp
+
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.value_tests import GIVEN_UP
+from revstream.gql.engine.execution.compiled_object import Make, made_of
+from revstream.gql.engine.execution.compiled_versions import VersionRendering, version_rendering_of
+from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.invalid_documents import report_unordered, showable
+from revstream.gql.engine.request.selection import ConnectionSelection, Nodes, Selections
+from revstream.gql.engine.request.source import VersionRecord
+from revstream.gql.schema.entities.connections import (
+    PageRecord,
+    connection_name,
+    edge_name,
+    item_places,
+    shown_page,
+)
+from revstream.resolvers.pagination.page import Page
+from revstream.resolvers.pagination.projection import Fields
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.version import Version
+
+__all__ = [
+    "FoundVersions",
+    "VersionReading",
+    "compiled_versions",
+    "prepare_versions",
+    "resolve_versions",
+    "selected_versions",
+    "version_page",
+    "version_reading",
+    "version_records",
+]
+
+FoundVersions: TypeAlias = "tuple[Page[Any], Timestamp | None]"
+"""A page, and the moment of an as-of root."""
+ReadVersions: TypeAlias = "Callable[..., Awaitable[FoundVersions]]"
+"""(context, what of the page is read, the field's arguments by keyword) -> the page."""
+
+
+class VersionReading(TypedDict):
+    """What of a page of versions is read: see `resolvers.history.versions`."""
+
+    fields: Fields | None
+    facts: frozenset[str]
+    total: bool
+    shown: bool
+
+
+def selected_versions(selections: Selections, nodes: Nodes, shape: Shape) -> ConnectionSelection:
+    """What is selected of a page of versions."""
+    return selections.connection(nodes, connection_name(shape.version), edge_name(shape.version))
+
+
+def version_reading(
+    context: Context | None, selections: Selections, selected: ConnectionSelection, shape: Shape
+) -> VersionReading:
+    """What is selected of it, and no more.
+
+    Args:
+        context: None where it is all generated: it is only shown.
+    """
+    versions = selections.version(selected.items, shape)
+    return {
+        "fields": versions.fields,
+        "facts": versions.facts,
+        "total": selected.total,
+        "shown": context is None or context.trusting,
+    }
+
+
+def version_page(
+    info: ResolveInfo,
+    shape: Shape,
+    page: Page[Any],
+    nodes: Nodes,
+    moment: Timestamp | None = None,
+) -> PageRecord:
+    """Without the versions of documents whose id cannot be shown; where the response is made
+    directly, that is not looked for any before.
+
+    Args:
+        nodes: where the fields of the versions are selected.
+        moment: that of an as-of root; None: each version's own.
+    """
+    versions = version_records(shape, page, moment)
+
+    def known() -> PageRecord:
+        report_unordered(info, page)
+        return PageRecord(versions, showable(info, versions, shape, nodes), page)
+
+    async def checked() -> PageRecord:
+        return known()
+
+    if info.context.trusting and not page.unordered:
+        return PageRecord(versions, None, page, checked=checked)
+    return known()
+
+
+def version_records(
+    shape: Shape, page: Page[Any], moment: Timestamp | None = None
+) -> list[VersionRecord]:
+    """The versions of a page, each with the one before where that was read, too."""
+    page = _versions(page)
+    read: dict[str | None, Version] = {each.token: each for each in page.items}
+    if page.beyond is not None:
+        read[page.beyond.token] = page.beyond
+    return [
+        VersionRecord(shape, each, moment, read.get(each.previous), page.ends)
+        for each in page.items
+    ]
+
+
+def _versions(page: Page[Any]) -> Page[Version]:
+    """Pages that are only shown are of records."""
+    records = not isinstance(page.items[0] if page.items else page.beyond, Version | None)
+    return page.made(Version.from_record) if records else page
+
+
+class CompiledVersions:
+    """Args:
+    make: the connection, from a page whose items are as the response has them.
+    """
+
+    def __init__(self, rendering: VersionRendering, make: Make) -> None:
+        self.shape = rendering.shape
+        self._rendering = rendering
+        self._make = make
+
+    def made(self, page: Page[Document], context: Context, moment: Timestamp | None = None) -> Any:
+        """What the response has of it, or GIVEN_UP."""
+        rows = GIVEN_UP if page.unordered else self._rendering.made(page, context, moment)
+        return rows if rows is GIVEN_UP else self._make(shown_page(context, page, rows), context)
+
+
+def compiled_versions(executor: Executor, shape: Shape, details: Any) -> CompiledVersions | None:
+    """None where something of it takes a closer look.
+
+    Args:
+        details: where the connection is selected, as graphql-core collects it.
+    """
+    places = item_places(executor, shape.version, details)
+    if len(places) > 1:
+        # Each place has another part of the same versions.
+        return None
+    types: Any = executor.schema.type_map
+    rendering = version_rendering_of(executor, shape, places[0] if places else [])
+    connection = types[connection_name(shape.version)]
+    make = made_of(executor, connection, details, ready=types[shape.version])
+    return None if rendering is None or make is None else CompiledVersions(rendering, make)
+
+
+def resolve_versions(shape: Shape, read: ReadVersions) -> Callable[..., Awaitable[PageRecord]]:
+    """What a root field does that gives a page of versions."""
+
+    async def resolve(_root: None, info: ResolveInfo, **arguments: Any) -> PageRecord:
+        selections = info.context.selections(info)
+        selected = selected_versions(selections, info.field_nodes, shape)
+        reading = version_reading(info.context, selections, selected, shape)
+        page, moment = await read(info.context, reading, **arguments)
+        return version_page(info, shape, page, selected.items, moment)
+
+    return resolve
+
+
+def prepare_versions(
+    shape: Shape, read: ReadVersions
+) -> Callable[[Executor, Any], _PreparedVersions | None]:
+    """The same, compiled for one place of a query."""
+
+    def prepare(executor: Executor, details: Any) -> _PreparedVersions | None:
+        page, selections = compiled_versions(executor, shape, details), executor.plan.selections
+        if page is None or selections is None:
+            return None
+        selected = selected_versions(selections, [each.node for each in details], shape)
+        reading = version_reading(None, selections, selected, shape)
+        return _PreparedVersions(page, selected.items, read, reading)
+
+    return prepare
+
+
+class _PreparedVersions:
+    """Args:
+    items: where the versions' fields are selected.
+    """
+
+    growth = None
+
+    def __init__(
+        self, page: CompiledVersions, items: Nodes, read: ReadVersions, reading: VersionReading
+    ) -> None:
+        self._page = page
+        self._items = items
+        self._read = read
+        self._reading = reading
+
+    async def read(self, info: ResolveInfo, **arguments: Any) -> FoundVersions:
+        return await self._read(info.context, self._reading, **arguments)
+
+    def made(self, found: FoundVersions, context: Context) -> Any:
+        page, moment = found
+        return self._page.made(page, context, moment)
+
+    def record(self, found: FoundVersions, info: ResolveInfo) -> PageRecord:
+        page, moment = found
+        return version_page(info, self._page.shape, page, self._items, moment)

@@ -1,0 +1,332 @@
+"""The past of an entity: `ProductVersion`, `ProductBlame`, and the fields of `Product` that lead
+there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.field import Argument, Read, Resolve
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.value_tests import GIVEN_UP
+from revstream.gql.engine.execution.worker_thread import counted, has_read_much, off_loop
+from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.selection import Nodes
+from revstream.gql.engine.request.source import CurrentDocument, VersionRecord
+from revstream.gql.schema.common.type_builder import Types
+from revstream.gql.schema.entities.comments import comments_of_version
+from revstream.gql.schema.entities.drafts import draft_of_version, drafts_field
+from revstream.gql.schema.entities.history_field import history_field
+from revstream.gql.schema.entities.interfaces import version_fields
+from revstream.model.definition import Model
+from revstream.model.naming import with_article
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.history.blame import Blame, blame
+from revstream.resolvers.values.dates import in_utc
+from revstream.resolvers.values.field_diff import Comparison, FieldChange
+from revstream.resolvers.values.global_id import node_id
+from revstream.streams.changefeed.event import identity
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.version import Version
+
+__all__ = [
+    "STATE_ARGUMENTS",
+    "define_versions",
+    "history_fields",
+    "version_asked_for",
+]
+
+STATE_ARGUMENTS = (
+    Argument("version", "Int", "The version with this number."),
+    Argument("asOf", "TimePoint", "The version that stood at this moment."),
+)
+
+
+_DIFF_COST = 10
+_BLAME_COST = 50
+"""Two whole states are read and compared; hundreds of versions may have to be looked through."""
+
+_WHOLE = frozenset({"INSERT", "BASELINE"})
+"""Operations before which there was no document."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlameRecord:
+    path: str
+    value: Any
+    version: VersionRecord
+
+
+def define_versions(types: Types, model: Model, shape: Shape) -> None:
+    """Define the types of an entity's versions and of its blame."""
+    entity = shape.entity
+
+    def compared(context: Context) -> Comparison:
+        """Of what the caller may read."""
+        return context.scope.compared(shape.comparison)
+
+    def resume_token(source: VersionRecord, context: Context) -> str:
+        return context.token_out(source.version.token)
+
+    def changed_fields(source: VersionRecord, context: Context) -> list[str]:
+        return compared(context).paths(source.version.changed)
+
+    def until(source: VersionRecord, info: ResolveInfo) -> Any:
+        known = known_until(source, info.context)
+        if known is not GIVEN_UP:
+            return known
+        version = source.version
+        return info.context.loads.version_ended(entity, version.document, version.number)
+
+    def known_until(source: VersionRecord, _context: Context) -> Any:
+        """Without waiting: GIVEN_UP where it was not read with a page."""
+        return GIVEN_UP if source.ends is None else source.ends[source.version.token]
+
+    common = version_fields(
+        types.naming,
+        node_id=lambda source: node_id(shape.version, source.id_text),
+        id=attrgetter("id_text"),
+        document_id=attrgetter("document_id"),
+        version=attrgetter("version.number"),
+        operation=attrgetter("version.operation"),
+        at=attrgetter("version.wall"),
+        until=until,
+        known_until=known_until,
+        author=attrgetter("version.by"),
+        comment=attrgetter("version.why"),
+        changed_fields=changed_fields,
+        restored_from=attrgetter("version.restored_from"),
+        from_draft=attrgetter("version.draft"),
+        gap=attrgetter("version.gap"),
+        cut=attrgetter("version.cut"),
+        resume_token=resume_token,
+        comments=comments_of_version,
+    )
+
+    async def previous(source: VersionRecord, info: ResolveInfo) -> VersionRecord | None:
+        fields = info.context.selections(info).version(info.field_nodes, shape).fields
+        return _recorded(shape, await _before(source.version, info, fields))
+
+    def diff(source: VersionRecord, info: ResolveInfo) -> Any:
+        if has_read_much():
+            return diff_off_loop(source, info)
+        known = known_diff(source, info.context)
+        return read_diff(source, info) if known is GIVEN_UP else known
+
+    async def diff_off_loop(source: VersionRecord, info: ResolveInfo) -> Any:
+        known = await off_loop(known_diff, source, info.context)
+        return await read_diff(source, info) if known is GIVEN_UP else known
+
+    def known_diff(source: VersionRecord, context: Context) -> Any:
+        """Without waiting: GIVEN_UP where the version before was not read with the page."""
+        version, before = source.version, source.before
+        if version.cut is not None and version.operation not in _WHOLE:
+            return counted(compared(context).latest(version.changed, version.full))
+        if version.previous is not None and before is None:
+            return GIVEN_UP
+        return counted(compared(context).changes(_full(before), version.full, version.changed))
+
+    async def read_diff(source: VersionRecord, info: ResolveInfo) -> Sequence[FieldChange]:
+        before = await _before(source.version, info, shape.everything)
+        # Dates of what is only shown may lack their time zone.
+        after = in_utc(source.version.full)
+        changes = compared(info.context).changes
+        if has_read_much():
+            return counted(await off_loop(changes, _full(before), after))
+        return counted(changes(_full(before), after))
+
+    async def _before(
+        version: Version, info: ResolveInfo, fields: frozenset[str] | None
+    ) -> Version | None:
+        if version.previous is None:
+            return None
+        loads = info.context.loads
+        found: Version | None = await loads.version_before(entity, version.previous, fields)
+        return found
+
+    types.add_object(
+        shape.version,
+        [
+            *common,
+            Read(
+                "document",
+                shape.snapshot,
+                "What it left; null where this version is a deletion.",
+                attrgetter("snapshot"),
+            ),
+            Resolve(
+                "previous",
+                shape.version,
+                "The version before; null where this is the first, or those before were dropped "
+                "(`cut`).",
+                previous,
+            ),
+            Resolve(
+                "diff",
+                "[FieldChange!]!",
+                "What it changed, against the version before; where that was dropped (`cut`), "
+                "without the values that were there.",
+                diff,
+                ready=lambda executor, details: known_diff,
+            ),
+            draft_of_version(shape),
+        ],
+        f"One version of {with_article(shape.name)}: what a write made of it.",
+        ["Node", "Version"],
+    )
+    types.add_object(
+        f"{shape.name}Blame",
+        [
+            Read(
+                "path",
+                "String!",
+                "The field, dotted inside embedded documents.",
+                attrgetter("path"),
+            ),
+            Read("value", "JSON", "Its value now.", attrgetter("value")),
+            Read(
+                "version",
+                f"{shape.version}!",
+                "The version that last changed it.",
+                attrgetter("version"),
+            ),
+        ],
+        f"Who gave a field of {with_article(shape.name)} its value.",
+    )
+
+
+def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
+    """The fields of a current document that lead to its past."""
+    entity = shape.entity
+
+    async def state(
+        source: CurrentDocument,
+        info: ResolveInfo,
+        version: int | None = None,
+        as_of: Mapping[str, Any] | None = None,
+    ) -> VersionRecord | None:
+        id_ = source.values["_id"]
+        found = await version_asked_for(info, shape, id_, info.field_nodes, version, as_of)
+        # Before there was this document, there may have been one whose id shows alike.
+        own = found is None or identity(found.version.document) == identity(in_utc(id_))
+        return found if own else None
+
+    async def diff(
+        source: CurrentDocument, info: ResolveInfo, from_: int, to: int | None = None
+    ) -> Sequence[FieldChange]:
+        context = info.context
+        id_ = source.values["_id"]
+
+        async def content(number: int) -> Document | None:
+            found = await context.loads.version_numbered(entity, id_, number, shape.everything)
+            if found is None:
+                raise BadUserInput(f"{shape.name} {source.id_text} has no version {number}")
+            return found.full
+
+        async def compare(_: list[Any]) -> list[Sequence[FieldChange]]:
+            before = await content(from_)
+            if to is None:
+                after = await context.loads.document(entity, id_, shape.everything)
+            else:
+                after = await content(to)
+            compared = context.scope.compared(shape.comparison)
+            return [await off_loop(compared.changes, before, after)]
+
+        # Once for all places that ask for the same.
+        found = await context.loads.together(
+            ("diff", shape.name, from_, to, source.id_text), id_, compare
+        )
+        return counted(found)
+
+    async def blames(source: CurrentDocument, info: ResolveInfo) -> list[BlameRecord]:
+        context = info.context
+        selections = context.selections(info)
+        selected = selections.under(info.field_nodes, f"{shape.name}Blame").get("version", ())
+        fields = selections.version(selected, shape).fields
+
+        async def read(ids: list[Any]) -> list[list[Blame]]:
+            shown, within = context.scope.readable(entity, model)
+            return await blame(context.history, within, shown, ids, fields)
+
+        kind = ("blame", shape.name, fields)
+        found = counted(await context.loads.together(kind, source.values["_id"], read))
+        return [
+            BlameRecord(each.path, each.value, VersionRecord(shape, each.version)) for each in found
+        ]
+
+    return [
+        history_field(model, shape),
+        Resolve(
+            "state",
+            shape.version,
+            "One version of it, by number or as of a moment; give one of the two. "
+            "Null where it did not exist; HISTORY_LOST where it may have been dropped.",
+            state,
+            STATE_ARGUMENTS,
+        ),
+        Resolve(
+            "diff",
+            "[FieldChange!]!",
+            "What differs between two of its versions.",
+            diff,
+            cost=_DIFF_COST,
+            arguments=(
+                Argument("from", "Int!", "The number of the version to start from."),
+                Argument(
+                    "to",
+                    "Int",
+                    "The number of the version to compare with; the present where it is left out.",
+                ),
+            ),
+        ),
+        Resolve(
+            "blame",
+            f"[{shape.name}Blame!]!",
+            "For each field, the version that last changed it; those of which it was dropped are "
+            "left out.",
+            blames,
+            cost=_BLAME_COST,
+        ),
+        drafts_field(model, shape),
+    ]
+
+
+async def version_asked_for(
+    info: ResolveInfo,
+    shape: Shape,
+    id_: Any,
+    nodes: Nodes,
+    number: int | None,
+    as_of: Mapping[str, Any] | None,
+) -> VersionRecord | None:
+    """One version, by number or as of a moment; None where there was none.
+
+    Args:
+        nodes: where the version's fields are selected.
+    Raises:
+        BadUserInput: both, or neither.
+    """
+    context = info.context
+    if (number is None) == (as_of is None):
+        given = "neither" if number is None else "both"
+        raise BadUserInput(f"give one of version and asOf; got {given}")
+    fields = context.selections(info).version(nodes, shape).fields
+    if number is not None:
+        found = await context.loads.version_numbered(shape.entity, id_, number, fields)
+        return _recorded(shape, found)
+    assert as_of is not None
+    moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
+    found = await context.loads.version_at(shape.entity, id_, moment.at, fields)
+    return None if found is None else VersionRecord(shape, found, moment.at)
+
+
+def _recorded(shape: Shape, version: Version | None) -> VersionRecord | None:
+    return None if version is None else VersionRecord(shape, version)
+
+
+def _full(version: Version | None) -> Document | None:
+    return None if version is None else version.full

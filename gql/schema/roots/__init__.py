@@ -1,0 +1,1 @@
+"""Fields of Query, Mutation and Subscription."""

@@ -1,0 +1,182 @@
+"""The mutations of drafts and comments: propose, publish, reject, comment on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.field import Argument, Resolve
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.request.context import ResolveInfo
+from revstream.gql.schema.common.document_inputs import has_input
+from revstream.gql.schema.entities.comments import CommentRecord
+from revstream.gql.schema.entities.drafts import ProposalRecord
+from revstream.gql.schema.roots.node import with_id
+from revstream.gql.schema.roots.write_field import COMMENT, ID, document_argument, writing_field
+from revstream.gql.schema.roots.write_result import RefusedRecord
+from revstream.model.definition import Model
+from revstream.resolvers.current.stored_ids import RecordKind
+from revstream.resolvers.drafts.draft import Draft
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.mutations.document_input import new_id, parse_change, parse_document
+from revstream.resolvers.mutations.result import Author, WriteRefused, Written
+
+__all__ = ["drafting_fields"]
+
+Propose = Callable[[ResolveInfo, Author, Mapping[str, Any]], Awaitable[Draft]]
+
+_DRAFT = Argument("draft", "Int!", "The draft's number.")
+
+
+def drafting_fields(model: Model, shape: Shape) -> list[StrawberryField]:
+    """What may be done to the drafts and comments of an entity."""
+    proposing = [_propose(model, shape), _propose_new(model, shape)] if has_input(shape) else []
+    return [*proposing, _publish(shape), _reject(shape), _comment_on(shape)]
+
+
+def _propose(model: Model, shape: Shape) -> StrawberryField:
+    async def propose(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
+        if given.get("based_on") is not None and given.get("based_on_draft") is not None:
+            raise BadUserInput("give one of basedOn and basedOnDraft; got both")
+        info.context.scope.check_content(shape.entity, given["patch"], merges=True)
+        change = parse_change(model, shape.entity, given["patch"])
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: info.context.editing.drafts.propose(
+                shape.entity,
+                key,
+                change,
+                author,
+                based_on=given.get("based_on"),
+                based_on_draft=given.get("based_on_draft"),
+            ),
+            "drafts",
+        )
+
+    return _proposing(
+        f"propose{shape.name}",
+        shape,
+        "Propose a change: a draft, which becomes a version when it is published.",
+        propose,
+        ID,
+        Argument(
+            "basedOn",
+            "Int",
+            "The version to go on from; that which is there now where "
+            "neither this nor a draft is given.",
+        ),
+        Argument("basedOnDraft", "Int", "The draft to go on from."),
+        Argument("patch", f"{shape.name}Patch!", "What to change."),
+    )
+
+
+def _propose_new(model: Model, shape: Shape) -> StrawberryField:
+    async def propose(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
+        entity = shape.entity
+        info.context.scope.check_content(entity, given.get("document"))
+        document = parse_document(model, entity, given.get("document") or {})
+        key = new_id(entity, given.get("id"))
+        return await info.context.editing.drafts.propose_new(
+            entity, {"_id": key, **document}, author
+        )
+
+    return _proposing(
+        f"proposeNew{shape.name}",
+        shape,
+        "Propose a new document: a draft, which is inserted when it is published.",
+        propose,
+        Argument("id", "ID", "Its id; one is made up where this is left out."),
+        *document_argument(shape),
+    )
+
+
+def _reject(shape: Shape) -> StrawberryField:
+    async def reject(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
+        drafts = info.context.editing.drafts
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: drafts.reject(shape.entity, key, given["draft"], author),
+            "drafts",
+        )
+
+    return _proposing(f"reject{shape.name}", shape, "Decide against a draft.", reject, ID, _DRAFT)
+
+
+def _comment_on(shape: Shape) -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo, id: str, **given: Any) -> CommentRecord:
+        author = info.context.author_of(info, {"id": id, **given})
+        comments = info.context.editing.comments
+        comment = await with_id(
+            info,
+            shape,
+            id,
+            lambda key: comments.add(shape.entity, key, author=author, **given),
+            _subject_kind(given),
+            missing=BadUserInput,
+        )
+        info.context.forget()
+        return CommentRecord(shape, comment)
+
+    return Resolve(
+        f"commentOn{shape.name}",
+        "Comment!",
+        "Say something about a version or a draft, without making a version.",
+        resolve,
+        (
+            ID,
+            Argument("version", "Int", "The version that it is about."),
+            Argument("draft", "Int", "The draft that it is about."),
+            Argument("replyTo", "ID", "The comment that it answers; it is about the same."),
+            Argument("text", "String!", "What to say."),
+        ),
+    )
+
+
+def _subject_kind(given: Mapping[str, Any]) -> RecordKind:
+    """Return the records of a document one of which a comment is about."""
+    if given.get("reply_to") is not None:
+        return "comments"
+    return "versions" if given.get("draft") is None else "drafts"
+
+
+def _publish(shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        publishing = info.context.editing.publishing
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: publishing.publish(shape.entity, key, given["draft"], author),
+            "drafts",
+        )
+
+    return writing_field(
+        f"publish{shape.name}",
+        shape,
+        "Make a draft the next version, and with it those that it goes on from. A conflict where "
+        "the same fields were changed since.",
+        write,
+        ID,
+        _DRAFT,
+    )
+
+
+def _proposing(
+    name: str, shape: Shape, description: str, propose: Propose, *arguments: Argument
+) -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo, **given: Any) -> Any:
+        author = info.context.author_of(info, given)
+        try:
+            return ProposalRecord(shape, await propose(info, author, given))
+        except WriteRefused as exc:
+            return RefusedRecord(shape, exc)
+        finally:
+            info.context.forget()
+
+    return Resolve(name, f"{shape.name}Proposal!", description, resolve, (*arguments, COMMENT))

@@ -1,0 +1,91 @@
+"""The mutations of entities with a fencing token: apply an event, or many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.field import Argument, Resolve
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.request.context import ResolveInfo
+from revstream.gql.schema.roots.node import stored_id
+from revstream.gql.schema.roots.write_field import ID, document_argument, writing_field
+from revstream.gql.schema.roots.write_result import AppliedRecord
+from revstream.model.definition import Entity, Model
+from revstream.model.naming import upper_first
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.mutations.document_input import parse_document
+from revstream.resolvers.mutations.result import Author, InvalidDocument, Written
+
+__all__ = ["applied_name", "applying_fields"]
+
+_MOST_EVENTS = 10_000
+
+
+def applied_name(entity: Entity) -> str:
+    """The type of what applying a batch answers."""
+    return f"{upper_first(entity.plural)}Applied"
+
+
+def applying_fields(model: Model, shape: Shape) -> list[StrawberryField]:
+    """None for an entity without a fencing token."""
+    if shape.entity.fence is None:
+        return []
+    return [_apply(model, shape), _apply_each(model, shape)]
+
+
+def _apply(model: Model, shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        info.context.scope.check_content(shape.entity, given["document"])
+        document = parse_document(model, shape.entity, given["document"])
+        key = stored_id(shape, given["id"])
+        return await info.context.editing.fences.apply(shape.entity, key, document, author)
+
+    fence = shape.entity.fence
+    assert fence is not None
+    return writing_field(
+        f"apply{shape.name}",
+        shape,
+        f"Make this the document's state if its `{fence.name}` is above the one applied, whatever "
+        "order events arrive in: one round trip, safe to repeat.",
+        write,
+        ID,
+        *document_argument(shape),
+    )
+
+
+def _apply_each(model: Model, shape: Shape) -> StrawberryField:
+    entity = shape.entity
+    name = f"apply{upper_first(entity.plural)}"
+
+    async def resolve(
+        _root: None, info: ResolveInfo, events: Sequence[Mapping[str, Any]]
+    ) -> AppliedRecord:
+        if len(events) > _MOST_EVENTS:
+            raise BadUserInput(
+                f"events: at most {_MOST_EVENTS} at once, got {len(events)}", argument="events"
+            )
+        author = info.context.author_of(info, {"events": events})
+        parsed = []
+        for place, event in enumerate(events):
+            info.context.scope.check_content(entity, event["document"])
+            try:
+                document = parse_document(model, entity, event["document"])
+            except InvalidDocument as exc:
+                raise BadUserInput(
+                    f"events.{place}.document.{exc.path}: {exc.message}", argument="events"
+                ) from exc
+            parsed.append((stored_id(shape, event["id"]), document))
+        applied = await info.context.editing.fences.apply_each(entity, parsed, author)
+        info.context.forget()
+        return AppliedRecord(applied)
+
+    return Resolve(
+        name,
+        f"{applied_name(entity)}!",
+        "Apply many events as one write, in no order; of several of one document the newest alone.",
+        resolve,
+        (Argument("events", f"[{shape.name}Event!]!", "The events."),),
+    )

@@ -1,0 +1,212 @@
+"""`Mutation`: every write that the API offers, for every entity of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.field import Argument, Resolve
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.request.context import ResolveInfo
+from revstream.gql.schema.common.document_inputs import has_counters, has_input
+from revstream.gql.schema.common.type_builder import Types
+from revstream.gql.schema.roots.draft_mutations import drafting_fields
+from revstream.gql.schema.roots.fenced_mutations import applying_fields
+from revstream.gql.schema.roots.node import with_id
+from revstream.gql.schema.roots.write_field import EXPECTED, ID, document_argument, writing_field
+from revstream.model.definition import Model
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.mutations.document_input import new_id, parse_change, parse_document
+from revstream.resolvers.mutations.result import Author, Written
+from revstream.resolvers.mutations.update_pipeline import Alteration
+
+__all__ = ["define_mutation"]
+
+
+def define_mutation(types: Types, model: Model, shapes: Mapping[str, Shape]) -> None:
+    """Define the type Mutation."""
+    fields: list[StrawberryField] = []
+    for entity in model.entities:
+        shape = shapes[entity.name]
+        fields.append(_create(model, shape))
+        if has_input(shape):
+            fields += [_update(model, shape), _replace(model, shape)]
+        fields += [_delete(shape), _restore(shape)]
+        fields += drafting_fields(model, shape)
+        fields += applying_fields(model, shape)
+    types.add_object(
+        "Mutation",
+        [*fields, _save_cursor(), _remove_cursor()],
+        "What can be written. Send `Idempotency-Key` with a request, or `idempotencyKey` among its "
+        "`extensions`, and it may be sent again without being done again.",
+    )
+
+
+def _create(model: Model, shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        entity, id_ = shape.entity, given.get("id")
+        key = new_id(entity, id_)
+        info.context.scope.check_content(entity, given.get("document"))
+        document = parse_document(model, entity, given.get("document") or {})
+        return await info.context.editing.writes.create(
+            entity, key, document, author, fresh=id_ is None
+        )
+
+    return writing_field(
+        f"create{shape.name}",
+        shape,
+        "Insert a document.",
+        write,
+        Argument("id", "ID", "Its id; one is made up where this is left out."),
+        *document_argument(shape),
+    )
+
+
+def _update(model: Model, shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        scope = info.context.scope
+        scope.check_content(shape.entity, given.get("patch"), merges=True)
+        scope.check_increment(shape.entity, given.get("increment"))
+        change = parse_change(model, shape.entity, given.get("patch"), given.get("increment"))
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: info.context.editing.writes.alter(
+                shape.entity,
+                key,
+                Alteration.update(change),
+                given.get("expected_version"),
+                author,
+            ),
+        )
+
+    increment = Argument(
+        "increment", f"{shape.name}Increment", "What to add to numbers, atomically."
+    )
+    return writing_field(
+        f"update{shape.name}",
+        shape,
+        "Change some fields of a document.",
+        write,
+        ID,
+        EXPECTED,
+        Argument("patch", f"{shape.name}Patch", "What to change."),
+        *([increment] if has_counters(shape) else []),
+    )
+
+
+def _replace(model: Model, shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        scope = info.context.scope
+        scope.check_content(shape.entity, given["document"])
+        document = parse_document(model, shape.entity, given["document"])
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: info.context.editing.writes.alter(
+                shape.entity,
+                key,
+                Alteration.replacement(scope.writable(shape.entity), document),
+                given.get("expected_version"),
+                author,
+            ),
+        )
+
+    return writing_field(
+        f"replace{shape.name}",
+        shape,
+        "Give a document other content, whole. What the model does not name stays.",
+        write,
+        ID,
+        EXPECTED,
+        *document_argument(shape),
+    )
+
+
+def _delete(shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        expected, writes = given.get("expected_version"), info.context.editing.writes
+        return await with_id(
+            info,
+            shape,
+            given["id"],
+            lambda key: writes.delete(shape.entity, key, expected, author),
+        )
+
+    return writing_field(
+        f"delete{shape.name}",
+        shape,
+        "Delete a document. Its history stays, and it can be restored.",
+        write,
+        ID,
+        EXPECTED,
+    )
+
+
+def _restore(shape: Shape) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+        editing = info.context.editing
+        version, draft = given.get("version"), given.get("draft")
+        if (version is None) == (draft is None):
+            got = "neither" if version is None else "both"
+            raise BadUserInput(f"give one of version and draft; got {got}")
+        entity, expected = shape.entity, given.get("expected_version")
+
+        def restored(key: Any) -> Awaitable[Written]:
+            if draft is not None:
+                return editing.publishing.restore(entity, key, draft, expected, author)
+            assert version is not None
+            return editing.restoring.restore(entity, key, version, expected, author)
+
+        return await with_id(
+            info, shape, given["id"], restored, "versions" if draft is None else "drafts"
+        )
+
+    return writing_field(
+        f"restore{shape.name}",
+        shape,
+        "Make a new version with the content of an old one, which brings deleted documents back, "
+        "too; or with that of a draft that was rejected or overtaken.",
+        write,
+        ID,
+        Argument("version", "Int", "The old version's number."),
+        Argument("draft", "Int", "The draft's number; it takes the right to publish."),
+        EXPECTED,
+    )
+
+
+def _save_cursor() -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo, name: str, token: str) -> str:
+        context = info.context
+        await context.editing.cursors.save(context.owner, name, context.token_in(token))
+        return token
+
+    return Resolve(
+        "saveCursor",
+        "ResumeToken!",
+        "Keep a place in the stream on the server, under a name of the caller's own; subscribe "
+        "with `cursor` to go on from there. It is kept until it was not used for a year.",
+        resolve,
+        (
+            Argument("name", "String!", "The name: 1 to 255 characters."),
+            Argument("token", "ResumeToken!", "The place: that of the last event dealt with."),
+        ),
+    )
+
+
+def _remove_cursor() -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo, name: str) -> bool:
+        there: bool = await info.context.editing.cursors.remove(info.context.owner, name)
+        return there
+
+    return Resolve(
+        "removeCursor",
+        "Boolean!",
+        "Remove a place that the caller has saved; false where there was none.",
+        resolve,
+        (Argument("name", "String!", "Its name."),),
+    )

@@ -1,0 +1,136 @@
+"""Root fields that list drafts and comments: of one type, and of all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.field import Argument, Resolve
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.request.context import ResolveInfo
+from revstream.gql.schema.entities.comments import COMMENT_WHERE, shown_comments, total_selected
+from revstream.gql.schema.entities.connections import PAGE_ARGUMENTS, PageRecord, connection_name
+from revstream.gql.schema.entities.drafts import DRAFT_WHERE, draft_page, selected_drafts
+from revstream.gql.schema.roots.node import stored_id
+from revstream.model.definition import Model
+from revstream.resolvers.current.stored_ids import ids_shown_as
+from revstream.resolvers.drafts.pages import RecordFilter, draft_query
+from revstream.resolvers.pagination.page import PageRequest, page_request
+
+__all__ = ["all_comments", "all_drafts", "comment_list", "draft_list"]
+
+
+_Read: TypeAlias = Callable[
+    [ResolveInfo, Mapping[str, Shape], Mapping[str, Any], PageRequest], Awaitable[PageRecord]
+]
+"""Reads a page of drafts or comments of entities, by a query over records."""
+
+_OF_ONE = Argument("documentId", "ID", "Only those of one document.")
+
+
+def draft_list(model: Model, shape: Shape) -> StrawberryField:
+    """The root field of an entity's drafts."""
+    item = f"{shape.name}Draft"
+    return Resolve(
+        f"{shape.entity.singular}Drafts",
+        f"{connection_name(item)}!",
+        f"The proposed changes of all documents of {shape.name}, and proposed new ones, the newest "
+        "first.",
+        _of_type(model, shape, "DraftWhere", _drafts(item)),
+        (_OF_ONE, DRAFT_WHERE, *PAGE_ARGUMENTS),
+    )
+
+
+def all_drafts(model: Model, shapes: Mapping[str, Shape]) -> StrawberryField:
+    """The root field of the drafts of all entities, for moderators."""
+    return Resolve(
+        "allDrafts",
+        f"{connection_name('Draft')}!",
+        "The proposed changes of all types that the caller may read, the newest first.",
+        _of_all(model, shapes, "DraftWhere", _drafts("Draft")),
+        (DRAFT_WHERE, *PAGE_ARGUMENTS),
+    )
+
+
+def comment_list(model: Model, shape: Shape) -> StrawberryField:
+    """The root field of the comments on an entity's documents."""
+    return Resolve(
+        f"{shape.entity.singular}Comments",
+        f"{connection_name('Comment')}!",
+        f"The comments on versions and drafts of {shape.name}, the newest first.",
+        _of_type(model, shape, "CommentWhere", _comments),
+        (_OF_ONE, COMMENT_WHERE, *PAGE_ARGUMENTS),
+    )
+
+
+def all_comments(model: Model, shapes: Mapping[str, Shape]) -> StrawberryField:
+    """The root field of the comments on all entities' documents, for moderators."""
+    return Resolve(
+        "allComments",
+        f"{connection_name('Comment')}!",
+        "The comments on documents of all types that the caller may read, the newest first.",
+        _of_all(model, shapes, "CommentWhere", _comments),
+        (COMMENT_WHERE, *PAGE_ARGUMENTS),
+    )
+
+
+def _drafts(item: str) -> _Read:
+    """Read drafts, of which the items of the connection have this type."""
+
+    async def read(
+        info: ResolveInfo, shapes: Mapping[str, Shape], query: Mapping[str, Any], page: PageRequest
+    ) -> PageRecord:
+        whole, total = selected_drafts(info, item, list(shapes.values()))
+        entities = [each.entity for each in shapes.values()]
+        found = await info.context.editing.drafts.page(
+            entities, query, page, whole=whole, total=total
+        )
+        return draft_page(shapes, found)
+
+    return read
+
+
+async def _comments(
+    info: ResolveInfo, shapes: Mapping[str, Shape], query: Mapping[str, Any], page: PageRequest
+) -> PageRecord:
+    entities = [each.entity for each in shapes.values()]
+    found = await info.context.editing.comments.page(
+        entities, query, page, total=total_selected(info)
+    )
+    return shown_comments(shapes, found)
+
+
+def _of_type(
+    model: Model, shape: Shape, filter_: RecordFilter, read: _Read
+) -> Callable[..., Awaitable[PageRecord]]:
+    async def resolve(
+        _root: None,
+        info: ResolveInfo,
+        document_id: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        **page: Any,
+    ) -> PageRecord:
+        query = draft_query(model, filter_, where)
+        if document_id is not None:
+            ids = ids_shown_as(shape.entity, stored_id(shape, document_id))
+            query = {"$and": [{"doc": {"$in": list(ids)}}, query]}
+        return await read(info, {shape.name: shape}, query, page_request(**page))
+
+    return resolve
+
+
+def _of_all(
+    model: Model, shapes: Mapping[str, Shape], filter_: RecordFilter, read: _Read
+) -> Callable[..., Awaitable[PageRecord]]:
+    async def resolve(
+        _root: None, info: ResolveInfo, where: Mapping[str, Any] | None = None, **page: Any
+    ) -> PageRecord:
+        scope = info.context.scope
+        readable = {
+            each.name: shapes[each.name] for each in model.entities if scope.may_read_entity(each)
+        }
+        return await read(info, readable, draft_query(model, filter_, where), page_request(**page))
+
+    return resolve

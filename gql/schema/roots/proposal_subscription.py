@@ -1,0 +1,281 @@
+"""Subscriptions to drafts and comments, and the types of their events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from operator import attrgetter
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.field import Argument, Read, Resolve
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.limits.concurrency import SubscriptionOperation
+from revstream.gql.engine.request.context import ResolveInfo
+from revstream.gql.engine.request.source import id_text
+from revstream.gql.schema.common.type_builder import Types
+from revstream.gql.schema.entities.comments import COMMENT_WHERE, CommentRecord
+from revstream.gql.schema.entities.drafts import DRAFT_WHERE, DraftRecord
+from revstream.gql.schema.entities.interfaces import change_fields
+from revstream.gql.schema.roots.node import stored_id
+from revstream.gql.schema.roots.resumption import ENDS, Resumption
+from revstream.gql.schema.roots.tracked_subscription import Followed
+from revstream.model.definition import Entity, Model
+from revstream.model.naming import with_article
+from revstream.resolvers.current.stored_ids import ids_shown_as
+from revstream.resolvers.drafts.comments import Comment
+from revstream.resolvers.drafts.draft import Draft
+from revstream.resolvers.drafts.pages import RecordFilter, draft_condition
+from revstream.resolvers.drafts.watch import ProposalChange, ProposalKind, ProposalRequest
+from revstream.resolvers.values.output import Place
+from revstream.streams.core.operation import OPERATION
+
+__all__ = [
+    "all_proposal_changes",
+    "define_draft_change",
+    "define_proposal_changes",
+    "proposal_change_fields",
+]
+
+Shapes = Mapping[str, Shape]
+
+_SHARED = {"kind", "operation", "transition", "documentId", "at", "replayed", "resumeToken"}
+_WHERE: Mapping[ProposalKind, RecordFilter] = {"drafts": "DraftWhere", "comments": "CommentWhere"}
+_AFTER = Argument("after", "ResumeToken", "Resume behind a token; without it, from now on.")
+_DOCUMENT = Argument("documentId", "ID", "Only those of one document.")
+
+
+class ProposalChangeRecord:
+    """An event of a draft or a comment as the API shows it; `shape` is None of a checkpoint."""
+
+    __slots__ = ("change", "shape")
+
+    def __init__(self, shape: Shape | None, change: ProposalChange) -> None:
+        self.shape = shape
+        self.change = change
+
+    @property
+    def place(self) -> Place:
+        assert self.shape is not None
+        return Place(self.shape.entity.collection, self.change.document)
+
+    @property
+    def document_id(self) -> str | None:
+        if self.shape is None or self.change.document is None:
+            return None
+        return id_text(self.shape, self.change.document, self)
+
+    @property
+    def type(self) -> str | None:
+        return None if self.shape is None else self.shape.name
+
+    @property
+    def draft(self) -> DraftRecord | None:
+        draft = self.change.record
+        if self.shape is None or not isinstance(draft, Draft):
+            return None
+        return DraftRecord(self.shape, draft)
+
+    @property
+    def comment(self) -> CommentRecord | None:
+        comment = self.change.record
+        if self.shape is None or not isinstance(comment, Comment):
+            return None
+        return CommentRecord(self.shape, comment)
+
+
+def define_proposal_changes(types: Types) -> None:
+    """Define the events of the drafts of all types, and of comments."""
+    types.add_object(
+        "DraftChange",
+        _draft_fields("Draft"),
+        "A change of a draft of any type, or where the stream of these changes stands.",
+    )
+    types.add_object(
+        "CommentChange",
+        [
+            *_fields(),
+            Read("commentId", "ID", "The id of the comment.", attrgetter("change.key")),
+            Read(
+                "comment",
+                "Comment",
+                "The comment; null once it is removed.",
+                attrgetter("comment"),
+            ),
+        ],
+        "A change of a comment, or where the stream of these changes stands.",
+    )
+
+
+def define_draft_change(types: Types, shape: Shape) -> None:
+    """Define the events of the drafts of an entity."""
+    types.add_object(
+        f"{shape.name}DraftChange",
+        _draft_fields(f"{shape.name}Draft"),
+        f"A change of a draft of {with_article(shape.name)}, or where the stream of these changes "
+        "stands.",
+    )
+
+
+def _draft_fields(draft: str) -> list[StrawberryField]:
+    says = "The draft as this change left it; null once it is removed."
+    return [
+        *_fields(),
+        Read("number", "Int", "The draft's number.", attrgetter("change.key")),
+        Read("draft", draft, says, attrgetter("draft")),
+    ]
+
+
+def _fields() -> list[StrawberryField]:
+    def resume_token(source: ProposalChangeRecord, info: ResolveInfo) -> str:
+        token: str = info.context.token_out(source.change.token)
+        return token
+
+    changes = change_fields(
+        kind=attrgetter("change.kind"),
+        operation=attrgetter("change.operation"),
+        transition=attrgetter("change.transition"),
+        document_id=attrgetter("document_id"),
+        at=attrgetter("change.at"),
+        replayed=attrgetter("change.replayed"),
+        resume_token=resume_token,
+    )
+    return [
+        *(each for each in changes if each.graphql_name in _SHARED),
+        Read("type", "String", "The name of the document's type.", attrgetter("type")),
+    ]
+
+
+def proposal_change_fields(model: Model, shape: Shape) -> list[StrawberryField]:
+    """Return the subscriptions to the drafts and the comments of an entity."""
+    return [
+        _changes(
+            model,
+            {shape.name: shape},
+            "drafts",
+            f"{shape.entity.singular}DraftChanges",
+            f"{shape.name}DraftChange!",
+            f"Every proposal of {with_article(shape.name)}, and every decision about one, in "
+            "order, none twice and none left out.",
+            _DOCUMENT,
+            DRAFT_WHERE,
+        ),
+        _changes(
+            model,
+            {shape.name: shape},
+            "comments",
+            f"{shape.entity.singular}CommentChanges",
+            "CommentChange!",
+            f"Every comment on a version or a draft of {with_article(shape.name)}, in order, none "
+            "twice and none left out.",
+            _DOCUMENT,
+            COMMENT_WHERE,
+        ),
+    ]
+
+
+def all_proposal_changes(model: Model, shapes: Shapes) -> list[StrawberryField]:
+    """Return the subscriptions to the drafts and the comments of all entities, for moderators."""
+    of_entities = {each.name: shapes[each.name] for each in model.entities}
+    return [
+        _changes(
+            model,
+            of_entities,
+            "drafts",
+            "allDraftChanges",
+            "DraftChange!",
+            "Every proposal and every decision about one, of all types that the caller may read, "
+            "in order, none twice and none left out.",
+            DRAFT_WHERE,
+        ),
+        _changes(
+            model,
+            of_entities,
+            "comments",
+            "allCommentChanges",
+            "CommentChange!",
+            "Every comment on a document of the types that the caller may read, in order, none "
+            "twice and none left out.",
+            COMMENT_WHERE,
+        ),
+    ]
+
+
+def _changes(
+    model: Model,
+    shapes: Shapes,
+    kind: ProposalKind,
+    name: str,
+    type_: str,
+    description: str,
+    *arguments: Argument,
+) -> StrawberryField:
+    def resolve(
+        _root: None,
+        info: ResolveInfo,
+        document_id: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        after: str | None = None,
+    ) -> AsyncGenerator[ProposalChangeRecord]:
+        context = info.context
+        if context.place is not None and context.place.after is not None:
+            # What a client had begun with is behind it.
+            after = context.place.after
+        documents: Sequence[Any] = ()
+        if document_id is not None:
+            (shape,) = shapes.values()
+            documents = ids_shown_as(shape.entity, stored_id(shape, document_id))
+        request = ProposalRequest(
+            kind=kind,
+            entities=_readable(info, shapes, check=_DOCUMENT in arguments),
+            documents=documents,
+            where=draft_condition(model, _WHERE[kind], where) if where else None,
+            after=None if after is None else context.token_in(after),
+            caller=context.owner,
+        )
+        context.subscription_filters.check(context.owner, where)
+        # Not a generator itself: what cannot be asked is refused before there is a stream.
+        return _changes_of(shapes, info, request, where)
+
+    return Resolve(name, type_, description, resolve, (*arguments, _AFTER), stream=True)
+
+
+def _readable(info: ResolveInfo, shapes: Shapes, *, check: bool) -> Sequence[Entity]:
+    """Return the entities that are followed: those that the caller may read.
+
+    Args:
+        check: refuse one that he may not read.
+    """
+    scope = info.context.scope
+    entities = [each.entity for each in shapes.values()]
+    for each in entities if check else ():
+        scope.check_shown(each)
+    return [each for each in entities if scope.may_read_entity(each)]
+
+
+async def _changes_of(
+    shapes: Shapes,
+    info: ResolveInfo,
+    request: ProposalRequest,
+    where: Mapping[str, Any] | None,
+) -> AsyncGenerator[ProposalChangeRecord]:
+    context = info.context
+    OPERATION.set(SubscriptionOperation(context.owner))
+    resumption = Resumption(context, None)
+    filters = context.subscription_filters.hold(context.owner, where)
+    with filters, Followed(context, info.field_name) as followed:
+        changes = context.proposals.changes(
+            request, farewell=followed.farewell, begun=resumption.begin
+        )
+        try:
+            async with aclosing(changes) as opened:
+                async for change in opened:
+                    resumption.reach(change.token)
+                    shape = None if change.entity is None else shapes[change.entity.name]
+                    yield ProposalChangeRecord(shape, change)
+        except ENDS as exc:
+            end, last = resumption.end(exc), resumption.token
+            if end.resubscribe and last:
+                yield ProposalChangeRecord(None, ProposalChange(kind="CHECKPOINT", token=last))
+            raise end from exc

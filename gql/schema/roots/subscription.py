@@ -1,0 +1,400 @@
+"""`Subscription`: every change to an entity's documents, from wherever a client left off, and the
+type of its events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from contextlib import aclosing, nullcontext
+from dataclasses import replace
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+from bson import Timestamp
+from bson.datetime_ms import DatetimeMS
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.field import Argument, Read, Resolve
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.limits.concurrency import SubscriptionOperation
+from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.selection import Nodes, Selections
+from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument
+from revstream.gql.schema.common.type_builder import Types
+from revstream.gql.schema.entities.interfaces import change_fields
+from revstream.gql.schema.roots.node import stored_id
+from revstream.gql.schema.roots.proposal_subscription import (
+    all_proposal_changes,
+    proposal_change_fields,
+)
+from revstream.gql.schema.roots.resumption import ENDS, Resumption
+from revstream.gql.schema.roots.subscription_key import selection_key, shared_key
+from revstream.gql.schema.roots.tracked_subscription import Followed
+from revstream.gql.subscriptions.broadcast_group import Audience, Lead
+from revstream.gql.subscriptions.broadcast_message import SEAT, Seat, Told
+from revstream.model.definition import Entity, Model
+from revstream.model.naming import with_article
+from revstream.resolvers.current.stored_ids import ids_shown_as
+from revstream.resolvers.errors import BadUserInput, LimitExceeded
+from revstream.resolvers.subscriptions.event_enrichment import Change
+from revstream.resolvers.subscriptions.start import ChangeRequest, without_received_snapshot
+from revstream.resolvers.values.dates import date_text
+from revstream.resolvers.values.field_diff import Comparison, FieldChange, changed_fields
+from revstream.resolvers.values.output import Place, id_to_api
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.operation import OPERATION
+
+__all__ = ["define_subscription"]
+
+# Events whose responses are made before the first of them is told.
+_AT_ONCE = 20
+
+
+_MOST_CHANGES = 100_000
+"""Of one event, under all names that select its diff."""
+
+
+class ChangeRecord:
+    """A change as the API shows it."""
+
+    __slots__ = ("_diff", "_shown", "change", "shape")
+
+    def __init__(self, shape: Shape, change: Change) -> None:
+        self.shape = shape
+        self.change = change
+        self._diff: tuple[Comparison, Sequence[FieldChange]] | None = None
+        self._shown = 0
+
+    def diff(self, comparison: Comparison) -> Sequence[FieldChange]:
+        """Compare the states before and after, once for all names under which it is selected.
+
+        Raises:
+            LimitExceeded: under all of them there are too many changes.
+        """
+        if self._diff is None or self._diff[0] is not comparison:
+            changes = comparison.changes(self.change.before, self.change.document)
+            self._diff = comparison, changes
+        found = self._diff[1]
+        self._shown += len(found)
+        if self._shown > _MOST_CHANGES:
+            raise LimitExceeded(
+                f"changes of the event, under all names: {self._shown:,}, "
+                f"maximum is {_MOST_CHANGES:,}; select diff fewer times",
+                limit="max_values",
+                asked=self._shown,
+                bound=_MOST_CHANGES,
+            )
+        return found
+
+    @property
+    def type_name(self) -> str:
+        return f"{self.shape.name}Change"
+
+    @property
+    def document_id(self) -> str | None:
+        id_ = self.change.document_id
+        if id_ is None:
+            return None
+        scalar = self.shape.entity.id.stored_scalar
+        assert scalar is not None
+        return id_to_api(scalar, id_, Place(self.shape.entity.collection, id_))
+
+    @property
+    def current(self) -> CurrentDocument | None:
+        document = self.change.document
+        return (
+            None if document is None else CurrentDocument(self.shape, document, self.change.version)
+        )
+
+    @property
+    def before(self) -> SnapshotDocument | None:
+        change = self.change
+        if change.before is None:
+            return None
+        moment = _just_before(resume_tokens.cluster_time(change.token))
+        return SnapshotDocument(self.shape, change.before, change.previous_version, moment)
+
+
+def define_subscription(types: Types, model: Model, shapes: Mapping[str, Shape]) -> None:
+    """Define the type Subscription and the events of each entity."""
+    fields = []
+    for entity in model.entities:
+        _define_change(types, model, shapes[entity.name])
+        fields.append(_changes(model, shapes[entity.name]))
+        fields += proposal_change_fields(model, shapes[entity.name])
+    fields += all_proposal_changes(model, shapes)
+    types.add_object(
+        "Subscription",
+        fields,
+        "What can be followed: every change, live, or from wherever a client left off.",
+    )
+
+
+def _define_change(types: Types, model: Model, shape: Shape) -> None:
+    entity = shape.entity
+
+    def changed(source: ChangeRecord, info: ResolveInfo) -> list[str] | None:
+        change = source.change
+        if change.kind != "CHANGE" or change.changed is None:
+            return None
+        return changed_fields(*_compared(info), change.changed)
+
+    def diff(source: ChangeRecord, info: ResolveInfo) -> Sequence[FieldChange] | None:
+        change = source.change
+        if change.kind != "CHANGE":
+            return None
+        return source.diff(info.context.scope.compared(shape.comparison))
+
+    def _compared(info: ResolveInfo) -> tuple[Entity, Model]:
+        return info.context.scope.readable(entity, model)
+
+    def resume_token(source: ChangeRecord, info: ResolveInfo) -> str:
+        token: str = info.context.token_out(source.change.token)
+        return token
+
+    common = change_fields(
+        kind=attrgetter("change.kind"),
+        operation=attrgetter("change.operation"),
+        transition=attrgetter("change.transition"),
+        document_id=attrgetter("document_id"),
+        version=attrgetter("change.version"),
+        changed_fields=changed,
+        diff=diff,
+        at=attrgetter("change.at"),
+        author=attrgetter("change.by"),
+        comment=attrgetter("change.why"),
+        replayed=attrgetter("change.replayed"),
+        gap=attrgetter("change.gap"),
+        resume_token=resume_token,
+    )
+    types.add_object(
+        f"{shape.name}Change",
+        [
+            *common,
+            Read(
+                entity.singular,
+                shape.name,
+                "As this change left it, under the current document's identity, "
+                "so that normalized caches follow along. Null once deleted.",
+                attrgetter("current"),
+            ),
+            Read(
+                "before",
+                shape.snapshot,
+                "As it was before; null where it was not there.",
+                attrgetter("before"),
+            ),
+        ],
+        f"A change to {with_article(shape.name)}, or where the stream of its changes stands.",
+        ["Change"],
+    )
+
+
+def _changes(model: Model, shape: Shape) -> StrawberryField:
+    def resolve(
+        _root: None,
+        info: ResolveInfo,
+        id: str | None = None,
+        where: Mapping[str, Any] | None = None,
+        operations: Sequence[str] | None = None,
+        after: str | None = None,
+        since: datetime | DatetimeMS | None = None,
+        cursor: str | None = None,
+        snapshot: bool | None = False,
+    ) -> AsyncGenerator[ChangeRecord]:
+        context = info.context
+        selections = context.selections(info)
+        if context.place is not None and context.place.after is not None:
+            # What a client had begun with is behind it.
+            after, since, cursor = context.place.after, None, None
+        asked = ChangeRequest(
+            ids=() if id is None else ids_shown_as(shape.entity, stored_id(shape, id)),
+            where=None if where is None else context.condition(model, shape.entity, where),
+            operations=None if operations is None else frozenset(operations),
+            after=None if after is None else context.token_in(after),
+            since=_within_years(since),
+            cursor=cursor,
+            owner=context.owner,
+            snapshot=bool(snapshot),
+            needs_version=_needs_version(selections, info.field_nodes, shape),
+            needs_before=_needs_before(selections, info.field_nodes, shape),
+            needs_author=_needs_author(selections, info.field_nodes, shape),
+        )
+        request = without_received_snapshot(asked)
+        context.scope.check_shown(shape.entity)
+        context.subscription_filters.check(context.owner, where)
+        # Not a generator itself: what cannot be asked is refused before there is a stream.
+        return _changes_of(shape, info, request, where)
+
+    name = shape.name
+    return Resolve(
+        f"{shape.entity.singular}Changes",
+        f"{name}Change!",
+        "Every change to the collection's documents that match, in order, "
+        "none twice and none left out.",
+        resolve,
+        (
+            Argument("id", "ID", "Changes to the document with this id only."),
+            Argument(
+                "where",
+                f"{name}Where",
+                "Changes to documents that match, before or after. `transition` says which.",
+            ),
+            Argument("operations", "[Operation!]", "These operations only."),
+            Argument(
+                "after",
+                "ResumeToken",
+                "Resume behind a token. Give one of after, since, cursor and snapshot, "
+                "or none: from now on. Beside snapshot: true the token of the last event is taken, "
+                "too: the snapshot is left out, or sent anew where it was not finished.",
+            ),
+            Argument(
+                "since",
+                "DateTime",
+                "Replay from a moment, out of the archive where the stream no longer reaches.",
+            ),
+            Argument("cursor", "String", "Resume from where this name was left with saveCursor."),
+            Argument(
+                "snapshot",
+                "Boolean",
+                "First the documents that match now, then a CHECKPOINT, then what changes after.",
+                default=False,
+            ),
+        ),
+        stream=True,
+    )
+
+
+async def _changes_of(
+    shape: Shape, info: ResolveInfo, request: ChangeRequest, where: Mapping[str, Any] | None
+) -> AsyncGenerator[ChangeRecord]:
+    """On its own, until it is told the same as others."""
+    context, seat, entity = info.context, SEAT.get(), shape.entity
+    OPERATION.set(SubscriptionOperation(context.owner))
+    resumption = Resumption(context, seat)
+    company = None
+    if seat is not None:
+        lead = _Lead(shape, context, request, selection_key(info))
+        selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
+        audience = context.audiences.of(shared_key(info), context.live.told(entity))
+        company = _Company(audience, seat, lead, alike="replayed" not in selected)
+
+    filters = context.subscription_filters.hold(context.owner, where)
+    with filters, Followed(context, info.field_name) as followed, company or nullcontext():
+        changes = context.live.changes(
+            entity, request, company=company, farewell=followed.farewell, begun=resumption.begin
+        )
+        try:
+            async with aclosing(changes) as opened:
+                async for change in opened:
+                    resumption.reach(None if change.kind == "SNAPSHOT" else change.token)
+                    yield ChangeRecord(shape, change)
+        except ENDS as exc:
+            end, last = resumption.end(exc), resumption.token
+            if end.resubscribe and last:
+                yield ChangeRecord(shape, Change(entity=entity, kind="CHECKPOINT", token=last))
+            raise end from exc
+
+
+class _Company:
+    """The audience of a subscription, as `resolvers.subscriptions.stream` knows it; held while
+    this is open.
+
+    Args:
+        alike: whether those who catch up are told what is live to others in the same words.
+    """
+
+    def __init__(self, audience: Audience, seat: Seat, lead: Lead, *, alike: bool) -> None:
+        self._audience = audience
+        self._seat = seat
+        self._lead = lead
+        self._alike = alike
+
+    def __enter__(self) -> None:
+        self._audience.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        self._audience.__exit__()
+
+    @property
+    def others(self) -> bool:
+        return self._audience.held > 1
+
+    async def join(self, position: str, *, caught_up: bool) -> str | None:
+        if not (caught_up or self._alike):
+            return None
+        return await self._audience.join(self._seat, position, self._lead, caught_up=caught_up)
+
+
+class _Lead:
+    """The responses that all of an audience are told."""
+
+    def __init__(
+        self, shape: Shape, context: Context, request: ChangeRequest, selection: Hashable
+    ) -> None:
+        """Args:
+        selection: equal where responses to the same change, seen alike, are the same.
+        """
+        self._shape = shape
+        self._context = context
+        # Others are told by it for as long as they like.
+        self._executor = None if context.executor is None else context.executor()
+        self._request = request
+        self._selection = selection
+
+    async def behind(self, position: str) -> AsyncGenerator[Sequence[Told]]:
+        request = replace(self._request, after=position, since=None, cursor=None, snapshot=False)
+        parts = self._context.live.parts(self._shape.entity, request)
+        async with aclosing(parts) as opened:
+            async for changes in opened:
+                for first in range(0, len(changes), _AT_ONCE):
+                    yield [await self._told(each) for each in changes[first : first + _AT_ONCE]]
+
+    async def checkpoint(self, token: str) -> Told:
+        return await self._told(Change(entity=self._shape.entity, kind="CHECKPOINT", token=token))
+
+    async def _told(self, change: Change) -> Told:
+        context = self._context
+        seen = change.transition, change.replayed, change.cut, change.before is None
+        key = self._selection, change.kind, change.token, seen
+        told = context.audiences.responses.get(key)
+        if told is None:
+            assert self._executor is not None
+            response = await self._executor.response_to(ChangeRecord(self._shape, change))
+            told = Told(
+                change.token,
+                response,
+                shown=context.token_out(change.token),
+                counts=change.kind != "CHECKPOINT",
+            )
+            context.audiences.responses[key] = told
+        return told
+
+
+def _within_years(since: datetime | DatetimeMS | None) -> datetime | None:
+    if isinstance(since, DatetimeMS):
+        raise BadUserInput(f"since: a year from 1 to 9999 expected, got {date_text(since)}")
+    return since
+
+
+def _needs_version(selections: Selections, nodes: Nodes, shape: Shape) -> bool:
+    selected = selections.under(nodes, f"{shape.name}Change")
+    current = selections.under(selected.get(shape.entity.singular, ()), shape.name)
+    before = selections.under(selected.get("before", ()), shape.snapshot)
+    return "version" in selected or "version" in current or "id" in before or "nodeId" in before
+
+
+def _needs_before(selections: Selections, nodes: Nodes, shape: Shape) -> bool:
+    selected = selections.under(nodes, f"{shape.name}Change")
+    # The fields that changed are found by comparing the two states.
+    return any(name in selected for name in ("before", "diff", "changedFields"))
+
+
+def _needs_author(selections: Selections, nodes: Nodes, shape: Shape) -> bool:
+    selected = selections.under(nodes, f"{shape.name}Change")
+    return "author" in selected or "comment" in selected
+
+
+def _just_before(at: Timestamp) -> Timestamp:
+    """The cluster time before this one: what stood there is what the change found."""
+    return Timestamp(at.time, at.inc - 1) if at.inc else Timestamp(at.time - 1, 2**32 - 1)

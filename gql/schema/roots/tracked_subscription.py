@@ -1,0 +1,49 @@
+"""A subscription as something that somebody follows: it shows among the sessions, and it ends when
+its caller's sign-in does, whatever it is sent over."""
+
+from __future__ import annotations
+
+from revstream.gql.auth.sessions import Session, Sessions
+from revstream.gql.engine.request.context import Context
+from revstream.resolvers.errors import SignInEnded, Unauthenticated
+from revstream.resolvers.subscriptions.shutdown import Farewell
+
+__all__ = ["Followed"]
+
+
+class Followed:
+    """One of them; a context manager, and it shows while that is open."""
+
+    __slots__ = ("_name", "_opened", "_session")
+
+    def __init__(self, context: Context, name: str) -> None:
+        self._name = name
+        self._session = context.session
+        # Where the session is this subscription's own.
+        self._opened: Sessions | None = None
+        if self._session is None and context.sessions is not None:
+            farewell = Farewell()
+
+            def end(reason: str, again: bool) -> None:
+                farewell.say(reason, SignInEnded if again else Unauthenticated)
+
+            self._session = Session(context.caller, "http", end, farewell)
+            self._opened = context.sessions
+
+    @property
+    def farewell(self) -> Farewell | None:
+        """What ends it once the sign-in has ended, or an administrator has ended it."""
+        return None if self._session is None else self._session.farewell
+
+    def __enter__(self) -> Followed:
+        if self._session is not None:
+            if self._opened is not None:
+                self._opened.open(self._session)
+            self._session.followed[self] = self._name
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._session is not None:
+            self._session.followed.pop(self, None)
+            if self._opened is not None:
+                self._opened.close(self._session)

@@ -1,0 +1,76 @@
+"""A field of Mutation that writes one document, and what it answers.
+
+A mutation's comment is why; who is the request's. What stands in a write's way is its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from strawberry.types.field import StrawberryField
+
+from revstream.gql.engine.definitions.field import Argument, Resolve
+from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.request.context import ResolveInfo
+from revstream.gql.engine.request.source import CurrentDocument
+from revstream.gql.schema.common.document_inputs import has_input
+from revstream.gql.schema.roots.write_result import RefusedRecord, WrittenRecord
+from revstream.resolvers.mutations.result import Author, WriteRefused, Written
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.driver.codecs import decode
+
+__all__ = ["COMMENT", "EXPECTED", "ID", "Write", "document_argument", "writing_field"]
+
+ID = Argument("id", "ID!", "The document's id.")
+COMMENT = Argument("comment", "String", "Why: kept with the version.")
+EXPECTED = Argument(
+    "expectedVersion",
+    "Int",
+    "Write only if the document is at this version; whatever it is at, where this is left out.",
+)
+
+Write = Callable[[ResolveInfo, Author, Mapping[str, Any]], Awaitable[Written]]
+
+
+def writing_field(
+    name: str, shape: Shape, description: str, write: Write, *arguments: Argument
+) -> StrawberryField:
+    async def resolve(
+        _root: None, info: ResolveInfo, **given: Any
+    ) -> WrittenRecord | RefusedRecord:
+        author = info.context.author_of(info, given)
+        try:
+            written = await write(info, author, given)
+        except WriteRefused as exc:
+            return RefusedRecord(shape, exc)
+        finally:
+            # What was read before this write is not so any more.
+            info.context.forget()
+        return await _written(info, shape, written)
+
+    return Resolve(name, f"{shape.name}Write!", description, resolve, (*arguments, COMMENT))
+
+
+async def _written(info: ResolveInfo, shape: Shape, written: Written) -> WrittenRecord:
+    number = None
+    if _wants_number(info, shape):
+        number = await info.context.editing.writes.made.number(shape.entity, written)
+    document = None
+    if written.document is not None:
+        values = decode(written.document.raw)
+        document = CurrentDocument(shape, values, number)
+    return WrittenRecord(shape, document, number, resume_tokens.moment(written.at))
+
+
+def _wants_number(info: ResolveInfo, shape: Shape) -> bool:
+    selections = info.context.selections(info)
+    selected = selections.under(info.field_nodes, f"{shape.name}Written")
+    document = selections.under(selected.get(shape.entity.singular, ()), shape.name)
+    return "version" in selected or "version" in document
+
+
+def document_argument(shape: Shape) -> list[Argument]:
+    if not has_input(shape):
+        return []
+    return [Argument("document", f"{shape.name}Input!", "Its content.")]

@@ -1,0 +1,1 @@
+"""Sockets: the HTTP and WebSocket protocols of uvicorn, with limits."""

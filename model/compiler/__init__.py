@@ -1,0 +1,1 @@
+"""Compiler: from the text of a schema.graphql to a `Model`."""

@@ -1,0 +1,1 @@
+"""Parsing of declarations and directives."""

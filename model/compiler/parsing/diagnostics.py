@@ -1,0 +1,96 @@
+"""Gather the mistakes of one schema.graphql, so that all are told at once.
+
+A `Place` is what a check is given to complain to: it knows the type and field that are being looked
+at, and takes the line from the syntax node that the mistake stands in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from graphql.language import Node, Source, SourceLocation, get_location
+
+from revstream.model.errors import ModelError, ModelErrors
+
+__all__ = ["Place", "Report", "shortened", "written"]
+
+# Characters of a value that a message repeats; enough to find it in the line.
+_LONGEST = 60
+
+
+def written(node: Node) -> str:
+    """The text that a node was read from, on one line and shortened."""
+    return shortened(node.loc.source.body[node.loc.start : node.loc.end]) if node.loc else ""
+
+
+def shortened(text: str) -> str:
+    """On one line, and cut where it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+class Report:
+    """The mistakes found so far in one file."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._errors: list[ModelError] = []
+
+    @property
+    def start(self) -> SourceLocation:
+        """For a mistake of the file as a whole."""
+        return SourceLocation(1, 1)
+
+    def place(self, type: str | None = None) -> Place:
+        """The file as a whole, or one of its types."""
+        return Place(report=self, type=type)
+
+    def add(
+        self,
+        location: SourceLocation,
+        problem: str,
+        mend: str,
+        *,
+        type: str | None = None,
+        field: str | None = None,
+    ) -> None:
+        """Take down one mistake."""
+        self._errors.append(
+            ModelError(
+                filename=self.source.name,
+                line=location.line,
+                column=location.column,
+                type=type,
+                field=field,
+                problem=problem,
+                mend=mend,
+            )
+        )
+
+    def raise_if_any(self) -> None:
+        """Raises ModelErrors where a mistake was taken down."""
+        if self._errors:
+            raise self.failure()
+
+    def failure(self) -> ModelErrors:
+        """What was taken down, to raise; at least one mistake must have been."""
+        return ModelErrors(self._errors)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The type and field that a mistake is about."""
+
+    report: Report
+    type: str | None = None
+    field: str | None = None
+
+    def of(self, field: str) -> Place:
+        """One field (or enum value) of this type."""
+        return replace(self, field=field)
+
+    def error(self, node: Node, problem: str, mend: str) -> None:
+        """Take down a mistake that stands where `node` begins."""
+        offset = node.loc.start if node.loc else 0
+        location = get_location(self.report.source, offset)
+        self.report.add(location, problem, mend, type=self.type, field=self.field)

@@ -1,0 +1,162 @@
+"""The model language: its directives, enums and scalars, written in GraphQL itself.
+
+`LANGUAGE` is the one definition: `model.compiler.parsing.directives` checks what a user writes
+against it, and docs/model.md explains it. It is good for an editor too, which can then complete
+the directives and underline what it does not know.
+"""
+
+from __future__ import annotations
+
+from graphql.language import DirectiveDefinitionNode, EnumTypeDefinitionNode, parse
+
+__all__ = ["DIRECTIVES", "ENUMS", "LANGUAGE"]
+
+LANGUAGE = '''\
+"""
+Makes a type an entity: the documents of a MongoDB collection, each with a history.
+Without it, a type describes an embedded document.
+"""
+directive @collection(
+  "The collection's name in MongoDB."
+  name: String!
+  "The root field that lists the documents; the collection's name in camelCase unless given."
+  plural: String
+  "The stored field that counts a document's writes; null where documents carry none."
+  version: String = "version"
+  "How versions are kept."
+  history: History! = ARCHIVE
+  "How the archive stores a version."
+  storage: Storage! = FULL
+  "Into how many parts, by the documents' ids, recording it is divided; processes share them."
+  partitions: Int! = 1
+  "How much history stays: `400 days`, `50 versions`; everything unless given."
+  keep: String
+) on OBJECT
+
+"""
+What the fields of a layout are called, where `history` is not ARCHIVE. The number of a version is
+in the field that `@collection(version:)` names.
+"""
+directive @layout(
+  "The field that holds the document's id, where each version is a document."
+  document: String! = "docId"
+  "CURRENT_FLAG: the flag of the current version. EMBEDDED: the field with the current state."
+  current: String! = "current"
+  "EMBEDDED: the list of previous states, `prev`. SEPARATE: their collection, `<name>.previous`."
+  previous: String
+  "DELTAS: the list of the fields that a version no longer has."
+  unset: String! = "unset"
+  "DELTAS: says that a version has all fields, whatever was before."
+  whole: String! = "whole"
+  "Says of a version that the document was deleted."
+  deleted: String! = "deleted"
+  "The field that tells when a version was written, if there is one."
+  at: String
+) on OBJECT
+
+"The field's name in MongoDB, or the text that an enum's value is stored as, where that differs."
+directive @stored(as: String!) on FIELD_DEFINITION | ENUM_VALUE
+
+"To one: the document of another collection whose id is in the field `by` beside this one."
+directive @reference(by: String!) on FIELD_DEFINITION
+
+"To many: the documents of another collection whose field `field` holds this document's id."
+directive @referencedBy(field: String!) on FIELD_DEFINITION
+
+"A copy of `reference.field`, kept equal by revstream."
+directive @copy(of: String!) on FIELD_DEFINITION
+
+"The number that tells newer events from older ones, in whatever order they arrive."
+directive @fence on FIELD_DEFINITION
+
+"An index over fields of the type, or of documents embedded in it (`dimensions.width`)."
+directive @index(fields: [String!]!, unique: Boolean! = false) repeatable on OBJECT
+
+"No two documents of the collection have the same value here."
+directive @unique on FIELD_DEFINITION
+
+"""
+Who may read and write; everyone where it is left open. `rows` narrows the documents to those that
+match a filter, in which variables stand for claims: `{ ownerId: { eq: $sub } }`. `propose` and
+`publish` are the roles for drafts (without them, those of `write`), `comment` those for comments
+(without it, those of `read`). `publishOwn: false`: nobody publishes a draft of his own.
+"""
+directive @access(
+  read: [String!]
+  write: [String!]
+  rows: String
+  propose: [String!]
+  comment: [String!]
+  publish: [String!]
+  publishOwn: Boolean! = true
+) on OBJECT | FIELD_DEFINITION
+
+"Delivers changes to a URL as CloudEvents, in order and at least once; all operations or some."
+directive @sink(url: String!, operations: [Operation!]) repeatable on OBJECT
+
+"How versions of a collection are kept."
+enum History {
+  "In a collection of their own, made from the change stream."
+  ARCHIVE
+  "Each version is a document."
+  DOCUMENT_PER_VERSION
+  "Each version is a document, and one is flagged as the current one."
+  CURRENT_FLAG
+  "Inside the document, as a list of previous states."
+  EMBEDDED
+  "Previous states in a second collection that the application writes."
+  SEPARATE
+  "Only the fields that changed, one document per version."
+  DELTAS
+}
+
+"How the archive stores a version."
+enum Storage {
+  "Whole."
+  FULL
+  "As the difference to the version before, with whole ones at intervals."
+  DELTA
+}
+
+"What happened to a document."
+enum Operation {
+  "It was there already when revstream first saw it."
+  BASELINE
+  INSERT
+  UPDATE
+  REPLACE
+  DELETE
+}
+
+"64-bit integer."
+scalar Long
+
+"Decimal128: exact, 34 digits."
+scalar Decimal
+
+"A moment in UTC, to the millisecond."
+scalar DateTime
+
+"MongoDB's own id: 12 bytes, shown as 24 hexadecimal digits."
+scalar ObjectID
+
+"128-bit id, stored as BSON binary of subtype 4."
+scalar UUID
+
+"Anything: objects, lists and values without a declared shape."
+scalar JSON
+'''
+
+_DEFINITIONS = parse(LANGUAGE, no_location=True).definitions
+
+DIRECTIVES: dict[str, DirectiveDefinitionNode] = {
+    each.name.value: each for each in _DEFINITIONS if isinstance(each, DirectiveDefinitionNode)
+}
+"""The directives by name."""
+
+ENUMS: dict[str, tuple[str, ...]] = {
+    each.name.value: tuple(value.name.value for value in each.values or ())
+    for each in _DEFINITIONS
+    if isinstance(each, EnumTypeDefinitionNode)
+}
+"""The values of the enums that directives take, by the enum's name."""

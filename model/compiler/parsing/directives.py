@@ -1,0 +1,279 @@
+"""Read the directives on a type or field, and check them against the language.
+
+A misspelt directive or argument is reported, and then read as the one that was probably meant, so
+that one slip of the pen does not show as five mistakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from graphql.language import (
+    BooleanValueNode,
+    DirectiveDefinitionNode,
+    DirectiveNode,
+    EnumValueNode,
+    InputValueDefinitionNode,
+    IntValueNode,
+    ListTypeNode,
+    ListValueNode,
+    NamedTypeNode,
+    Node,
+    NonNullTypeNode,
+    NullValueNode,
+    StringValueNode,
+    TypeNode,
+    ValueNode,
+    print_ast,
+)
+
+from revstream.model.compiler.parsing.diagnostics import Place, written
+from revstream.model.compiler.parsing.directive_definitions import DIRECTIVES, ENUMS
+from revstream.model.naming import did_you_mean, suggestion, with_article
+
+__all__ = ["Applied", "Directives", "Spot", "Value", "read_directives"]
+
+Value = str | bool | int | tuple[str, ...] | None
+
+
+class Spot(Enum):
+    """Where a directive may stand, by GraphQL's name and in words."""
+
+    TYPE = ("OBJECT", "type")
+    FIELD = ("FIELD_DEFINITION", "field")
+    ENUM = ("ENUM", "enum")
+    ENUM_VALUE = ("ENUM_VALUE", "enum value")
+
+    @property
+    def location(self) -> str:
+        return self.value[0]
+
+    @property
+    def word(self) -> str:
+        return self.value[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """One directive as it was written.
+
+    Arguments that are absent have their defaults; those that are broken are missing.
+    """
+
+    name: str
+    node: DirectiveNode
+    arguments: Mapping[str, Value]
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+
+    def text(self, argument: str) -> str | None:
+        """The value of a String argument; None where it is null or broken."""
+        value = self.arguments.get(argument)
+        return value if isinstance(value, str) else None
+
+    def texts(self, argument: str) -> tuple[str, ...] | None:
+        """The values of a list argument; None where it is null or broken."""
+        value = self.arguments.get(argument)
+        return value if isinstance(value, tuple) else None
+
+    def number(self, argument: str) -> int | None:
+        """The value of an Int argument; None where it is null or broken."""
+        value = self.arguments.get(argument)
+        return value if isinstance(value, int) else None
+
+    def flag(self, argument: str) -> bool:
+        """Whether a Boolean argument is true."""
+        return self.arguments.get(argument) is True
+
+    def at(self, argument: str) -> Node:
+        """Where the argument stands, or the directive where it does not stand at all."""
+        return self.nodes.get(argument, self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class Directives:
+    """The directives of one type or field, in the order written."""
+
+    applied: tuple[Applied, ...] = ()
+
+    def __contains__(self, name: str) -> bool:
+        return self.one(name) is not None
+
+    def one(self, name: str) -> Applied | None:
+        """The first directive of that name, or None."""
+        return next((each for each in self.applied if each.name == name), None)
+
+    def all(self, name: str) -> tuple[Applied, ...]:
+        """Every directive of that name."""
+        return tuple(each for each in self.applied if each.name == name)
+
+
+def read_directives(nodes: Sequence[DirectiveNode] | None, spot: Spot, place: Place) -> Directives:
+    """Those that the language knows and that may stand here; the rest is reported."""
+    applied: list[Applied] = []
+    for node in nodes or ():
+        definition = _definition(node, spot, place)
+        if definition is None:
+            continue
+        name = definition.name.value
+        if not definition.repeatable and any(each.name == name for each in applied):
+            place.error(node, f"@{name} stands here twice", "leave one of them")
+            continue
+        applied.append(_read_arguments(node, definition, place))
+    return Directives(tuple(applied))
+
+
+def _definition(node: DirectiveNode, spot: Spot, place: Place) -> DirectiveDefinitionNode | None:
+    name = node.name.value
+    here = [key for key, each in DIRECTIVES.items() if _may_stand(each, spot)]
+    if name not in DIRECTIVES:
+        meant = suggestion(name, here)
+        known = ", ".join(f"@{each}" for each in here)
+        mend = (
+            f'did you mean "@{meant}"?'
+            if meant
+            else f"on {with_article(spot.word)} there may be {known}"
+            if here
+            else f"remove it; {with_article(spot.word)} takes no directives"
+        )
+        place.error(node, f"@{name} is no directive of the model language", mend)
+        return DIRECTIVES[meant] if meant else None
+    definition = DIRECTIVES[name]
+    if not _may_stand(definition, spot):
+        wanted = " or ".join(
+            with_article(each.word) for each in Spot if _may_stand(definition, each)
+        )
+        place.error(
+            node,
+            f"@{name} belongs on {wanted}, not on {with_article(spot.word)}",
+            f"move it to {wanted}, or remove it",
+        )
+        return None
+    return definition
+
+
+def _may_stand(definition: DirectiveDefinitionNode, spot: Spot) -> bool:
+    return any(each.value == spot.location for each in definition.locations)
+
+
+def _read_arguments(
+    node: DirectiveNode, definition: DirectiveDefinitionNode, place: Place
+) -> Applied:
+    name = definition.name.value
+    known = {each.name.value: each for each in definition.arguments or ()}
+    values: dict[str, Value] = {}
+    nodes: dict[str, Node] = {}
+    for argument in node.arguments or ():
+        key = argument.name.value
+        if key not in known:
+            meant = suggestion(key, known)
+            otherwise = (
+                f"it takes {', '.join(known)}" if known else "remove it; it takes no arguments"
+            )
+            place.error(
+                argument,
+                f'@{name} has no argument "{key}"',
+                f'did you mean "{meant}"?' if meant else otherwise,
+            )
+            if meant is None or meant in nodes:
+                continue
+            key = meant
+        if key in nodes:
+            place.error(argument, f'@{name} has the argument "{key}" twice', "leave one of them")
+            continue
+        nodes[key] = argument
+        try:
+            values[key] = _coerce(argument.value, known[key].type)
+        except _Mismatch as mismatch:
+            place.error(
+                argument,
+                f"@{name}({key}: {written(argument.value)}): {mismatch.problem}",
+                mismatch.mend,
+            )
+    for key, declared in known.items():
+        if key in nodes:
+            continue
+        if declared.default_value is not None:
+            values[key] = _coerce(declared.default_value, declared.type)
+        elif isinstance(declared.type, NonNullTypeNode):
+            place.error(node, f'@{name} lacks its argument "{key}"', f"write {_usage(name, known)}")
+        else:
+            values[key] = None
+    return Applied(name=name, node=node, arguments=values, nodes=nodes)
+
+
+def _usage(name: str, known: Mapping[str, InputValueDefinitionNode]) -> str:
+    """`@reference(by: "…")`: the directive with the arguments that it must have."""
+    needed = [
+        f'{key}: ["…"]' if "[" in print_ast(each.type) else f'{key}: "…"'
+        for key, each in known.items()
+        if isinstance(each.type, NonNullTypeNode) and each.default_value is None
+    ]
+    return f"@{name}({', '.join(needed)})"
+
+
+class _Mismatch(Exception):
+    """A value of another kind than its argument's."""
+
+    def __init__(self, problem: str, mend: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.mend = mend
+
+
+def _coerce(value: ValueNode, type_: TypeNode) -> Value:
+    if isinstance(type_, NonNullTypeNode):
+        if isinstance(value, NullValueNode):
+            raise _Mismatch(
+                f"null, where {_expected(type_.type)} is expected",
+                "give a value",
+            )
+        return _coerce(value, type_.type)
+    if isinstance(value, NullValueNode):
+        return None
+    if isinstance(type_, ListTypeNode):
+        # GraphQL takes one value for a list of one.
+        values = value.values if isinstance(value, ListValueNode) else (value,)
+        items = [_coerce(each, type_.type) for each in values]
+        return tuple(each for each in items if isinstance(each, str))
+    assert isinstance(type_, NamedTypeNode)
+    return _coerce_named(value, type_.name.value)
+
+
+def _coerce_named(value: ValueNode, name: str) -> Value:
+    if name == "String" and isinstance(value, StringValueNode):
+        return value.value
+    if name == "Boolean" and isinstance(value, BooleanValueNode):
+        return value.value
+    if name == "Int" and isinstance(value, IntValueNode):
+        return int(value.value)
+    if name in ENUMS:
+        choices = ENUMS[name]
+        written = value.value if isinstance(value, EnumValueNode | StringValueNode) else ""
+        if isinstance(value, EnumValueNode) and written in choices:
+            return written
+        if written in choices:
+            raise _Mismatch("the values of an enum have no quotes", f"write {written}")
+        raise _Mismatch(
+            f"{_expected_name(name)} is expected",
+            did_you_mean(written, choices, f"choose from {', '.join(choices)}"),
+        )
+    mends = {
+        "String": 'write a text in double quotes: "…"',
+        "Boolean": "write true or false",
+        "Int": "write it in digits, without quotes",
+    }
+    raise _Mismatch(f"{_expected_name(name)} is expected", mends[name])
+
+
+def _expected(type_: TypeNode) -> str:
+    if isinstance(type_, ListTypeNode):
+        return f"a list, {print_ast(type_)},"
+    assert isinstance(type_, NamedTypeNode)
+    return _expected_name(type_.name.value)
+
+
+def _expected_name(name: str) -> str:
+    words = {"String": "a text", "Boolean": "true or false", "Int": "a whole number"}
+    return words.get(name, f"one of {', '.join(ENUMS.get(name, ()))}")

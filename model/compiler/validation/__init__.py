@@ -1,0 +1,1 @@
+"""Validation of a model, one directive or rule per module."""

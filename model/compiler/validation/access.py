@@ -1,0 +1,119 @@
+"""Read `@access`: who may see, change, propose, comment and publish what."""
+
+from __future__ import annotations
+
+from revstream.model.compiler.parsing.declarations import Declarations, TypeDeclaration
+from revstream.model.compiler.parsing.diagnostics import Place
+from revstream.model.compiler.parsing.directives import Applied, Directives
+from revstream.model.compiler.validation.row_rules import check_rows
+from revstream.model.definition import Access
+
+__all__ = ["access_of", "check_access"]
+
+_OF_DRAFTS = ("propose", "comment", "publish", "publishOwn")
+_ROLES = ("read", "write", "propose", "comment", "publish")
+
+
+def access_of(directives: Directives) -> Access | None:
+    """What `@access` says; None where it does not stand."""
+    directive = directives.one("access")
+    if directive is None:
+        return None
+    return Access(
+        read=directive.texts("read"),
+        write=directive.texts("write"),
+        rows=directive.text("rows"),
+        propose=directive.texts("propose"),
+        comment=directive.texts("comment"),
+        publish=directive.texts("publish"),
+        # Broken where it is no Boolean; that is reported.
+        publish_own=directive.arguments.get("publishOwn") is not False,
+    )
+
+
+def check_access(declarations: Declarations) -> None:
+    """Report what is wrong with each `@access`."""
+    for type_ in declarations.types.values():
+        on_type = type_.directives.one("access")
+        if on_type:
+            _check_roles(on_type, type_.place)
+            if not type_.is_entity:
+                _check_no_drafts(on_type, type_.place, f"{type_.name} is embedded")
+            _check_type_rows(type_, on_type, declarations)
+        for field in type_.fields.values():
+            on_field = field.directives.one("access")
+            if on_field is None:
+                continue
+            _check_roles(on_field, field.place)
+            _check_no_drafts(on_field, field.place, f"{field.name} is a field")
+            if type_.is_entity and field.name == "id":
+                field.place.error(
+                    on_field.node,
+                    "the id names the document, and goes wherever it goes",
+                    f"put @access on {type_.name}",
+                )
+            if "rows" in on_field.nodes:
+                field.place.error(
+                    on_field.at("rows"),
+                    "a row rule is for a whole type, not for a field",
+                    f"move it to {type_.name}",
+                )
+            if not field.is_stored and "write" in on_field.nodes:
+                reference = field.directives.one("reference")
+                by = reference.text("by") if reference else None
+                field.place.error(
+                    on_field.at("write"),
+                    "nothing is written here: the field leads to another document",
+                    f'put it on "{by}"' if by else "remove write",
+                )
+
+
+def _check_type_rows(
+    type_: TypeDeclaration, directive: Applied, declarations: Declarations
+) -> None:
+    if "rows" in directive.nodes and not type_.is_entity:
+        type_.place.error(
+            directive.at("rows"),
+            f"a row rule chooses documents, and {type_.name} is embedded",
+            "put it on the entity",
+        )
+        return
+    rows = directive.text("rows")
+    if rows is not None:
+        check_rows(type_, rows, directive.at("rows"), declarations)
+
+
+def _check_no_drafts(directive: Applied, place: Place, what: str) -> None:
+    for argument in _OF_DRAFTS:
+        if argument in directive.nodes:
+            place.error(
+                directive.at(argument),
+                f"{argument} is for documents as a whole, and {what}",
+                "put it on the entity",
+            )
+
+
+def _check_roles(directive: Applied, place: Place) -> None:
+    if not directive.nodes:
+        place.error(
+            directive.node,
+            "@access says nothing",
+            'name roles, as @access(read: ["staff"], write: ["admin"]), or remove it',
+        )
+    for argument in _ROLES:
+        roles = directive.texts(argument)
+        if roles is None:
+            continue
+        node = directive.at(argument)
+        if not roles:
+            place.error(
+                node,
+                f"@access({argument}: []) would let nobody {argument}",
+                f"name the roles that may, or leave {argument} out to let everyone",
+            )
+        if any(not each.strip() for each in roles):
+            place.error(
+                node, f"@access({argument}:) has a role without a name", "name it or remove it"
+            )
+        for role in sorted({each for each in roles if each.strip() and roles.count(each) > 1}):
+            place.error(node, f'@access({argument}:) names "{role}" twice', "name it once")

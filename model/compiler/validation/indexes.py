@@ -1,0 +1,236 @@
+"""Read `@index` and `@unique`: which stored paths they cover, and whether MongoDB can do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from graphql.language import Node
+
+from revstream.model.compiler.parsing.declarations import (
+    Declarations,
+    FieldDeclaration,
+    TypeDeclaration,
+)
+from revstream.model.definition import Index, Scalar
+from revstream.model.naming import did_you_mean
+
+__all__ = ["check_indexes", "indexes_of"]
+
+# "A single compound index can contain up to 32 fields" (MongoDB's manual, limits and thresholds).
+_MAXIMUM_FIELDS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """A dotted path as far as it could be followed, and the word that leads nowhere."""
+
+    fields: tuple[FieldDeclaration, ...]
+    lost: str | None = None
+    lost_in: TypeDeclaration | None = None
+
+
+def indexes_of(type_: TypeDeclaration, declarations: Declarations) -> tuple[Index, ...]:
+    """The indexes of an entity without mistakes: of `@index`, then of `@unique`, as written."""
+    written = tuple(
+        Index(
+            fields=tuple(
+                _stored_path(type_, name, declarations) for name in directive.texts("fields") or ()
+            ),
+            unique=directive.flag("unique"),
+        )
+        for directive in type_.directives.all("index")
+    )
+    unique = tuple(
+        Index(fields=(each.stored,), unique=True)
+        for each in type_.stored_fields
+        if "unique" in each.directives
+    )
+    return written + unique
+
+
+def check_indexes(declarations: Declarations) -> None:
+    """Report what is wrong with each `@index` and `@unique`, and fields that are indexed twice."""
+    for type_ in declarations.types.values():
+        told: dict[tuple[str, ...], str] = {}
+        for directive in type_.directives.all("index"):
+            if not type_.is_entity:
+                type_.place.error(
+                    directive.node,
+                    f"@index is for entities, and {type_.name} is embedded",
+                    "put it on the entity, with the path to the field: dimensions.width",
+                )
+                continue
+            names = directive.texts("fields")
+            if names is not None and _check_index(
+                type_, names, directive.at("fields"), declarations
+            ):
+                shown = f"@index(fields: [{', '.join(f'{each!r}' for each in names)}])".replace(
+                    "'", '"'
+                )
+                _check_twice(type_, names, shown, directive.node, told)
+        for field in type_.stored_fields:
+            unique = field.directives.one("unique")
+            if (
+                unique
+                and field.name != "id"
+                and _check_unique(type_, field, unique.node, declarations)
+            ):
+                _check_twice(type_, (field.name,), f'@unique on "{field.name}"', unique.node, told)
+
+
+def _check_twice(
+    type_: TypeDeclaration,
+    names: tuple[str, ...],
+    shown: str,
+    node: Node,
+    told: dict[tuple[str, ...], str],
+) -> None:
+    first = told.setdefault(names, shown)
+    if first is not shown:
+        both = (
+            f"{shown} stands here twice" if first == shown else f"{shown} and {first} are the same"
+        )
+        type_.place.error(node, both, "leave one of them")
+
+
+def _check_unique(
+    type_: TypeDeclaration, field: FieldDeclaration, node: Node, declarations: Declarations
+) -> bool:
+    if not type_.is_entity:
+        field.place.error(
+            node,
+            f"@unique is for fields of entities, and {type_.name} is embedded",
+            f'write it on the entity: @index(fields: ["….{field.name}"], unique: true)',
+        )
+        return False
+    if _is_whole(field, declarations):
+        field.place.error(
+            node,
+            f"@unique compares single values, found {field.type_text}",
+            "put it on a field with a value of its own",
+        )
+        return False
+    return True
+
+
+def _check_index(
+    type_: TypeDeclaration, names: tuple[str, ...], node: Node, declarations: Declarations
+) -> bool:
+    """Report what is wrong; True where nothing is."""
+    place = type_.place
+    if not names:
+        place.error(node, "@index names no fields", "name at least one")
+        return False
+    if names == ("id",):
+        place.error(node, '@index: "id" is always indexed', "remove the index")
+        return False
+    if len(names) > _MAXIMUM_FIELDS:
+        place.error(
+            node,
+            f"@index names {len(names)} fields, and MongoDB allows {_MAXIMUM_FIELDS}",
+            "name fewer",
+        )
+        return False
+    sound = True
+    for name in names:
+        problem = _path_problem(type_, name, declarations)
+        if problem:
+            place.error(node, *problem)
+            sound = False
+    if len(set(names)) < len(names):
+        twice = next(each for each in names if names.count(each) > 1)
+        place.error(node, f'@index names "{twice}" twice', "name it once")
+        sound = False
+    if not sound:
+        return False
+    lists = sorted({each for name in names for each in _lists_on(type_, name, declarations)})
+    # One inside the other is fine: a sorted chain of prefixes.
+    for outer, inner in pairwise(lists):
+        if not inner.startswith(f"{outer}."):
+            place.error(
+                node,
+                f'"{outer}" and "{inner}" are lists, and MongoDB cannot index two together',
+                "make it two indexes",
+            )
+            return False
+    return True
+
+
+def _path_problem(
+    type_: TypeDeclaration, name: str, declarations: Declarations
+) -> tuple[str, str] | None:
+    if name == "version" and _version(type_) is not None:
+        return None
+    path = _follow(type_, name, declarations)
+    if path.lost is not None and path.lost_in is not None:
+        known = [each.name for each in path.lost_in.stored_fields]
+        lost = path.lost_in.fields.get(path.lost)
+        reference = lost.directives.one("reference") if lost else None
+        problem = f'@index: {path.lost_in.name} has no stored field "{path.lost}"'
+        if reference and reference.text("by"):
+            return problem, f'did you mean "{reference.text("by")}"?'
+        return problem, did_you_mean(path.lost, known, f"it has {', '.join(known)}")
+    last = path.fields[-1]
+    if path.lost is not None:
+        return (
+            f'@index: "{last.name}" is {last.type_text} and has no field "{path.lost}"',
+            f'name "{last.name}" itself, or leave it out',
+        )
+    kind = declarations.kind(last)
+    if kind is None:
+        return None
+    if isinstance(kind, TypeDeclaration):
+        inside = next((each.name for each in kind.stored_fields), "…")
+        return (
+            f'@index: "{name}" is a whole {kind.name}, and an index is over single values',
+            f'name a field in it, for example "{name}.{inside}"',
+        )
+    if kind is Scalar.JSON:
+        return (
+            f'@index: "{name}" is JSON, and the API does not filter or sort by it',
+            "name another field",
+        )
+    return None
+
+
+def _is_whole(field: FieldDeclaration, declarations: Declarations) -> bool:
+    kind = declarations.kind(field)
+    return kind is Scalar.JSON or isinstance(kind, TypeDeclaration)
+
+
+def _follow(type_: TypeDeclaration, name: str, declarations: Declarations) -> _Path:
+    here: TypeDeclaration | None = type_
+    fields: list[FieldDeclaration] = []
+    for word in name.split("."):
+        if here is None:
+            return _Path(tuple(fields), word)
+        field = here.fields.get(word)
+        if field is None or not field.is_stored:
+            return _Path(tuple(fields), word, here)
+        fields.append(field)
+        here = declarations.embedded(field)
+    return _Path(tuple(fields))
+
+
+def _lists_on(type_: TypeDeclaration, name: str, declarations: Declarations) -> Iterator[str]:
+    """Every prefix of the path that is a list: `lines` and `lines.tags` of `lines.tags`."""
+    fields = _follow(type_, name, declarations).fields
+    for count, field in enumerate(fields, start=1):
+        if field.is_list:
+            yield ".".join(each.name for each in fields[:count])
+
+
+def _version(type_: TypeDeclaration) -> str | None:
+    collection = type_.directives.one("collection")
+    return collection.text("version") if collection else None
+
+
+def _stored_path(type_: TypeDeclaration, name: str, declarations: Declarations) -> str:
+    version = _version(type_)
+    if name == "version" and version is not None:
+        return version
+    if name == "id":
+        return "_id"
+    return ".".join(each.stored for each in _follow(type_, name, declarations).fields)

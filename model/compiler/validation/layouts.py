@@ -1,0 +1,203 @@
+"""Read `@layout`: what the fields of a layout are called, where a collection keeps versions itself.
+
+What such a collection cannot have is told here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from revstream.model.compiler.parsing.declarations import Declarations, TypeDeclaration
+from revstream.model.compiler.parsing.directives import Applied
+from revstream.model.compiler.validation.collections import OWN_SUFFIXES, name_problem
+from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_problem
+from revstream.model.definition import History, Layout
+
+__all__ = ["check_layouts", "layout_of"]
+
+_NAMES = {
+    History.DOCUMENT_PER_VERSION: ("document", "deleted", "at"),
+    History.CURRENT_FLAG: ("document", "current", "deleted", "at"),
+    History.EMBEDDED: ("current", "previous", "deleted", "at"),
+    History.SEPARATE: ("document", "previous", "deleted", "at"),
+    History.DELTAS: ("document", "unset", "whole", "deleted", "at"),
+}
+"""Which of the names each layout goes by."""
+
+_BESIDE_CONTENT = {
+    History.DOCUMENT_PER_VERSION: ("document", "deleted"),
+    History.CURRENT_FLAG: ("document", "current", "deleted"),
+    History.EMBEDDED: ("deleted",),
+    History.SEPARATE: ("document", "deleted"),
+    History.DELTAS: ("document", "unset", "whole", "deleted"),
+}
+"""Which of them stand among the fields of the document, and can be no fields of it."""
+
+_ROWS = (History.DOCUMENT_PER_VERSION, History.CURRENT_FLAG, History.DELTAS)
+"""Those in which each version is a document."""
+
+
+def layout_of(type_: TypeDeclaration) -> Layout | None:
+    """The names; None where revstream keeps the versions."""
+    collection, history = type_.directives.one("collection"), _history(type_)
+    if collection is None or history in (None, History.ARCHIVE):
+        return None
+    given = type_.directives.one("layout")
+    names = {} if given is None else {name: given.text(name) for name in given.arguments}
+    previous = names.pop("previous", None)
+    if previous is None:
+        separate = history is History.SEPARATE
+        previous = f"{collection.text('name')}.previous" if separate else "prev"
+    said = {name: value for name, value in names.items() if value is not None}
+    return Layout(previous=previous, **said)
+
+
+def check_layouts(declarations: Declarations) -> None:
+    """Report what is wrong with each `@layout`, and what does not go with a layout."""
+    for type_ in declarations.types.values():
+        directive = type_.directives.one("layout")
+        history = _history(type_)
+        if directive is not None and not type_.is_entity:
+            type_.place.error(
+                directive.node,
+                f"@layout is for entities, and {type_.name} is embedded",
+                "put it on the entity, or remove it",
+            )
+        elif directive is not None and history is History.ARCHIVE:
+            type_.place.error(
+                directive.node,
+                "@layout names what a layout goes by, and history: ARCHIVE goes by nothing",
+                "remove it, or say which layout it is: @collection(history: CURRENT_FLAG)",
+            )
+        elif type_.is_entity and history not in (None, History.ARCHIVE):
+            _check_company(type_, history)
+            if directive is not None:
+                _check_unused(type_, directive, history)
+            _check_names(type_, directive, history)
+            if history is History.SEPARATE:
+                _check_previous(type_, directive, declarations)
+
+
+def _history(type_: TypeDeclaration) -> History | None:
+    """None where it is broken, or not said of an entity."""
+    collection = type_.directives.one("collection")
+    text = None if collection is None else collection.text("history")
+    return None if text is None else History(text)
+
+
+def _check_company(type_: TypeDeclaration, history: History) -> None:
+    """What else is said of the collection."""
+    collection = type_.directives.one("collection")
+    assert collection is not None
+    if "version" in collection.arguments and collection.arguments["version"] is None:
+        type_.place.error(
+            collection.at("version"),
+            f"history: {history.value} goes by the versions' numbers, and version is null",
+            'name the field that has them: version: "v"',
+        )
+    if collection.text("storage") == "DELTA":
+        type_.place.error(
+            collection.at("storage"),
+            "storage says how revstream's own archive keeps contents, and with history: "
+            f"{history.value} it keeps none",
+            "remove storage",
+        )
+    for field in type_.stored_fields:
+        for name, why in _refused(history):
+            directive = field.directives.one(name)
+            if directive is not None:
+                field.place.error(
+                    directive.node,
+                    f"@{name} needs history: ARCHIVE, found history: {history.value}: {why}",
+                    f"remove @{name}",
+                )
+    for index in type_.directives.all("index"):
+        if history in _ROWS and index.flag("unique"):
+            type_.place.error(
+                index.at("unique"),
+                f"with history: {history.value} each version is a document, and those of one "
+                "document have the same values",
+                "remove unique",
+            )
+
+
+def _refused(history: History) -> Iterator[tuple[str, str]]:
+    yield "fence", "an event is compared and applied in one write, and a layout takes several"
+    yield "copy", "a copy that follows would be a version of its own"
+    if history in _ROWS:
+        yield (
+            "unique",
+            "each version is a document, and those of one document have the same values",
+        )
+
+
+def _check_unused(type_: TypeDeclaration, directive: Applied, history: History) -> None:
+    used = _NAMES[history]
+    for name in directive.nodes:
+        if name not in used:
+            type_.place.error(
+                directive.at(name),
+                f"history: {history.value} has no name for {name}",
+                f"remove it; there are {', '.join(used)}",
+            )
+
+
+def _check_names(type_: TypeDeclaration, directive: Applied | None, history: History) -> None:
+    collection = type_.directives.one("collection")
+    names = layout_of(type_)
+    assert collection is not None
+    assert names is not None
+    stored = {each.stored: f'the field "{each.name}"' for each in type_.stored_fields}
+    stored |= {name: f"where revstream keeps {what}" for name, what in KEPT_BESIDE.items()}
+    stored["_id"] = "the id"
+    version = collection.text("version")
+    if version is not None:
+        stored[version] = "the version's number"
+    taken: dict[str, str] = {}
+    for argument in _NAMES[history]:
+        # A moment may be a field of the model too; a collection has other rules.
+        if argument == "at" or (argument == "previous" and history is History.SEPARATE):
+            continue
+        name = getattr(names, argument)
+        others = stored if argument in _BESIDE_CONTENT[history] else {"_id": "the id"}
+        other = taken.get(name) or others.get(name)
+        problem = stored_name_problem(name)
+        if problem is None and other is not None:
+            problem = f"it is {other}, too"
+        if problem is not None:
+            type_.place.error(
+                directive.at(argument) if directive else collection.at("history"),
+                f'the layout\'s name for {argument} is "{name}": {problem}',
+                f'name the field that your programs use: @layout({argument}: "…")',
+            )
+        if argument in _BESIDE_CONTENT[history] or history is History.EMBEDDED:
+            taken[name] = f"the name for {argument}"
+
+
+def _check_previous(
+    type_: TypeDeclaration, directive: Applied | None, declarations: Declarations
+) -> None:
+    """The collection of previous versions."""
+    collection, names = type_.directives.one("collection"), layout_of(type_)
+    assert collection is not None
+    assert names is not None
+    problem = name_problem(names.previous)
+    for other in declarations.entities:
+        applied = other.directives.one("collection")
+        name = applied.text("name") if applied else None
+        if name is None:
+            continue
+        if names.previous == name:
+            problem = f'the collection "{name}" is that of {other.name}'
+        elif names.previous in [name + suffix for suffix in OWN_SUFFIXES]:
+            problem = f'in the collection "{names.previous}" revstream keeps what belongs to {name}'
+        elif other.name < type_.name and _history(other) is History.SEPARATE:
+            found = layout_of(other)
+            if found is not None and found.previous == names.previous:
+                problem = f'the collection "{names.previous}" has the versions of {other.name}'
+    if problem is not None:
+        type_.place.error(
+            directive.at("previous") if directive else collection.at("history"),
+            problem,
+            'name the collection of previous versions: @layout(previous: "…")',
+        )

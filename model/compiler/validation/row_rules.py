@@ -1,0 +1,210 @@
+"""Check a row rule: the filter in `@access(rows:)`, in which variables stand for claims.
+
+    { or: [{ ownerId: { eq: $sub } }, { public: { eq: true } }] }
+
+Guarantees: it parses, its fields and operators exist, and its constants are of the fields' kinds.
+Whether a claim has the right kind is seen when it is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphql.error import GraphQLSyntaxError
+from graphql.language import (
+    BooleanValueNode,
+    EnumValueNode,
+    FloatValueNode,
+    IntValueNode,
+    ListValueNode,
+    Node,
+    NullValueNode,
+    ObjectValueNode,
+    StringValueNode,
+    ValueNode,
+    VariableNode,
+    parse_value,
+)
+
+from revstream.model.compiler.parsing.declarations import (
+    Declarations,
+    FieldDeclaration,
+    Kind,
+    TypeDeclaration,
+)
+from revstream.model.compiler.parsing.diagnostics import shortened, written
+from revstream.model.compiler.validation.references import named_ids
+from revstream.model.definition import EnumType, Scalar
+from revstream.model.naming import did_you_mean
+
+__all__ = ["check_rows"]
+
+_EQUALITY = ("eq", "ne", "in", "notIn")
+_ORDER = ("lt", "lte", "gt", "gte")
+_TEXT = ("startsWith", "contains")
+_LIST = ("has", "hasEvery", "hasSome", "isEmpty", "exists")
+_LIST_OF_EMBEDDED = ("some", "every", "none", "isEmpty", "exists")
+
+_ORDERED = (Scalar.STRING, Scalar.INT, Scalar.LONG, Scalar.FLOAT, Scalar.DECIMAL, Scalar.DATETIME)
+
+# Operators that take several values, and those that take true or false whatever the field is.
+_MANY = ("in", "notIn", "hasEvery", "hasSome")
+_YES_OR_NO = ("exists", "isEmpty")
+
+_LITERALS: dict[Scalar, tuple[type[ValueNode], ...]] = {
+    Scalar.ID: (StringValueNode, IntValueNode),
+    Scalar.STRING: (StringValueNode,),
+    Scalar.INT: (IntValueNode,),
+    Scalar.LONG: (IntValueNode, StringValueNode),
+    Scalar.FLOAT: (IntValueNode, FloatValueNode),
+    Scalar.BOOLEAN: (BooleanValueNode,),
+    Scalar.DECIMAL: (IntValueNode, FloatValueNode, StringValueNode),
+    Scalar.DATETIME: (StringValueNode,),
+    Scalar.OBJECTID: (StringValueNode,),
+    Scalar.UUID: (StringValueNode,),
+}
+
+
+def check_rows(type_: TypeDeclaration, text: str, node: Node, declarations: Declarations) -> None:
+    """Report what is wrong with the row rule of an entity; `node` is where it stands."""
+    try:
+        rule = parse_value(text)
+    except GraphQLSyntaxError as error:
+        problem = error.message.removeprefix("Syntax Error: ").rstrip(".")
+        problem = f"{problem[:1].lower()}{problem[1:]}"
+        type_.place.error(
+            node,
+            f'@access(rows:) does not read as a filter: {problem}, in "{shortened(text)}"',
+            'write it as in a query\'s where: "{ ownerId: { eq: $sub } }"',
+        )
+        return
+    if isinstance(rule, ObjectValueNode) and not rule.fields:
+        type_.place.error(
+            node,
+            "@access(rows:) is empty and lets every row through",
+            "name a field, or remove rows",
+        )
+        return
+    _Rule(owner=type_, node=node, declarations=declarations).check(rule, type_)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """One row rule: whose it is, and where it stands."""
+
+    owner: TypeDeclaration
+    node: Node
+    declarations: Declarations
+
+    def error(self, problem: str, mend: str) -> None:
+        self.owner.place.error(self.node, f"@access(rows:) {problem}", mend)
+
+    def check(self, rule: ValueNode, type_: TypeDeclaration) -> None:
+        """A filter over an entity or over an embedded document."""
+        if not isinstance(rule, ObjectValueNode):
+            self.error(
+                f"has {written(rule)} where a filter of {type_.name} is expected",
+                "write { field: { operator: value } }; a variable stands for a value only",
+            )
+            return
+        for entry in rule.fields:
+            self._check_entry(entry.name.value, entry.value, type_)
+
+    def _check_entry(self, name: str, value: ValueNode, type_: TypeDeclaration) -> None:
+        collection = type_.directives.one("collection")
+        if name in ("and", "or"):
+            for each in value.values if isinstance(value, ListValueNode) else (value,):
+                self.check(each, type_)
+        elif name == "not":
+            self.check(value, type_)
+        elif collection and name == "version" and collection.text("version") is not None:
+            self._check_operators(name, value, (*_EQUALITY, *_ORDER, "exists"), Scalar.INT)
+        elif not type_.is_entity and name == "exists":
+            self._check_literal(f"{type_.name}.exists", value, Scalar.BOOLEAN)
+        else:
+            self._check_field(name, value, type_)
+
+    def _check_field(self, name: str, value: ValueNode, type_: TypeDeclaration) -> None:
+        field = type_.fields.get(name)
+        if field is None or not field.is_stored:
+            reference = field.directives.one("reference") if field else None
+            known = [each.name for each in type_.stored_fields]
+            by = reference.text("by") if reference else None
+            self.error(
+                f'names "{name}", which is no stored field of {type_.name}',
+                f'did you mean "{by}"?'
+                if by
+                else did_you_mean(name, known, f"it has {', '.join(known)}"),
+            )
+            return
+        kind = self.declarations.kind(field)
+        if kind is None:
+            return
+        if kind is Scalar.JSON:
+            self.error(
+                f'names "{name}", which is JSON and cannot be filtered by', "name another field"
+            )
+        elif isinstance(kind, TypeDeclaration) and not field.is_list:
+            self.check(value, kind)
+        else:
+            ids = named_ids(self.declarations)
+            if (type_.is_entity and name == "id") or (type_.name, name) in ids:
+                # The API shows ID, whatever the id is stored as.
+                kind = Scalar.ID
+            self._check_operators(name, value, _operators(field, kind), kind)
+
+    def _check_operators(
+        self, name: str, value: ValueNode, operators: tuple[str, ...], kind: Kind
+    ) -> None:
+        if not isinstance(value, ObjectValueNode):
+            self.error(
+                f'has {written(value)} for "{name}"',
+                f"write an operator: {name}: {{ {operators[0]}: {written(value)} }}",
+            )
+            return
+        for entry in value.fields:
+            operator = entry.name.value
+            path = f"{name}.{operator}"
+            if operator not in operators:
+                self.error(
+                    f'has no operator "{operator}" for "{name}"',
+                    did_you_mean(operator, operators, f"it has {', '.join(operators)}"),
+                )
+            elif isinstance(kind, TypeDeclaration) and operator not in _YES_OR_NO:
+                self.check(entry.value, kind)
+            elif operator in _YES_OR_NO:
+                self._check_literal(path, entry.value, Scalar.BOOLEAN)
+            elif operator in _MANY and isinstance(entry.value, ListValueNode):
+                for each in entry.value.values:
+                    self._check_literal(path, each, kind)
+            elif not (operator in ("eq", "ne") and isinstance(entry.value, NullValueNode)):
+                self._check_literal(path, entry.value, kind)
+
+    def _check_literal(self, path: str, value: ValueNode, kind: Kind) -> None:
+        if isinstance(value, VariableNode):
+            return
+        if isinstance(kind, EnumType):
+            fits = isinstance(value, EnumValueNode) and value.value in kind.values
+            expected = f"one of {', '.join(kind.values)}"
+        else:
+            assert isinstance(kind, Scalar), path
+            fits = isinstance(value, _LITERALS[kind])
+            expected = kind.value
+        if not fits:
+            self.error(
+                f'has {written(value)} for "{path}", where {expected} is expected',
+                f"write {expected}, or a variable",
+            )
+
+
+def _operators(field: FieldDeclaration, kind: Kind) -> tuple[str, ...]:
+    """As in `resolvers.filters.parser`; a test holds the two together."""
+    if isinstance(kind, TypeDeclaration):
+        return _LIST_OF_EMBEDDED
+    if field.is_list:
+        return _LIST
+    if kind is Scalar.BOOLEAN:
+        return ("eq", "ne", "exists")
+    if kind not in _ORDERED:
+        return (*_EQUALITY, "exists")
+    return (*_EQUALITY, *_ORDER, *(_TEXT if kind is Scalar.STRING else ()), "exists")

@@ -1,0 +1,302 @@
+"""What a schema.graphql says, as frozen dataclasses.
+
+Everything else in revstream is driven by these: the archive, the resolvers and the GraphQL types
+are made from a `Model`. Pure: no I/O, no web, no driver. Made by
+`model.compiler.loader.read_model`, never by hand outside of tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+__all__ = [
+    "Access",
+    "BackReference",
+    "Copy",
+    "Embedded",
+    "Entity",
+    "EnumType",
+    "Field",
+    "History",
+    "Index",
+    "Keep",
+    "Layout",
+    "Model",
+    "ObjectType",
+    "Reference",
+    "Scalar",
+    "Sink",
+    "Storage",
+]
+
+
+class Scalar(Enum):
+    """The scalars of the model language; the value is the GraphQL name."""
+
+    ID = "ID"
+    STRING = "String"
+    INT = "Int"
+    LONG = "Long"
+    FLOAT = "Float"
+    BOOLEAN = "Boolean"
+    DECIMAL = "Decimal"
+    DATETIME = "DateTime"
+    OBJECTID = "ObjectID"
+    UUID = "UUID"
+    JSON = "JSON"
+
+
+class History(Enum):
+    """How versions of a collection are kept (DESIGN: layouts)."""
+
+    ARCHIVE = "ARCHIVE"
+    DOCUMENT_PER_VERSION = "DOCUMENT_PER_VERSION"
+    CURRENT_FLAG = "CURRENT_FLAG"
+    EMBEDDED = "EMBEDDED"
+    SEPARATE = "SEPARATE"
+    DELTAS = "DELTAS"
+
+
+class Storage(Enum):
+    """How the archive stores a version: whole, or as deltas between keyframes."""
+
+    FULL = "FULL"
+    DELTA = "DELTA"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnumType:
+    """An enum.
+
+    `stored_as`: the texts that values are stored as, where they are not the values' names.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    stored_as: dict[str, str] = field(default_factory=dict, hash=False)
+    value_descriptions: dict[str, str] = field(default_factory=dict, hash=False)
+    description: str | None = None
+
+    def stored(self, value: str) -> str:
+        """Return the text that a value is stored as."""
+        return self.stored_as.get(value, value)
+
+    @property
+    def by_stored(self) -> dict[str, str]:
+        """The values by the text that each is stored as."""
+        return {self.stored(each): each for each in self.values}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """`@access`: roles that may read and write, and a row rule; None where it is left open.
+
+    `rows` is a GraphQL input value of the entity's Where type, with variables that name claims:
+    `{ ownerId: { eq: $sub } }`. Of entities only: `propose`, `publish`: roles that may make and
+    publish drafts, None for those of `write`; `comment`: roles that may comment, None for those of
+    `read`; `publish_own`: whether a caller may publish a draft that he proposed.
+    """
+
+    read: tuple[str, ...] | None = None
+    write: tuple[str, ...] | None = None
+    rows: str | None = None
+    propose: tuple[str, ...] | None = None
+    comment: tuple[str, ...] | None = None
+    publish: tuple[str, ...] | None = None
+    publish_own: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """`@copy(of: "reference.source")`: kept equal to `source` of where `reference` leads to."""
+
+    reference: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A stored value.
+
+    `type` says what the API shows: a scalar, an enum, or the name of an embedded type.
+    `stored_scalar` says how a scalar lies in MongoDB; it differs from `type` for ids only: `id`,
+    and a field that a `@reference` names, show ID and are stored as the `_id` they lead to.
+    """
+
+    name: str
+    stored: str
+    type: Scalar | EnumType | str
+    stored_scalar: Scalar | None = None
+    required: bool = False
+    is_list: bool = False
+    item_required: bool = False
+    description: str | None = None
+    unique: bool = False
+    fence: bool = False
+    copy: Copy | None = None
+    access: Access | None = None
+
+    @property
+    def type_name(self) -> str:
+        """Of one item, in GraphQL."""
+        match self.type:
+            case Scalar():
+                return self.type.value
+            case EnumType():
+                return self.type.name
+            case name:
+                return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """`@reference(by:)`: to-one, from the id in field `by` (of this type) to the target's `_id`."""
+
+    name: str
+    target: str
+    by: str
+    required: bool = False
+    description: str | None = None
+    access: Access | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackReference:
+    """`@referencedBy(field:)`: to-many, documents of `target` whose `field` holds this one's id."""
+
+    name: str
+    target: str
+    field: str
+    description: str | None = None
+    access: Access | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Index:
+    """`@index` or `@unique`: stored names, in order."""
+
+    fields: tuple[str, ...]
+    unique: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """`keep:`: how much of a document's history stays; one of the two. `text`: as it was written.
+
+    `seconds`: how long ago a version may have been replaced. `versions`: how many stay, the current
+    one included.
+    """
+
+    text: str
+    seconds: int | None = None
+    versions: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """`@layout`: the names by which a collection keeps its versions itself.
+
+    `document`: of the field with the id. `current`: of the flag, or of the current state.
+    `previous`: of the list of previous states, or of their collection. `unset`, `whole`: of what a
+    delta says. `deleted`: of what marks a deletion. `at`: of when a version was written, or None.
+    """
+
+    document: str = "docId"
+    current: str = "current"
+    previous: str = "prev"
+    unset: str = "unset"
+    whole: str = "whole"
+    deleted: str = "deleted"
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink:
+    """`@sink`: where changes are delivered as CloudEvents, and which operations (None: all)."""
+
+    url: str
+    operations: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectType:
+    """What entities and embedded types have in common, in source order."""
+
+    name: str
+    fields: tuple[Field, ...]
+    references: tuple[Reference, ...] = ()
+    description: str | None = None
+    access: Access | None = None
+
+    def field(self, name: str) -> Field | None:
+        """The field of that API name, or None."""
+        return next((each for each in self.fields if each.name == name), None)
+
+    def stored_field(self, stored: str) -> Field | None:
+        """The field of that name in MongoDB, or None."""
+        return next((each for each in self.fields if each.stored == stored), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded(ObjectType):
+    """A type without `@collection`: part of its parent's document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity(ObjectType):
+    """A type with `@collection`. `fields[0]` is always `id`, stored as `_id`.
+
+    `singular`, `plural`: the root fields (`product`, `products`). `version`: the stored field that
+    counts writes, or None. `layout`: None where revstream keeps the versions itself. `partitions`:
+    into how many parts recording it is divided.
+    """
+
+    collection: str
+    singular: str
+    plural: str
+    version: str | None = "version"
+    history: History = History.ARCHIVE
+    layout: Layout | None = None
+    storage: Storage = Storage.FULL
+    partitions: int = 1
+    keep: Keep | None = None
+    back_references: tuple[BackReference, ...] = ()
+    indexes: tuple[Index, ...] = ()
+    sinks: tuple[Sink, ...] = ()
+
+    @property
+    def id(self) -> Field:
+        return self.fields[0]
+
+    @property
+    def fence(self) -> Field | None:
+        """The field that holds the fencing token of out-of-order events, or None."""
+        return next((each for each in self.fields if each.fence), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A whole schema.graphql, in source order; `entity` and `embedded` look up by type name."""
+
+    entities: tuple[Entity, ...]
+    embeddeds: tuple[Embedded, ...] = ()
+    enums: tuple[EnumType, ...] = ()
+    description: str | None = None
+
+    def entity(self, name: str) -> Entity:
+        """Raises KeyError where no entity has that name."""
+        for each in self.entities:
+            if each.name == name:
+                return each
+        raise KeyError(name)
+
+    def embedded(self, name: str) -> Embedded:
+        """Raises KeyError where no embedded type has that name."""
+        for each in self.embeddeds:
+            if each.name == name:
+                return each
+        raise KeyError(name)
+
+    def entity_of_collection(self, collection: str) -> Entity | None:
+        return next((each for each in self.entities if each.collection == collection), None)

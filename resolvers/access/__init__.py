@@ -1,0 +1,1 @@
+"""Access of one caller: permissions, row rules."""

@@ -1,0 +1,94 @@
+"""Cluster time of the database, to refuse places in the stream that it has not reached.
+
+A token of the future is of a history that is no more, as where the database was restored from a
+backup: what it stands behind will never come. One read serves all callers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from bson.timestamp import Timestamp
+
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError, ResumeTokenInvalid
+from revstream.streams.core.operation import execution_suspended
+from revstream.streams.core.task_cleanup import seen
+from revstream.streams.layouts.core.snapshot_scan import PAST_UNKNOWN
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.mongo.database import Mongo
+
+__all__ = ["ClusterTime", "at_one_time"]
+
+T = TypeVar("T")
+
+_ATTEMPTS = 5
+
+
+_CUT_OFF_S = 600
+"""A primary steps down long before it has been cut off for so many seconds."""
+
+
+class ClusterTime:
+    """Args:
+    progress: tells how far this process's stream has come, for which nothing is read.
+    """
+
+    def __init__(self, mongo: Mongo, progress: Progress) -> None:
+        self._progress = progress
+        self._now = _SharedRead(mongo.operation_time)
+        self._confirmed = _SharedRead(mongo.confirmed_time)
+
+    async def check_reached(self, token: str) -> None:
+        """Raises:
+        ResumeTokenInvalid: it stands beyond the database's time.
+        """
+        if token <= self._progress.seen()[0]:
+            return
+        at = resume_tokens.cluster_time(token)
+        async with execution_suspended():
+            now = await self._now.read()
+            if now < at and at.time - now.time < _CUT_OFF_S:
+                # A primary that is cut off does not know how far the others have come.
+                now = await self._confirmed.read()
+        if at > now:
+            raise ResumeTokenInvalid(
+                f"this resume token stands at {at.as_datetime():%F %T}Z ({at.inc}), and the "
+                f"database has only reached {now.as_datetime():%F %T}Z ({now.inc}); "
+                "take a new one from here"
+            )
+
+
+async def at_one_time(mongo: Mongo, read: Callable[[Timestamp], Awaitable[T]]) -> T:
+    """Read as of now; again where the collection was created meanwhile, which the server does not
+    know as of a time before."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await read(await mongo.operation_time())
+        except DatabaseError as exc:
+            if exc.number not in PAST_UNKNOWN:
+                raise
+    return await read(await mongo.operation_time())
+
+
+class _SharedRead:
+    """One read for all callers that ask before it begins, and one at a time."""
+
+    def __init__(self, read: Callable[[], Awaitable[Timestamp]]) -> None:
+        self._read = read
+        self._one_at_a_time = asyncio.Lock()
+        self._next: asyncio.Future[Timestamp] | None = None
+
+    async def read(self) -> Timestamp:
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._reading())
+            self._next.add_done_callback(seen)
+        # Shielded: others wait for it, too.
+        return await asyncio.shield(self._next)
+
+    async def _reading(self) -> Timestamp:
+        async with self._one_at_a_time:
+            self._next = None
+            return await self._read()

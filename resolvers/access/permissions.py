@@ -1,0 +1,339 @@
+"""What one caller may see and change: the gate that every read and write passes through.
+
+A service of the resolvers is given a scope (`within`), asks it for the rows of each entity that it
+touches, and can reach nothing else. Fields are refused where their values go out, and where they
+come in as filters, orders or content; comparisons of states are made over a model without them.
+Source: docs/decisions/0026-access.md.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Literal
+
+from revstream.model.definition import (
+    Access,
+    BackReference,
+    Entity,
+    Field,
+    Model,
+    ObjectType,
+    Reference,
+)
+from revstream.resolvers.access.principal import ANONYMOUS, Principal
+from revstream.resolvers.access.row_filter import ALL_ROWS, Rows, rows_of
+from revstream.resolvers.errors import Forbidden
+from revstream.resolvers.values.field_diff import Comparison
+
+__all__ = ["OPEN", "Scope", "has_access", "members", "read_by"]
+
+Roles = tuple[str, ...]
+Right = Literal["write", "propose", "publish"]
+
+
+class Scope:
+    """One caller, and a model.
+
+    Args:
+        model: None for revstream itself, which may do everything.
+    """
+
+    def __init__(self, model: Model | None, principal: Principal = ANONYMOUS) -> None:
+        self.principal = principal
+        # Most models say nothing of access: then there is nothing to look up, either.
+        self._model = model if model is not None and has_access(model) else None
+        self._rows: dict[str, Rows] = {}
+        # Of entities that he was found to be allowed to read: his roles stay what they are.
+        self._read_rows: dict[str, Rows] = {}
+        self._compared: dict[Comparison, Comparison] = {}
+        self._right: Right = "write"
+
+    def acting(self, right: Right) -> Scope:
+        """Return the same scope for proposing or publishing drafts: `write_rows` then asks for the
+        roles of that right."""
+        acting = copy.copy(self)
+        acting._right = right
+        return acting
+
+    def read_rows(self, entity: Entity) -> Rows:
+        """Raises:
+        Forbidden: the caller may not read the entity.
+        """
+        found = self._read_rows.get(entity.name)
+        if found is None:
+            if self._model is None:
+                return ALL_ROWS
+            self._check(_of(entity.access, "read"), f"{entity.name} may be read by", entity.name)
+            found = self._read_rows[entity.name] = self._rows_of(entity)
+        return found
+
+    def write_rows(self, entity: Entity) -> Rows:
+        """Those that may be written to.
+
+        Raises:
+            Forbidden: the caller may not write the entity.
+        """
+        if self._model is None:
+            return ALL_ROWS
+        demands, doing = _demanded(entity, self._right)
+        self._check(demands, f"{entity.name} may be {doing} by", entity.name)
+        return self._rows_of(entity)
+
+    def rows(self, entity: Entity) -> Rows:
+        """Return the rows that are there for the caller, whatever he may do with them: for callers
+        whose right has been checked."""
+        return ALL_ROWS if self._model is None else self._rows_of(entity)
+
+    def may_publish(self, entity: Entity) -> bool:
+        return self._model is None or self._has(_demanded(entity, "publish")[0])
+
+    def check_comment(self, entity: Entity) -> None:
+        """Raises:
+        Forbidden: the caller may not read the entity, or may not comment on it.
+        """
+        self.read_rows(entity)
+        if self._model is not None:
+            demands = _of(entity.access, "comment")
+            self._check(demands, f"{entity.name} may be commented on by", entity.name)
+
+    def check_publisher(self, entity: Entity, proposed_by: str | None, *, own: bool) -> None:
+        """Raises:
+        Forbidden: a draft of the caller's own, where the model wants another's approval.
+        """
+        access = entity.access
+        if self._model is None or access is None or access.publish_own or not own:
+            return
+        raise Forbidden(
+            f"a draft of {entity.name} may be published by others than the one who proposed it "
+            f"only: proposed by {proposed_by or 'an anonymous caller'}, and so are you",
+            subject=entity.name,
+        )
+
+    def may_read_entity(self, entity: Entity) -> bool:
+        return self._model is None or self._has(_of(entity.access, "read"))
+
+    def check_shown(self, entity: Entity) -> None:
+        """Raises:
+        Forbidden: the caller may not read the entity.
+        """
+        self.read_rows(entity)
+
+    def may_read(self, kind: ObjectType, member: Field | Reference | BackReference) -> bool:
+        return self._model is None or self._has(read_by(self._model, kind, member))
+
+    def check_read(self, kind: ObjectType, member: Field | Reference | BackReference) -> None:
+        """Raises:
+        Forbidden: the caller may not read that field.
+        """
+        if self._model is not None:
+            name = f"{kind.name}.{member.name}"
+            self._check(read_by(self._model, kind, member), f"{name} may be read by", name)
+
+    def check_write(self, kind: ObjectType, field: Field) -> None:
+        """Raises:
+        Forbidden: the caller may not write that field.
+        """
+        if self._model is not None:
+            name = f"{kind.name}.{field.name}"
+            self._check(_written_by(self._model, field), f"{name} may be written by", name)
+
+    def check_content(
+        self, kind: ObjectType, given: Mapping[str, Any] | None, *, merges: bool = False
+    ) -> None:
+        """Of content by API names.
+
+        Args:
+            merges: what is not given stays; else what is inside of an embedded document goes.
+
+        Raises:
+            Forbidden: the caller may not write one of the fields.
+        """
+        if self._model is None:
+            return
+        for field in kind.fields:
+            if field.name not in (given or {}):
+                continue
+            value = (given or {})[field.name]
+            if value is None and not merges:
+                continue  # as if it was not given
+            self.check_write(kind, field)
+            if not isinstance(field.type, str):
+                continue
+            inner = self._model.embedded(field.type)
+            if merges and not field.is_list and isinstance(value, Mapping):
+                self.check_content(inner, value, merges=True)
+            else:
+                self.check_whole(inner)
+
+    def check_increment(self, entity: Entity, given: Mapping[str, Any] | None) -> None:
+        """Check the fields that are added to: a refusal of an increment tells their values.
+
+        Raises:
+            Forbidden: the caller may not read one of them, or may not write it.
+        """
+        if self._model is None or not given:
+            return
+        self.check_content(entity, given, merges=True)
+        self.check_shown(entity)
+        for field in entity.fields:
+            if given.get(field.name) is not None:
+                self.check_read(entity, field)
+
+    def check_whole(self, kind: ObjectType, seen: frozenset[str] = frozenset()) -> None:
+        """Raises:
+        Forbidden: there is a field that the caller may not write.
+        """
+        if self._model is None or kind.name in seen:
+            return
+        for field in kind.fields:
+            self.check_write(kind, field)
+            if isinstance(field.type, str):
+                self.check_whole(self._model.embedded(field.type), seen | {kind.name})
+
+    def check_path(self, kind: ObjectType, stored: Sequence[str]) -> None:
+        """Raises:
+        Forbidden: the caller may not write what lies at that path of stored names.
+        """
+        if self._model is None or not stored:
+            return
+        field = kind.stored_field(stored[0])
+        if field is None:
+            return
+        self.check_write(kind, field)
+        if isinstance(field.type, str):
+            inner = self._model.embedded(field.type)
+            if len(stored) == 1 or field.is_list:
+                self.check_whole(inner)
+            else:
+                self.check_path(inner, stored[1:])
+
+    def check_named(self, kind: ObjectType, path: Sequence[str]) -> None:
+        """Raises:
+        Forbidden: the caller may not read all that lies at that path of API names.
+        """
+        field = kind.field(path[0]) if path else None
+        if self._model is None or field is None:
+            return
+        self.check_read(kind, field)
+        if isinstance(field.type, str):
+            inner = self._model.embedded(field.type)
+            rest = [path[1:]] if len(path) > 1 else [[each.name] for each in inner.fields]
+            for each in rest:
+                self.check_named(inner, each)
+
+    def readable(self, entity: Entity, model: Model) -> tuple[Entity, Model]:
+        """The same without the fields that the caller may not read: for comparisons of states."""
+        if self._model is None:
+            return entity, model
+        return self._readable.entity(entity.name), self._readable
+
+    def compared(self, comparison: Comparison) -> Comparison:
+        """The same without those fields."""
+        if self._model is None:
+            return comparison
+        found = self._compared.get(comparison)
+        if found is None:
+            found = Comparison(*self.readable(comparison.entity, comparison.model))
+            self._compared[comparison] = found
+        return found
+
+    def writable(self, entity: Entity) -> Entity:
+        """The same without the fields that the caller may not write: what is left out of a whole
+        document is removed, and these are not the caller's to remove."""
+        if self._model is None:
+            return entity
+        allowed = [f for f in entity.fields if self._has(_written_by(self._model, f))]
+        return replace(entity, fields=tuple(allowed))
+
+    @cached_property
+    def _readable(self) -> Model:
+        assert self._model is not None
+
+        def pruned(kind: Any) -> Any:
+            return replace(kind, fields=tuple(f for f in kind.fields if self.may_read(kind, f)))
+
+        return replace(
+            self._model,
+            entities=tuple(map(pruned, self._model.entities)),
+            embeddeds=tuple(map(pruned, self._model.embeddeds)),
+        )
+
+    def _rows_of(self, entity: Entity) -> Rows:
+        found = self._rows.get(entity.name)
+        if found is None:
+            assert self._model is not None
+            found = self._rows[entity.name] = rows_of(self._model, entity, self.principal)
+        return found
+
+    def _has(self, demands: Sequence[Roles]) -> bool:
+        return all(not self.principal.roles.isdisjoint(each) for each in demands)
+
+    def _check(self, demands: Sequence[Roles], what: str, name: str) -> None:
+        for each in demands:
+            if self.principal.roles.isdisjoint(each):
+                raise Forbidden(f"{what} {' and '.join(each)} only", subject=name)
+
+
+OPEN = Scope(None)
+"""Of revstream itself, and of models that say nothing of access."""
+
+
+def has_access(model: Model) -> bool:
+    """Whether a model says anything of access."""
+    for kind in (*model.entities, *model.embeddeds):
+        if kind.access is not None or any(each.access for each in members(kind)):
+            return True
+    return False
+
+
+def read_by(
+    model: Model, kind: ObjectType, member: Field | Reference | BackReference
+) -> Sequence[Roles]:
+    """Role lists, of each of which a reader needs one; that of an entity itself is none of them.
+
+    A reference tells the id that it follows, so who may not read that may not follow it.
+    """
+    found = list(_of(member.access, "read"))
+    match member:
+        case Field(type=str(name)):
+            found += _of(model.embedded(name).access, "read")
+        case Reference(by=by):
+            field = kind.field(by)
+            found += [] if field is None else read_by(model, kind, field)
+        case BackReference(target=target, field=by):
+            other = model.entity(target)
+            field = other.field(by)
+            found += [] if field is None else read_by(model, other, field)
+    return found
+
+
+def _written_by(model: Model, field: Field) -> Sequence[Roles]:
+    found = list(_of(field.access, "write"))
+    if isinstance(field.type, str):
+        found += _of(model.embedded(field.type).access, "write")
+    return found
+
+
+def _demanded(entity: Entity, right: Right) -> tuple[Sequence[Roles], str]:
+    """Return the role lists for a right, and what it lets do with the entity."""
+    named = _of(entity.access, right)
+    doing = {"write": "written", "propose": "proposed for", "publish": "published"}
+    if right != "write" and not named:
+        return _of(entity.access, "write"), doing["write"]
+    return named, doing[right]
+
+
+def _of(access: Access | None, which: str) -> Sequence[Roles]:
+    roles: Roles | None = None if access is None else getattr(access, which)
+    return () if roles is None else (roles,)
+
+
+def members(kind: ObjectType) -> Iterator[Field | Reference | BackReference]:
+    """All that it has."""
+    yield from kind.fields
+    yield from kind.references
+    if isinstance(kind, Entity):
+        yield from kind.back_references

@@ -1,0 +1,1 @@
+"""Administration: purges, status, samples of the data."""

@@ -1,0 +1,387 @@
+"""The present: documents as they are in their collections.
+
+Every read is one round trip (two where a resume token is asked for, one more for a total), whatever
+the number of ids or parents, and reads the fields asked for and no others.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from bson import Timestamp
+
+from revstream.model.definition import Entity
+from revstream.resolvers.access.cluster_time import at_one_time
+from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.current.batcher import Pools
+from revstream.resolvers.current.page_query import Reading, token_of
+from revstream.resolvers.current.read_your_writes import OwnWrites, Seen
+from revstream.resolvers.current.stored_ids import (
+    RecordKind,
+    find_other_id,
+    first_shown_as,
+    other_ids,
+)
+from revstream.resolvers.filters.mongo_query import to_query, with_ids
+from revstream.resolvers.filters.number_filters import asks_for_number, numbered_layout
+from revstream.resolvers.filters.parser import Condition
+from revstream.resolvers.pagination.keyset import Keyset
+from revstream.resolvers.pagination.order_by import Order, order_keys
+from revstream.resolvers.pagination.page import Page, PageRequest, Window, both
+from revstream.resolvers.pagination.pages_by_parent import pages_by_key
+from revstream.resolvers.pagination.projection import Fields, document_projection
+from revstream.resolvers.values.dates import in_utc
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import PLAIN, identity
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind
+from revstream.streams.layouts.core.interface import Layout
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.version import carried_number
+
+__all__ = ["Current"]
+
+T = TypeVar("T")
+
+_MOST_WINDOWS = 500
+
+
+class Current:
+    """Reads of the collections of all entities.
+
+    Args:
+        archives: by collection; where numbers that documents do not carry come from.
+
+    Attributes:
+        lookups: reads by key, those made together as one.
+    """
+
+    def __init__(
+        self, mongo: Mongo, archives: Mapping[str, Archive], own_writes: OwnWrites
+    ) -> None:
+        self._mongo = mongo
+        self._archives = archives
+        self._own_writes = own_writes
+        self.lookups = Pools()
+        self._scope = OPEN
+        self._windows: dict[Hashable, tuple[Window, Mapping[str, Any]]] = {}
+
+    def within(self, scope: Scope) -> Current:
+        """The same for one caller: the rows that are there for him. Reads of entities that he may
+        not read are Forbidden."""
+        limited = copy.copy(self)
+        limited._scope = scope
+        return limited
+
+    async def by_ids(
+        self, entity: Entity, ids: Sequence[Any], fields: Fields, *, shown: bool = False
+    ) -> list[Document | None]:
+        """n ids (BSON) -> n documents with these fields, None where missing, in the order asked.
+
+        Where there is none of an id, one whose id is of another type and shows alike is looked for.
+
+        Args:
+            shown: they are shown, and nothing else: their dates need not say that they are in UTC.
+        """
+        rows = self._scope.read_rows(entity)
+        if not ids:
+            return []
+        wanted = rows.widened(fields) or fields
+
+        async def read(ids: Sequence[Any]) -> Sequence[Document | None]:
+            found, names = await self._found(entity, ids, wanted, shown=shown)
+            return list(map(found.get, names))
+
+        kind = entity.collection, wanted, shown
+        found = await self.lookups.ask(kind, ids, read)
+        if None in found:
+            others = {n: other_ids(entity, ids[n]) for n, each in enumerate(found) if each is None}
+            asked = [each for some in others.values() for each in some]
+            if asked:
+                read_then = iter(await self.lookups.ask(kind, asked, read))
+                found = list(found)
+                for n, some in others.items():
+                    there = [each for _ in some if (each := next(read_then)) is not None]
+                    found[n] = first_shown_as(ids[n], [(each["_id"], each) for each in there])
+        # Judged here: whoever asks for the same fields shares the read, whatever he may see. To a
+        # predicate, dates are in UTC, whether they say so or not.
+        return rows.allowed(found)
+
+    async def other_id(self, entity: Entity, key: Any, kinds: Sequence[RecordKind]) -> Any:
+        """See `find_other_id`."""
+        archive = self._archives.get(entity.collection)
+        if archive is None:
+            return None
+        return await find_other_id(self._mongo, archive, entity, key, kinds)
+
+    async def page(
+        self,
+        entity: Entity,
+        *,
+        where: Condition | None,
+        order: Order | None,
+        page: PageRequest,
+        fields: Fields,
+        total: bool = False,
+        token: bool = False,
+        shown: bool = False,
+    ) -> Page[Document]:
+        """A page of the documents that match.
+
+        Args:
+            shown: see `by_ids`.
+            token: read everything as of one cluster time, and say which: whoever subscribes after
+                it misses nothing and sees nothing twice.
+
+        Raises:
+            BadUserInput: an order that cannot be, a cursor of another list.
+            ArchiveBehind: filter or order ask for version numbers that are not recorded yet.
+            TimeLimit: the read took longer than it may.
+        """
+        reading = self.reading(
+            entity, where=where, order=order, page=page, fields=fields, total=total, token=token
+        )
+        return await self.read(reading, shown=shown)
+
+    def reading(
+        self,
+        entity: Entity,
+        *,
+        where: Condition | None,
+        order: Order | None,
+        page: PageRequest,
+        fields: Fields,
+        total: bool = False,
+        token: bool = False,
+    ) -> Reading:
+        """What `read` reads for such a page, each time; arguments and errors as of `page`."""
+        window, projection = self._window(entity, order, page, fields)
+        numbered = asks_for_number(entity, where, order)
+        query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
+        return Reading(
+            entity=entity,
+            window=window,
+            query=query,
+            windowed=window.limited_to(query),
+            projection=projection,
+            total=total,
+            token=token,
+            numbered=numbered,
+        )
+
+    async def read(self, reading: Reading, *, shown: bool = False) -> Page[Document]:
+        """See `page`."""
+        layout = self._layout(reading.entity, numbered=reading.numbered)
+        if reading.numbered:
+            await self._numbers_settled(reading.entity)
+        if reading.token:
+            return await at_one_time(self._mongo, partial(reading.read, layout, shown))
+        return await reading.read(layout, shown, None)
+
+    async def pages_by_parent(
+        self,
+        entity: Entity,
+        stored_field: str,
+        parents: Sequence[Any],
+        *,
+        where: Condition | None,
+        order: Order | None,
+        page: PageRequest,
+        fields: Fields,
+        total: bool = False,
+        token: bool = False,
+    ) -> list[Page[Document]]:
+        """n ids -> a page each of the documents whose `stored_field` holds that id; a list of ids:
+        one of them.
+
+        One command for all of them; arguments and errors as `page`, costs as `pages_by_key`.
+        """
+        rows = self._scope.read_rows(entity)
+        if not parents:
+            return []
+        # The parent is no part of the kind: all of them were asked with the same cursor.
+        keyset = Keyset(f"current {entity.name} by {stored_field}", order_keys(entity, order))
+        window = Window(keyset, page)
+        numbered = asks_for_number(entity, where, order)
+        layout = self._layout(entity, numbered=numbered)
+        joined = layout.joined(stored_field)
+        if numbered:
+            await self._numbers_settled(entity)
+
+        async def read(at: Timestamp | None = None) -> list[Page[Document]]:
+            def pages(beside: Mapping[str, Any]) -> Awaitable[list[Page[Document]]]:
+                return pages_by_key(
+                    self._mongo,
+                    joined,
+                    parents,
+                    query=both(rows.limited({} if where is None else to_query(where)), beside),
+                    window=window,
+                    projection=document_projection(fields),
+                    total=total,
+                    at=at,
+                    snapshot=layout.snapshot,
+                    token=token_of(at),
+                )
+
+            found, unordered = await window.read(pages)
+            return [replace(each, unordered=unordered) for each in found] if unordered else found
+
+        return await (at_one_time(self._mongo, read) if token else read())
+
+    def seen(self) -> Seen:
+        """By collection, a place that documents read from now on are not behind: for `numbers`."""
+        return self._own_writes.seen()
+
+    async def numbers(
+        self, entity: Entity, documents: Sequence[Document], seen: str
+    ) -> list[int | None]:
+        """n documents, read with their version field -> their version numbers. One lookup.
+
+        The number that a document carries, less what a copied counter is ahead, or the last
+        archived one where that is higher (its writers do not count). Never that of a version newer
+        than the document is: who writes what he has read, expecting that version, would overwrite
+        it.
+
+        Args:
+            seen: of `seen`, from before the documents were read.
+
+        Returns:
+            None of a document that carries none, and was recorded after it was read, or never.
+
+        Raises:
+            ArchiveBehind: one carries none, and the recorder has not come to it within the bound.
+        """
+        at = resume_tokens.cluster_time(seen)
+        archive = self._archives.get(entity.collection)
+        # Without a recorder the present is served all the same.
+        with suppress(ArchiveBehind):
+            await self._own_writes.recorded(entity.collection, [each["_id"] for each in documents])
+        if archive is None:
+            return [carried_number(each, entity.version) or 0 for each in documents]
+
+        async def read(wanted: Sequence[tuple[Any, Timestamp]]) -> Sequence[tuple[int, int]]:
+            archived = await self._own_writes.archived(entity.collection)
+            asked = [{"key": key, "at": at} for key, at in wanted]
+            records = await archive.newest(asked, limit=1, projection={"v": 1, "offset": 1})
+            numbers = {each["wanted"]: (int(each["v"]), each.get("offset", 0)) for each in records}
+            if not archive.layout.keeps:
+                learned = [
+                    (wanted[each["wanted"]][0], int(each["v"]), each["_id"])
+                    for each in records
+                    if not each.get("offset")
+                ]
+                self._own_writes.numbers.learn(entity.collection, learned, archived)
+            return [numbers.get(n, (0, 0)) for n in range(len(asked))]
+
+        wanted = [(each["_id"], at) for each in documents]
+        found = await self.lookups.ask(("numbers", entity.collection), wanted, read)
+        numbers: list[int | None] = [
+            max((carried_number(document, entity.version) or 0) - offset, number)
+            for document, (number, offset) in zip(documents, found, strict=True)
+        ]
+        lacking = [n for n, number in enumerate(numbers) if not number]
+        if lacking:
+            await self._own_writes.settled(entity.collection, await self._mongo.operation_time())
+            first = await self._first_numbers(entity, archive, [wanted[n] for n in lacking])
+            for n, number in zip(lacking, first, strict=True):
+                numbers[n] = number
+        return numbers
+
+    async def _numbers_settled(self, entity: Entity) -> None:
+        """Wait until the archive has the numbers of what is there now: a document without one
+        matches no filter.
+
+        Raises:
+            ArchiveBehind: not within the bound.
+        """
+        archive = self._archives.get(entity.collection)
+        if archive is not None and not archive.layout.keeps:
+            now = await self._mongo.operation_time()
+            await self._own_writes.settled(entity.collection, now)
+
+    async def _first_numbers(
+        self, entity: Entity, archive: Archive, wanted: Sequence[tuple[Any, Timestamp]]
+    ) -> list[int | None]:
+        """n (`_id`, moment) of documents that were not recorded by then, and were read later -> the
+        numbers of their insertions: what was read is no older. None of a document that is recorded
+        otherwise, or not at all."""
+        records = await archive.find(
+            {"$or": [{"doc": {"$eq": key}, "at": {"$gt": at}} for key, at in wanted]},
+            projection={"doc": 1, "v": 1, "op": 1},
+            sort=[("_id", -1)],
+        )
+        # The first of each document comes last.
+        firsts = {identity(each["doc"]): each for each in records}
+        numbers: list[int | None] = []
+        for key, _ in wanted:
+            first = firsts.get(identity(key))
+            # Any other may have been written between that it was read and that it was recorded.
+            there = first is not None and first["op"] == "INSERT"
+            numbers.append(int(first["v"]) if there and first is not None else None)
+        return numbers
+
+    def known_numbers(
+        self, entity: Entity, documents: Sequence[Document], seen: str
+    ) -> list[int | None]:
+        """What `numbers` would say of each, where it can be said without asking; else None."""
+        known = self._own_writes.numbers.of(entity.collection, documents, seen)
+        field = entity.version
+        if field is None or [each.get(field) for each in documents] == known:
+            return known
+        return [
+            number
+            # What a document carries is nearly always the very number.
+            if number is None or document.get(field) == number
+            else max(carried_number(document, field) or 0, number)
+            for document, number in zip(documents, known, strict=True)
+        ]
+
+    def _window(
+        self, entity: Entity, order: Order | None, page: PageRequest, fields: Fields
+    ) -> tuple[Window, Mapping[str, Any]]:
+        """What is read for a page, and its projection."""
+        key = entity.name, fields, page
+        usual = not order and page.after is None and page.before is None
+        found = self._windows.get(key) if usual else None
+        if found is None:
+            keyset = Keyset(f"current {entity.name}", order_keys(entity, order))
+            window = Window(keyset, page)
+            found = window, window.projected(document_projection(fields)) | window.placing
+            if usual and len(self._windows) < _MOST_WINDOWS:
+                # First pages are asked for again and again.
+                self._windows[key] = found
+        return found
+
+    async def _found(
+        self, entity: Entity, ids: Sequence[Any], fields: Fields, *, shown: bool
+    ) -> tuple[dict[Any, Document], Sequence[Any]]:
+        """The documents that are there, by name, and the names of all asked for, in order."""
+        names = _names(ids)
+        found = await self._layout(entity).find(
+            with_ids([*dict(zip(names, ids, strict=True)).values()]),
+            projection=document_projection(fields),
+            naive=shown,
+        )
+        by_name = dict(zip(_names([each["_id"] for each in found]), found, strict=True))
+        return by_name, names
+
+    def _layout(self, entity: Entity, *, numbered: bool = False) -> Layout:
+        archive = self._archives.get(entity.collection)
+        if archive is None:
+            return layout_of(self._mongo, entity)
+        return numbered_layout(self._mongo, archive, entity) if numbered else archive.layout
+
+
+def _names(ids: Sequence[Any]) -> Sequence[Any]:
+    """Return the `identity` of each: dates that are read to be shown do not say that they are in
+    UTC, and those asked for may."""
+    if PLAIN.issuperset(map(type, ids)):
+        return ids
+    return [identity(in_utc(each)) for each in ids]

@@ -1,0 +1,1 @@
+"""Filters: from a `where` argument to a query or a predicate."""

@@ -1,0 +1,166 @@
+"""Conditions on documents, over the paths under which they are stored.
+
+Made by `resolvers.filters.parser` from what a request says. One language, two uses:
+`resolvers.filters.mongo_query` renders a condition for MongoDB, `resolvers.filters.predicate`
+evaluates it on a document in memory, and both mean the same by it, for documents that do not fit
+the model too: docs/decisions/0003-filters.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+__all__ = [
+    "EVERYTHING",
+    "NOTHING",
+    "All",
+    "AnyOf",
+    "Compare",
+    "Comparison",
+    "Condition",
+    "Empty",
+    "In",
+    "IsList",
+    "Not",
+    "Some",
+    "Text",
+    "all_of",
+    "any_of",
+    "negate",
+    "paths",
+]
+
+
+class Comparison(Enum):
+    """The value is MongoDB's operator."""
+
+    EQ = "$eq"
+    LT = "$lt"
+    LTE = "$lte"
+    GT = "$gt"
+    GTE = "$gte"
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    """Each of them; of none: everything."""
+
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """At least one of them; of none: nothing."""
+
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """The value, or one of a list, compares so with `value` and is of its kind, as numbers are.
+
+    Equal to None is also what is missing.
+    """
+
+    path: str
+    comparison: Comparison
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """The value, or one of a list, is equal to one of `values`, none of which is None."""
+
+    path: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The value, or one of a list, is a string with `text` in it, or at its start."""
+
+    path: str
+    text: str
+    at_start: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IsList:
+    """The value is a list."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """The value is a list without items."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """The value is a list with a document in it that meets `condition`, whose paths begin there."""
+
+    path: str
+    condition: Condition
+
+
+Condition = All | AnyOf | Not | Compare | In | Text | IsList | Empty | Some
+
+EVERYTHING: Final = All(())
+NOTHING: Final = AnyOf(())
+
+
+def all_of(conditions: Sequence[Condition]) -> Condition:
+    """Their conjunction, as flat as it can be."""
+    flat: list[Condition] = []
+    for each in conditions:
+        if each == NOTHING:
+            return NOTHING
+        flat.extend(each.conditions if isinstance(each, All) else (each,))
+    return flat[0] if len(flat) == 1 else All(tuple(flat))
+
+
+def any_of(conditions: Sequence[Condition]) -> Condition:
+    """Their disjunction, as flat as it can be."""
+    flat: list[Condition] = []
+    for each in conditions:
+        if each == EVERYTHING:
+            return EVERYTHING
+        flat.extend(each.conditions if isinstance(each, AnyOf) else (each,))
+    return flat[0] if len(flat) == 1 else AnyOf(tuple(flat))
+
+
+def negate(condition: Condition) -> Condition:
+    if condition == EVERYTHING:
+        return NOTHING
+    if condition == NOTHING:
+        return EVERYTHING
+    return condition.condition if isinstance(condition, Not) else Not(condition)
+
+
+def paths(condition: Condition) -> frozenset[str]:
+    """The stored paths that decide, as a projection may name them: none lies inside another."""
+    if condition is EVERYTHING:
+        return frozenset()
+    found = _paths(condition)
+    return frozenset(path for path in found if not any(path.startswith(f"{p}.") for p in found))
+
+
+def _paths(condition: Condition) -> set[str]:
+    match condition:
+        case All(conditions) | AnyOf(conditions):
+            return set().union(*map(_paths, conditions))
+        case Not(inner):
+            return _paths(inner)
+        case _:
+            return {condition.path}

@@ -1,0 +1,313 @@
+"""The filter language: what a `where` of the API says, as a condition over stored paths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from revstream.model.definition import Embedded, Entity, EnumType, Field, Model, ObjectType, Scalar
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.filters.expression import (
+    EVERYTHING,
+    NOTHING,
+    Compare,
+    Comparison,
+    Condition,
+    Empty,
+    In,
+    IsList,
+    Not,
+    Some,
+    Text,
+    all_of,
+    any_of,
+    negate,
+)
+from revstream.resolvers.values.input import field_from_api, ids_meant
+from revstream.resolvers.values.output import TEXT_IDS, shortened
+
+__all__ = ["Condition", "operators", "parse_where"]
+
+DEEPEST = 20
+"""How deep a filter may be nested. MongoDB takes 100 levels, and we make up to 4 of one."""
+
+LONGEST_TEXT = 10_000
+"""Characters of a text to search for; MongoDB refuses regular expressions somewhat longer."""
+
+
+def operators(field: Field) -> tuple[str, ...]:
+    """The operators of a field's filter, in the order of the API; none for what has no filter.
+
+    Of an embedded document only those beside its fields.
+    """
+    if isinstance(field.type, str):
+        return LIST_OF_EMBEDDED if field.is_list else EMBEDDED
+    if field.type is Scalar.JSON:
+        return ()
+    if field.is_list:
+        return LIST
+    return CHOICE if isinstance(field.type, EnumType) else OPERATORS[field.type]
+
+
+ORDER = ("lt", "lte", "gt", "gte")
+CHOICE = ("eq", "ne", "in", "notIn", "exists")
+ORDERED = ("eq", "ne", "in", "notIn", *ORDER, "exists")
+LIST = ("has", "hasEvery", "hasSome", "isEmpty", "exists")
+EMBEDDED = ("and", "or", "not", "exists")
+LIST_OF_EMBEDDED = ("some", "every", "none", "isEmpty", "exists")
+OPERATORS: Mapping[Scalar, tuple[str, ...]] = {
+    Scalar.ID: CHOICE,
+    Scalar.OBJECTID: CHOICE,
+    Scalar.UUID: CHOICE,
+    Scalar.STRING: ("eq", "ne", "in", "notIn", *ORDER, "startsWith", "contains", "exists"),
+    Scalar.INT: ORDERED,
+    Scalar.LONG: ORDERED,
+    Scalar.FLOAT: ORDERED,
+    Scalar.DECIMAL: ORDERED,
+    Scalar.DATETIME: ORDERED,
+    Scalar.BOOLEAN: ("eq", "ne", "exists"),
+}
+
+
+HOLDER = Field(name="", stored="", type=Scalar.JSON)
+"""A field that holds one embedded document, as far as `exists` cares."""
+
+Check = Callable[[ObjectType, Field], None]
+"""Raises where a field may not be looked at."""
+
+Operation = Callable[[Field, str, str, object], Condition]
+
+
+def parse_where(
+    model: Model, entity: Entity, where: Mapping[str, Any] | None, check: Check | None = None
+) -> Condition:
+    """What a `where` argument says, by API names; None says everything.
+
+    Scalars may come as JSON has them or as `resolvers.values.input` made them, enum values as text.
+
+    Args:
+        check: given each field that is named; raises where the caller may not read it.
+
+    Raises:
+        BadUserInput: A field, operator or value that is none; names it.
+    """
+    if where is None:
+        return EVERYTHING
+    return _Parser(model, check).where(entity, entity.name, where, "")
+
+
+class _Parser:
+    """`owner` is what messages call a type or field: Product, or Product.dimensions.
+
+    `prefix` is the stored path that leads to the fields of an embedded document, dot included.
+    """
+
+    __slots__ = ("check", "depth", "model")
+
+    def __init__(self, model: Model, check: Check | None = None, depth: int = 0) -> None:
+        self.model = model
+        self.check = check
+        self.depth = depth
+
+    def where(
+        self, kind: ObjectType, owner: str, where: object, prefix: str, *, embedded: bool = False
+    ) -> Condition:
+        """An object of fields, combinators, and in an embedded document `exists`."""
+        if self.depth > DEEPEST:
+            raise BadUserInput(f"where: filters may be nested {DEEPEST} deep, this one is deeper")
+        if not isinstance(where, Mapping):
+            raise BadUserInput(f"{owner}: a filter is an object, not {shortened(where)}")
+        deeper = _Parser(self.model, self.check, self.depth + 1)
+
+        def again(each: object) -> Condition:
+            return deeper.where(kind, owner, each, prefix, embedded=embedded)
+
+        conditions: list[Condition] = []
+        for name, value in where.items():
+            field = _field(kind, name)
+            if field is not None:
+                if self.check is not None:
+                    self.check(kind, field)
+                conditions.append(deeper.field(field, f"{owner}.{name}", value, prefix))
+            elif name in ("and", "or"):
+                if value is not None:
+                    combine = all_of if name == "and" else any_of
+                    conditions.append(
+                        combine([again(each) for each in _list(f"{owner} {name}", value)])
+                    )
+            elif name == "not":
+                if value is not None:
+                    conditions.append(negate(again(value)))
+            elif name == "exists" and embedded:
+                conditions.append(_exists(HOLDER, prefix[:-1], f"{owner} exists", value))
+            else:
+                raise BadUserInput(f"{owner} has no field {shortened(name)} to filter by")
+        return all_of(conditions)
+
+    def field(self, field: Field, owner: str, value: object, prefix: str) -> Condition:
+        path = prefix + field.stored
+        if prefix and field.stored.isdecimal():
+            # In a path, a number is also an index; MongoDB would look into lists by it.
+            raise BadUserInput(f"{owner} is stored under a number, which cannot be filtered by")
+        known = operators(field)
+        if not known:
+            raise BadUserInput(f"{owner} is JSON, which cannot be filtered by")
+        if value is None:
+            raise BadUserInput(f"{owner}: null is no filter; where it is null is {{exists: false}}")
+        if isinstance(field.type, str) and not field.is_list:
+            kind = self.model.embedded(field.type)
+            return self.where(kind, owner, value, f"{path}.", embedded=True)
+        if not isinstance(value, Mapping):
+            raise BadUserInput(f"{owner}: a filter is an object, not {shortened(value)}")
+        conditions = []
+        for operator, operand in value.items():
+            if operator not in known:
+                raise BadUserInput(
+                    f"{owner} has no operator {shortened(operator)}, only {', '.join(known)}"
+                )
+            if operand is None and operator not in ("eq", "ne"):
+                raise BadUserInput(f"{owner} {operator}: a value expected, got null")
+            if isinstance(field.type, str):
+                kind = self.model.embedded(field.type)
+                conditions.append(
+                    self.list_of_embedded(kind, path, f"{owner} {operator}", operator, operand)
+                )
+            else:
+                conditions.append(OPERATIONS[operator](field, path, f"{owner} {operator}", operand))
+        return all_of(conditions)
+
+    def list_of_embedded(
+        self, kind: Embedded, path: str, owner: str, operator: str, operand: object
+    ) -> Condition:
+        match operator:
+            case "isEmpty":
+                return _is_empty(path, owner, operand)
+            case "exists":
+                return _list_exists(path, owner, operand)
+        item = self.where(kind, owner, operand, "")
+        match operator:
+            case "some":
+                return Some(path, item)
+            case "none":
+                return Not(Some(path, item))
+            case _:
+                return Not(Some(path, negate(item)))
+
+
+def _field(kind: ObjectType, name: str) -> Field | None:
+    if name == "version" and isinstance(kind, Entity) and kind.version is not None:
+        return Field(name=name, stored=kind.version, type=Scalar.INT)
+    return kind.field(name)
+
+
+def _list(owner: str, value: object) -> Sequence[object]:
+    if not isinstance(value, list | tuple):
+        raise BadUserInput(f"{owner}: a list expected, got {shortened(value)}")
+    return value
+
+
+def _boolean(owner: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadUserInput(f"{owner}: true or false expected, got {shortened(value)}")
+    return value
+
+
+# One function per operator: (field, path, owner, operand) -> Condition. The owner names the
+# operator too. An operand is None for `eq` and `ne` only.
+
+
+def _value(field: Field, owner: str, operand: object) -> Any:
+    return None if operand is None else field_from_api(field, operand, owner)
+
+
+def _values(field: Field, owner: str, operand: object) -> tuple[Any, ...]:
+    values = _list(owner, operand)
+    if any(each is None for each in values):
+        raise BadUserInput(f"{owner}: null cannot be in the list; where it is null, say exists")
+    return tuple(field_from_api(field, each, owner) for each in values)
+
+
+def _compare(comparison: Comparison) -> Operation:
+    def operation(field: Field, path: str, owner: str, operand: object) -> Condition:
+        return Compare(path, comparison, _value(field, owner, operand))
+
+    return operation
+
+
+def _equal(field: Field, path: str, owner: str, operand: object) -> Condition:
+    return _equal_to_one(field, path, (_value(field, owner, operand),))
+
+
+def _in(field: Field, path: str, owner: str, operand: object) -> Condition:
+    return _equal_to_one(field, path, _values(field, owner, operand))
+
+
+def _has_every(field: Field, path: str, owner: str, operand: object) -> Condition:
+    values = _values(field, owner, operand)
+    return all_of([_equal_to_one(field, path, (value,)) for value in values])
+
+
+def _equal_to_one(field: Field, path: str, values: Sequence[Any]) -> Condition:
+    """Return the condition that one of the values lies there, ids in each type that shows so."""
+    if field.type is Scalar.ID and field.stored_scalar in TEXT_IDS:
+        values = [id_ for each in values for id_ in ([each] if each is None else ids_meant(each))]
+    match values:
+        case [] | ():
+            return NOTHING
+        case [value]:
+            return Compare(path, Comparison.EQ, value)
+        case _:
+            return In(path, tuple(values))
+
+
+def _text(at_start: bool) -> Operation:
+    def operation(field: Field, path: str, owner: str, operand: object) -> Condition:
+        text = _value(field, owner, operand)
+        if len(text) > LONGEST_TEXT:
+            raise BadUserInput(f"{owner}: at most {LONGEST_TEXT} characters, got {len(text)}")
+        return Text(path, text, at_start)
+
+    return operation
+
+
+def _exists(field: Field, path: str, owner: str, operand: object) -> Condition:
+    if field.is_list:
+        return _list_exists(path, owner, operand)
+    missing = Compare(path, Comparison.EQ, None)
+    return Not(missing) if _boolean(owner, operand) else missing
+
+
+def _list_exists(path: str, owner: str, operand: object) -> Condition:
+    # Equal to None is also a list that holds a null; that one exists.
+    missing = all_of([Compare(path, Comparison.EQ, None), Not(IsList(path))])
+    return Not(missing) if _boolean(owner, operand) else missing
+
+
+def _is_empty(path: str, owner: str, operand: object) -> Condition:
+    # A list that is missing is neither empty nor not.
+    if _boolean(owner, operand):
+        return Empty(path)
+    return all_of([IsList(path), Not(Empty(path))])
+
+
+def _negated(operation: Operation) -> Operation:
+    return lambda field, path, owner, operand: negate(operation(field, path, owner, operand))
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    "eq": _equal,
+    "ne": _negated(_equal),
+    "in": _in,
+    "notIn": _negated(_in),
+    "lt": _compare(Comparison.LT),
+    "lte": _compare(Comparison.LTE),
+    "gt": _compare(Comparison.GT),
+    "gte": _compare(Comparison.GTE),
+    "startsWith": _text(at_start=True),
+    "contains": _text(at_start=False),
+    "exists": _exists,
+    "has": _equal,
+    "hasSome": _in,
+    "hasEvery": _has_every,
+    "isEmpty": lambda field, path, owner, operand: _is_empty(path, owner, operand),
+}

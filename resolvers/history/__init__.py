@@ -1,0 +1,1 @@
+"""History: versions, and the graph as of a moment."""

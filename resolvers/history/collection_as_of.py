@@ -1,0 +1,248 @@
+"""A whole collection as it was at a moment: filtered, sorted and paged like the current one.
+
+Two ways to the same page. A *walk* goes through the documents in id order and looks each one's
+version up: it costs what the page costs, however many documents and versions there are, as long as
+few of those it passes drop out. A *sweep* reads every version that stood at the moment, from one
+document to the next in an index: it costs as many as there were documents, however many versions.
+Pages in id order walk first, and sweep when too much drops out; any other order sweeps.
+
+Where contents lie elsewhere than in their records (`streams.versioning.content_encoding`), and the
+filter or the order looks at them, they are judged apart: a walk then goes on to the end of the
+page, and a sweep reads every version that stood.
+
+Guarantees: a document is shown once, also where a crash left two versions of it open.
+Source, with measurements: docs/decisions/0008-as-of.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+from revstream.model.definition import Entity
+from revstream.resolvers.filters.expression import (
+    EVERYTHING,
+    All,
+    AnyOf,
+    Condition,
+    Not,
+    all_of,
+    paths,
+)
+from revstream.resolvers.filters.mongo_query import to_query
+from revstream.resolvers.history.content_filter import Judging
+from revstream.resolvers.history.id_walk import Walk
+from revstream.resolvers.pagination.keyset import Keyset
+from revstream.resolvers.pagination.order_by import Order, order_keys
+from revstream.resolvers.pagination.page import Page, PageRequest, Window, both
+from revstream.resolvers.pagination.projection import EVERY_FACT, Fields, record_projection
+from revstream.streams.archive.coverage import Coverage, Coverages
+from revstream.streams.archive.horizon import check_horizon
+from revstream.streams.archive.indexes import ALL, MOMENTS, last_of_each
+from revstream.streams.archive.store import Archive
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.version import Version
+
+__all__ = ["CollectionAsOf", "on_records"]
+
+_WALK_MOST = 2000
+"""Documents that a walk passes before it gives up: 20 ms, as much as a sweep of 4,000."""
+
+_PORTION = 500
+"""Records that are judged apart at once."""
+
+
+class CollectionAsOf:
+    """Reads of one collection at one cluster time, with one filter and order.
+
+    Args:
+        shown: see `History.pages_of`.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archive: Archive,
+        entity: Entity,
+        at: Timestamp,
+        *,
+        where: Condition | None,
+        order: Order | None,
+        facts: Fields = EVERY_FACT,
+        shown: bool = False,
+    ) -> None:
+        self._mongo = mongo
+        self._coverages = Coverages(mongo)
+        self._archive = archive
+        self._name = archive.name
+        self._at = at
+        self._facts = facts
+        self._make = None if shown else Version.from_record
+        condition = EVERYTHING if where is None else on_records(where, entity)
+        self._where = to_query(condition)
+        where_id = to_query(_of_id(condition))
+        self._walk = Walk(mongo, archive, at, where_id=where_id, naive=shown)
+        keys = order_keys(entity, order, id_path="doc", version_path="v", prefix="full.")
+        self._keyset = Keyset(f"as of {entity.name}", keys)
+        looked_at = {path for path, _ in keys} | paths(condition)
+        names = frozenset(p.split(".")[1] for p in looked_at if p.startswith("full."))
+        self._judging = Judging(mongo, archive, self._where, names)
+        self._looks_inside = bool(names)
+        # A content that came to lie elsewhere since that was asked is none that could be judged
+        # in its record, nor one that was there then.
+        here = [self._where, {"packed": {"$ne": True}}]
+        self._where_here = {"$and": here} if names else self._where
+
+    async def page(
+        self, request: PageRequest, fields: Fields | None, *, total: bool = False
+    ) -> Page[Any]:
+        """Raises:
+        BadUserInput: a cursor of another list.
+        HistoryLost: not all that stood then is known.
+        ArchiveBehind: it lies in a window of lost history whose end is not known yet.
+        """
+        window = Window(self._keyset, request)
+        projection = window.projected(record_projection(fields, self._facts))
+        apart = self._looks_inside and await self._archive.has_packed()
+
+        async def read() -> tuple[list[Document], Coverage | None, Sequence[str]]:
+            if apart:
+                found, unordered = await self._read_apart(window)
+                return found, None, unordered
+            return await self._read(window, projection)
+
+        count = None
+        if total:
+            counting = self._count_apart() if apart else self._count()
+            (rows, coverage, unordered), count = await asyncio.gather(read(), counting)
+        else:
+            rows, coverage, unordered = await read()
+        if coverage is None or total:
+            # Behind the reads: see `streams.archive.horizon`.
+            coverage = await self._coverages.of(self._archive.collection)
+        check_horizon(self._archive.collection, self._at, coverage)
+        if fields is not None and not apart:
+            rows = await self._archive.contents.filled(rows)
+        return window.page(rows, self._make, total=count, unordered=unordered)
+
+    def cursor(self, key: Any) -> str:
+        """Return the place of the document with an `_id`, in the order of ids."""
+        return self._keyset.cursor({"doc": key})
+
+    async def _read(
+        self, window: Window, projection: Mapping[str, Any]
+    ) -> tuple[list[Document], Coverage | None, Sequence[str]]:
+        """At most `window.limit` records in the window's order; the coverage, if it was read behind
+        them; and the order's paths, where records were left out: see `Window.read`."""
+
+        def sweep(beside: Mapping[str, Any]) -> Awaitable[list[Document]]:
+            return self._sweep(window, both(window.query, beside), projection, window.limit)
+
+        if len(self._keyset.keys) > 1:
+            swept, unordered = await window.read(sweep)
+            return swept, None, unordered
+        rows: list[Document] = []
+        place = window.query
+        walked, step = 0, window.limit
+        while walked < _WALK_MOST:
+            passed = await self._walk.step(window, place, step, self._where_here, projection)
+            rows += passed.found
+            missing = window.limit - len(rows)
+            if missing <= 0 or not passed.more:
+                return rows[: window.limit], passed.coverage, ()
+            walked += step
+            place = window.behind({"doc": passed.last})
+            # As many as will do if they drop out as they did so far, and not too many on a few.
+            step = min(missing * walked // (len(rows) + 1) + missing, 8 * step, _WALK_MOST)
+        rows += await self._sweep(window, place, projection, window.limit - len(rows))
+        return rows, None, ()
+
+    async def _sweep(
+        self, window: Window, place: Mapping[str, Any], projection: Mapping[str, Any], limit: int
+    ) -> list[Document]:
+        """At most `limit` records behind a place, in the window's order."""
+        stages = [
+            *self._stood(),
+            {"$match": {"$and": [self._where_here, place]}},
+            {"$sort": window.sort},
+            {"$limit": limit},
+            {"$project": {**projection, **window.placing}},
+        ]
+        return await self._mongo.aggregate(self._name, stages, hint=MOMENTS)
+
+    async def _read_apart(self, window: Window) -> tuple[list[Document], Sequence[str]]:
+        if len(self._keyset.keys) > 1:
+            return await window.read(partial(self._first_apart, window))
+        rows: list[Document] = []
+        step, place = window.limit, window.query
+        while True:
+            passed = await self._walk.step(window, place, step, {}, None)
+            rows += await self._judging.matching(passed.found)
+            if len(rows) >= window.limit or not passed.more:
+                return rows[: window.limit], ()
+            place = window.behind({"doc": passed.last})
+            step = min(2 * step, _WALK_MOST)
+
+    async def _first_apart(self, window: Window, beside: Mapping[str, Any]) -> list[Document]:
+        """The first of all that stood, read portion by portion."""
+        query = both(window.query, beside)
+        first: list[Document] = []
+        async with aclosing(self._standing()) as pages:
+            async for page in pages:
+                first = await self._judging.first([*first, *page], query, window.keys, window.limit)
+        return first
+
+    async def _count_apart(self) -> int:
+        count = 0
+        async with aclosing(self._standing()) as pages:
+            async for page in pages:
+                count += len(await self._judging.matching(page))
+        return count
+
+    def _standing(self) -> AsyncGenerator[list[Document]]:
+        return self._mongo.aggregate_pages(self._name, self._stood(), size=_PORTION, hint=MOMENTS)
+
+    async def _count(self) -> int:
+        stages = [*self._stood(), {"$match": self._where_here}, {"$count": "n"}]
+        found = await self._mongo.aggregate(self._name, stages, hint=MOMENTS)
+        return int(found[0]["n"]) if found else 0
+
+    def _stood(self) -> list[Mapping[str, Any]]:
+        """Stages that leave the versions that stood at the moment, deletions left out.
+
+        Of all documents: with most conditions on ids 6.0.5 reads all of their versions.
+        """
+        return [{"$match": ALL}, *last_of_each(self._at), {"$match": {"op": {"$ne": "DELETE"}}}]
+
+
+def on_records(condition: Condition, entity: Entity) -> Condition:
+    """A condition on documents, as one on the archive's records of them.
+
+    The id and the number are the record's own, which indexes know; the rest lies under `full`.
+    """
+    if condition is EVERYTHING:
+        return condition
+    match condition:
+        case All(conditions):
+            return All(tuple(on_records(each, entity) for each in conditions))
+        case AnyOf(conditions):
+            return AnyOf(tuple(on_records(each, entity) for each in conditions))
+        case Not(inner):
+            return Not(on_records(inner, entity))
+        case _:
+            names = {"_id": "doc", entity.version: "v"}
+            path = names.get(condition.path, f"full.{condition.path}")
+            return replace(condition, path=path)
+
+
+def _of_id(condition: Condition) -> Condition:
+    """What a condition on records says of the id alone: a walk need not pass other documents."""
+    parts = condition.conditions if isinstance(condition, All) else (condition,)
+    return all_of([each for each in parts if paths(each) == {"doc"}])

@@ -1,0 +1,127 @@
+"""A walk through a collection as of a moment, in id order: the next documents, and of each the
+version that stood.
+
+The ids of the next ones are read first, and their versions by them.
+
+Source, with measurements: docs/decisions/0008-as-of.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+from revstream.resolvers.pagination.page import Window
+from revstream.streams.archive.coverage import Coverage, Coverages, coverage_stage
+from revstream.streams.archive.indexes import DOCUMENTS, MOMENTS, last_of_each
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+
+__all__ = ["Passed", "Walk"]
+
+# As the index of documents has it in its partialFilterExpression.
+_FIRST: Document = {"first": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What a step came by.
+
+    Attributes:
+        more: whether there may be documents behind `last`, the id of the last one. found: the
+            versions that stood then, of those that were there and matched; in the walk's order.
+            coverage: read behind them.
+    """
+
+    more: bool
+    last: Any
+    found: list[Document]
+    coverage: Coverage
+
+
+class Walk:
+    """Through the documents that an archive has.
+
+    Args:
+        where_id: on the documents' ids alone; nothing else is passed.
+        naive: see `Mongo.find`.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archive: Archive,
+        at: Timestamp,
+        *,
+        where_id: Mapping[str, Any],
+        naive: bool,
+    ) -> None:
+        self._mongo = mongo
+        self._archive = archive
+        self._at = at
+        self._where_id = where_id
+        self._coverages = Coverages(mongo)
+        self._naive = naive
+
+    async def step(
+        self,
+        window: Window,
+        place: Mapping[str, Any],
+        count: int,
+        where: Mapping[str, Any],
+        projection: Mapping[str, Any] | None,
+    ) -> Passed:
+        """The next `count` documents that existed by then, and the versions of theirs that stood.
+
+        Args:
+            place: what lies behind the last step.
+            projection: of the versions that are found, `op` among it; None: as they are.
+        """
+        ids = await self._ids(window, place, count)
+        last, more = ids[-1] if ids else None, len(ids) == count
+        if not ids:
+            return Passed(more, last, [], await self._coverages.of(self._archive.collection))
+        stages = [{"$match": where}] if where else []
+        found, coverage = await self._versions({"doc": {"$in": ids}}, stages, projection)
+        places = {identity(each["doc"]): each for each in found if each["op"] != "DELETE"}
+        # Each once: while a document is being cut, two of its versions are its first.
+        stood = [places.pop(key) for key in map(identity, ids) if key in places]
+        return Passed(more, last, stood, coverage)
+
+    async def _ids(self, window: Window, place: Mapping[str, Any], count: int) -> list[Any]:
+        conditions = [_FIRST, {"at": {"$lte": self._at}}, self._where_id, place]
+        passed = await self._mongo.find(
+            self._archive.name,
+            {"$and": [each for each in conditions if each]},
+            projection={"_id": 0, "doc": 1},
+            sort=window.keys,
+            limit=count,
+            hint=DOCUMENTS,
+            short=True,
+            naive=self._naive,
+        )
+        return [each["doc"] for each in passed]
+
+    async def _versions(
+        self,
+        query: Mapping[str, Any],
+        stages: Sequence[Mapping[str, Any]],
+        projection: Mapping[str, Any] | None,
+    ) -> tuple[list[Document], Coverage]:
+        """The last versions of documents by then, and the coverage read behind them."""
+        pipeline: list[Mapping[str, Any]] = [{"$match": query}, *last_of_each(self._at), *stages]
+        if projection is not None:
+            pipeline.append({"$project": projection})
+        pipeline.append(coverage_stage(self._archive.collection, self._at))
+        found = await self._mongo.aggregate(
+            self._archive.name, pipeline, hint=MOMENTS, naive=self._naive
+        )
+        # Known by its name: MongoDB does not promise the order of a union.
+        records = [each["coverage"] for each in found if "coverage" in each]
+        versions = [each for each in found if "coverage" not in each]
+        return versions, Coverage.from_record(records[0] if records else None)

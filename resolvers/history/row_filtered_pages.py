@@ -1,0 +1,123 @@
+"""Pages of versions with those left out that are not there for a caller, each judged by its own
+content.
+
+Where records have their contents, MongoDB does it. Where contents lie elsewhere
+(`streams.versioning.content_encoding`), it cannot: then records are read on until a page is full,
+and a total counts what it has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from revstream.model.definition import Entity
+from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.filters.mongo_query import to_query
+from revstream.resolvers.history.collection_as_of import on_records
+from revstream.resolvers.history.hidden_predecessor import conceal_changes, touches
+from revstream.resolvers.history.version_filter import VersionFilter
+from revstream.resolvers.pagination.page import Page, Window
+from revstream.resolvers.pagination.projection import Fields, record_projection
+from revstream.streams.archive.store import Archive
+from revstream.streams.mongo.driver.codecs import Document
+
+__all__ = ["Sifting"]
+
+_PORTION = 500
+_FEWEST = 20
+
+
+class Sifting:
+    """Of one archive, for one caller."""
+
+    def __init__(self, archive: Archive, entity: Entity, rows: Rows) -> None:
+        self._archive = archive
+        self._entity = entity
+        self._rows = rows
+        self._query: Mapping[str, Any] = {}
+        if rows.limits:
+            here = to_query(on_records(rows.condition, entity))
+            # A content that is not in the record is none that could be judged here.
+            whole = {"op": {"$ne": "DELETE"}, "packed": {"$ne": True}}
+            self._query = {"$and": [whole, here]}
+
+    async def is_needed(self, where: VersionFilter | None) -> bool:
+        """Return whether MongoDB cannot tell which versions match."""
+        if not self._rows.limits:
+            return False
+        return (where is not None and where.changed is not None) or await self._archive.has_packed()
+
+    def query(self, query: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a query over records that have their contents finds of them."""
+        if not self._query:
+            return query
+        return {"$and": [query, self._query]} if query else self._query
+
+    async def page(
+        self,
+        of: Mapping[str, Any],
+        where: VersionFilter | None,
+        window: Window,
+        fields: Fields | None,
+        *,
+        total: bool,
+        make: Callable[[Document], Any] | None,
+    ) -> Page[Any]:
+        """Wherever contents lie.
+
+        Args:
+            of: a query over records: of which documents.
+            make: see `Window.page`.
+        """
+        query = {"$and": [of, {} if where is None else where.query, {"op": {"$ne": "DELETE"}}]}
+        projection = window.projected(record_projection(self._rows.widened(fields)))
+        rows: list[Document] = []
+        size = max(window.limit, _FEWEST)
+        changed = None if where is None else where.changed
+        async with aclosing(self._seen(query, window, projection, size, changed)) as portions:
+            async for portion in portions:
+                rows += portion
+                if len(rows) >= window.limit:
+                    break
+        count = await self._count(query, window.unbounded(), changed) if total else None
+        return window.page(rows[: window.limit], make, total=count)
+
+    async def _count(self, query: Mapping[str, Any], window: Window, changed: str | None) -> int:
+        """Without keeping what was looked at."""
+        projection = window.projected(record_projection(self._rows.fields))
+        count = 0
+        seen = self._seen(query, window, projection, _PORTION, changed)
+        async with aclosing(seen) as portions:
+            async for portion in portions:
+                count += len(portion)
+        return count
+
+    async def _seen(
+        self,
+        query: Mapping[str, Any],
+        window: Window,
+        projection: Mapping[str, Any],
+        size: int,
+        changed: str | None,
+    ) -> AsyncGenerator[list[Document]]:
+        """Those within a window that the caller sees, of one read after the other.
+
+        Args:
+            size: of the first read. changed: see `VersionFilter`.
+        """
+        place = window.query
+        while True:
+            found = await self._archive.find(
+                {"$and": [query, place]}, projection=projection, sort=window.keys, limit=size
+            )
+            seen = [each for each in found if self._rows.allow_version(each)]
+            if changed is not None:
+                await conceal_changes(self._archive, self._entity, self._rows, seen)
+                seen = [each for each in seen if touches(each["changed"], changed)]
+            yield seen
+            if len(found) < size:
+                return
+            place = window.behind(found[-1])
+            size = _PORTION

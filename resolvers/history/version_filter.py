@@ -1,0 +1,124 @@
+"""Which versions match: what a `VersionWhere` says, as a query over the archive's records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+from revstream.model.definition import Entity, EnumType, Field, Model, Scalar
+from revstream.resolvers.access.permissions import Scope
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.filters.mongo_query import regular_expression, to_query
+from revstream.resolvers.filters.parser import parse_where
+from revstream.resolvers.values.dates import milliseconds
+from revstream.resolvers.values.field_diff import stored_path
+from revstream.resolvers.values.input import from_api
+from revstream.streams.core import resume_tokens
+
+__all__ = ["OPERATION", "VersionFilter", "parse_version_where"]
+
+OPERATION = EnumType(name="Operation", values=("BASELINE", "INSERT", "UPDATE", "REPLACE", "DELETE"))
+
+_SLACK_S = 10
+"""How far a record's wall-clock time may lie from its cluster time, to be found by the former.
+
+Generous: it only bounds what is looked through. A clock that was set back further than this hides
+what was written meanwhile from filters by time, and from nothing else.
+"""
+
+_LAST_SECOND = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFilter:
+    """A query over records.
+
+    `changed`: the stored path of a field that the versions changed, where that is to be judged for
+    a caller who does not see all versions; the query finds these versions, and others.
+    """
+
+    query: Mapping[str, Any]
+    changed: str | None = None
+
+
+def parse_version_where(
+    model: Model, entity: Entity, where: Mapping[str, Any] | None, scope: Scope
+) -> VersionFilter | None:
+    """What a `VersionWhere` says of the versions of an entity's documents; None where it says
+    nothing.
+
+    Raises:
+        BadUserInput: a field, operator or value that is none; names it.
+        Forbidden: a changed field that the caller may not read.
+    """
+    if not where:
+        return None
+    given = dict(where)
+    path = given.pop("changedField", None)
+    if "changedField" in where and path is None:
+        raise BadUserInput("VersionWhere.changedField: null is no field", argument="changedField")
+    queries = [to_query(parse_where(model, _records_of(entity), given))] if given else []
+    if entity.layout is None or entity.layout.at is None:
+        # Where a layout says when, that may be long before it was recorded.
+        queries += _bounds(given.get("at"))
+    if path is not None:
+        stored = stored_path(entity, model, path, "VersionWhere.changedField")
+        scope.check_named(entity, path.split("."))
+        if scope.read_rows(entity).limits:
+            # A version behind one that is hidden changed all that it has.
+            top = f"full.{stored.partition('.')[0]}"
+            there = [{top: {"$exists": True}}, {"packed": True}]
+            queries.append({"$or": [*_changed(stored)["$or"], *there]})
+            return VersionFilter({"$and": queries}, changed=stored)
+        queries.append(_changed(stored))
+    return VersionFilter(queries[0] if len(queries) == 1 else {"$and": queries})
+
+
+def _records_of(entity: Entity) -> Entity:
+    """The records of an archive as if they were modelled, for the one filter language."""
+    scalar = entity.id.stored_scalar
+    return Entity(
+        name="VersionWhere",
+        fields=(
+            Field(name="documentId", stored="doc", type=Scalar.ID, stored_scalar=scalar),
+            Field(name="author", stored="by", type=Scalar.STRING),
+            Field(name="operation", stored="op", type=OPERATION),
+            Field(name="at", stored="wall", type=Scalar.DATETIME),
+            Field(name="version", stored="v", type=Scalar.INT),
+        ),
+        collection=f"{entity.collection}.versions",
+        singular="version",
+        plural="versions",
+        version=None,
+    )
+
+
+def _bounds(at: Mapping[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """The part of the stream in which the times that are asked for lie: `_id` is in its order."""
+    for operator, operand in (at or {}).items():
+        if operand is None:
+            continue
+        if operator in ("gt", "gte", "eq"):
+            yield {"_id": {"$gte": _token(operand, -_SLACK_S)}}
+        if operator in ("lt", "lte", "eq"):
+            yield {"_id": {"$lt": _token(operand, _SLACK_S + 1)}}
+
+
+def _token(time: Any, slack_s: int) -> str:
+    date = from_api(Scalar.DATETIME, time, "VersionWhere.at")
+    second = min(max(milliseconds(date) // 1000 + slack_s, 0), _LAST_SECOND)
+    return resume_tokens.time_prefix(Timestamp(second, 0))
+
+
+def _changed(path: str) -> dict[str, Any]:
+    """Versions that changed it, something inside of it, or all of what it is in.
+
+    An object that appears is listed by itself, and so is each top-level field of a first state.
+    """
+    names = path.split(".")
+    above = [".".join(names[: n + 1]) for n in range(len(names))]
+    inside = regular_expression(f"{path}.", at_start=True)
+    return {"$or": [{"changed": {"$in": above}}, {"changed": {"$regex": inside}}]}

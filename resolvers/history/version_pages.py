@@ -1,0 +1,137 @@
+"""Pages of versions: of single documents, and of all documents of a collection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from revstream.model.definition import Entity
+from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.history.row_filtered_pages import Sifting
+from revstream.resolvers.history.version_filter import VersionFilter
+from revstream.resolvers.pagination.keyset import Keyset
+from revstream.resolvers.pagination.page import Page, PageRequest, Window
+from revstream.resolvers.pagination.pages_by_parent import pages_by_key
+from revstream.resolvers.pagination.projection import Fields, record_projection
+from revstream.streams.archive.store import Archive
+from revstream.streams.layouts.core.plain_collection import by_field
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.version import Version
+
+__all__ = ["PageReading", "VersionPages"]
+
+
+@dataclass(frozen=True, slots=True)
+class PageReading:
+    """The versions to read and the fields of each; `facts`: see `record_projection`."""
+
+    where: VersionFilter | None
+    page: PageRequest
+    fields: Fields | None
+    facts: Fields
+
+    @property
+    def projection(self) -> Mapping[str, Any]:
+        """Projection of each record."""
+        return record_projection(self.fields, self.facts)
+
+
+class VersionPages:
+    """Reads of pages from all archives; `rows` are those that are there for the caller, `shown`
+    gives records instead of versions (see `History.pages_of`)."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+
+    async def of_documents(
+        self,
+        archive: Archive,
+        entity: Entity,
+        rows: Rows,
+        ids: Sequence[Any],
+        reading: PageReading,
+        *,
+        total: bool,
+        shown: bool,
+    ) -> list[Page[Any]]:
+        """n ids -> a page each of the document's versions, newest first, in one command."""
+        make, where, page, fields = _made(shown), reading.where, reading.page, reading.fields
+        keyset = Keyset(f"versions of one {entity.name}", (("v", -1),), uniform=True)
+        sifting = Sifting(archive, entity, rows)
+        if await sifting.is_needed(where):
+            reads = (
+                sifting.page(
+                    {"doc": {"$eq": key}},
+                    where,
+                    Window(keyset, page),
+                    fields,
+                    total=total,
+                    make=make,
+                )
+                for key in ids
+            )
+            return list(await asyncio.gather(*reads))
+        query = sifting.query({} if where is None else where.query)
+        if len(ids) == 1 and ids[0] is not None and not total:
+            window = Window(keyset, page)
+            own = {"doc": {"$eq": ids[0]}}
+            # A third of what the lookup costs that many take.
+            found = await archive.find(
+                window.limited_to({"$and": [own, query]} if query else own),
+                projection=reading.projection,
+                sort=window.keys,
+                limit=window.limit,
+                short=True,
+                naive=shown,
+            )
+            return [window.page(found, make)]
+        return await pages_by_key(
+            self._mongo,
+            by_field(archive.name, "doc"),
+            ids,
+            query=query,
+            window=Window(keyset, page),
+            projection=reading.projection,
+            make=make,
+            total=total,
+            filled=archive.contents.filled,
+        )
+
+    async def of_all(
+        self,
+        archive: Archive,
+        entity: Entity,
+        rows: Rows,
+        reading: PageReading,
+        *,
+        total: bool,
+        shown: bool,
+    ) -> Page[Any]:
+        """A page of the versions of all documents, newest first: in the order of the stream."""
+        make, where, fields = _made(shown), reading.where, reading.fields
+        keyset = Keyset(f"versions of all {entity.name}", (("_id", -1),), uniform=True)
+        window = Window(keyset, reading.page)
+        sifting = Sifting(archive, entity, rows)
+        if await sifting.is_needed(where):
+            return await sifting.page({}, where, window, fields, total=total, make=make)
+        query = sifting.query({} if where is None else where.query)
+        finding = archive.find(
+            window.limited_to(query),
+            projection=window.projected(reading.projection),
+            sort=window.keys,
+            limit=window.limit,
+            short=True,
+            naive=shown,
+        )
+        if total:
+            found, count = await asyncio.gather(finding, self._mongo.count(archive.name, query))
+        else:
+            found, count = await finding, None
+        return window.page(found, make, total=count)
+
+
+def _made(shown: bool) -> Callable[[Document], Any] | None:
+    return None if shown else Version.from_record

@@ -1,0 +1,325 @@
+"""What a mutation says of a document's content, in stored names and BSON values.
+
+Raises `InvalidDocument`, which names the field by its path in the API. What only the stored
+document can tell (whether an embedded document that is patched in part has the rest, whether a
+number can be added to) becomes a `Demand`, which is checked in the very write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import bson
+from bson import Decimal128, Int64
+from bson.errors import InvalidDocument as NotBSON
+
+from revstream.model.definition import Entity, Field, Model, ObjectType, Scalar
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.mutations.merge_patch import REMOVED, Merge, field_of
+from revstream.resolvers.mutations.result import InvalidDocument
+from revstream.resolvers.values.input import field_from_api, id_from_api
+from revstream.resolvers.values.output import INT_LIMIT, LONG_LIMIT
+from revstream.streams.mongo.driver.codecs import DECODED, Document
+
+__all__ = [
+    "Change",
+    "Demand",
+    "changeable",
+    "countable",
+    "new_id",
+    "parse_change",
+    "parse_document",
+    "replacing",
+]
+
+MOST_NESTED = 15
+"""How deep a patch of a JSON field may be nested: each takes nine of MongoDB's 200 levels."""
+
+MOST_LEVELS = 180
+"""How deep a merge may be as an expression: the command around it, and what every write sets, take
+some of the 200, too."""
+
+MOST_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What must hold of the document that is changed; `query` as MongoDB is asked. `stored`: where
+    there must be a value, if it is that."""
+
+    path: str
+    problem: str
+    query: Mapping[str, Any]
+    stored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A patch: what is merged, what is added to numbers, and what both ask of the document."""
+
+    merge: Merge
+    increments: Mapping[str, Any]
+    demands: tuple[Demand, ...] = ()
+
+    @property
+    def added(self) -> dict[str, Any]:
+        """The numbers after it, as expressions for `Merge.expression`."""
+        return {
+            name: {"$add": [{"$ifNull": [field_of("$$old", name), 0]}, {"$literal": value}]}
+            for name, value in self.increments.items()
+        }
+
+
+def changeable(type_: ObjectType) -> Iterator[Field]:
+    """The fields that a client may write: not the id, nor what is copied from elsewhere."""
+    return (each for each in type_.fields if each.stored != "_id" and each.copy is None)
+
+
+def countable(entity: Entity) -> Iterator[Field]:
+    """The fields that can be added to."""
+    numbers = (Scalar.INT, Scalar.LONG, Scalar.FLOAT, Scalar.DECIMAL)
+    return (
+        each
+        for each in changeable(entity)
+        if each.type in numbers and not each.is_list and not each.fence
+    )
+
+
+def new_id(entity: Entity, text: str | None) -> Any:
+    """The `_id` of a document to be created: the one asked for, or one that nobody has.
+
+    Raises:
+        InvalidDocument: it cannot be, or there is none to be made up.
+    """
+    scalar = entity.id.stored_scalar
+    assert scalar is not None
+    if text is not None:
+        try:
+            return id_from_api(scalar, text, f"{entity.name}.id")
+        except BadUserInput as exc:
+            raise InvalidDocument(exc.message, path="id") from exc
+    match scalar:
+        case Scalar.OBJECTID:
+            return bson.ObjectId()
+        case Scalar.UUID:
+            return bson.Binary.from_uuid(uuid4())
+        case Scalar.ID | Scalar.STRING:
+            return str(bson.ObjectId())
+    raise InvalidDocument(
+        f"{entity.name}.id is a number of your own: give one to create a document", path="id"
+    )
+
+
+def parse_document(model: Model, entity: Entity, document: Mapping[str, Any]) -> Document:
+    """A whole document but for its id; what is null is not there.
+
+    Raises:
+        InvalidDocument: a value that does not fit.
+    """
+    found = _object(model, entity, document, "")
+    _check_size(entity, found)
+    return found
+
+
+def replacing(entity: Entity, document: Document) -> Merge:
+    """What makes a stored document this one. What the model does not name, and what is copied from
+    elsewhere, is not the client's to remove."""
+    gone = {each.stored: REMOVED for each in changeable(entity) if each.stored not in document}
+    return Merge(gone | document)
+
+
+def parse_change(
+    model: Model,
+    entity: Entity,
+    patch: Mapping[str, Any] | None,
+    increment: Mapping[str, Any] | None = None,
+) -> Change:
+    """A patch and what is added.
+
+    Raises:
+        InvalidDocument: a value that does not fit, or a field that is both patched and added to.
+    """
+    demands: list[Demand] = []
+    merge = _patch(model, entity, patch or {}, "", (), demands)
+    increments = {}
+    for field in countable(entity):
+        value = (increment or {}).get(field.name)
+        if value is None:
+            continue
+        if field.stored in merge.entries:
+            raise InvalidDocument(
+                f"{entity.name}.{field.name} is in the patch and in the increment; give one",
+                path=field.name,
+            )
+        increments[field.stored] = _one(field, value, field.name)
+        demands.append(_addable(entity, field, increments[field.stored]))
+    _check_size(entity, {"": [v for v in merge.entries.values() if v is not REMOVED]})
+    return Change(merge, increments, tuple(demands))
+
+
+def _object(model: Model, type_: ObjectType, given: Mapping[str, Any], path: str) -> Document:
+    made: Document = {}
+    for field in changeable(type_):
+        value = given.get(field.name)
+        place = f"{path}{field.name}"
+        if value is None:
+            if field.required:
+                raise InvalidDocument(f"{type_.name}.{field.name} is required", path=place)
+            continue
+        made[field.stored] = _value(model, field, value, place)
+    return made
+
+
+def _value(model: Model, field: Field, value: Any, place: str) -> Any:
+    if not field.is_list:
+        return _item(model, field, value, place)
+    return [
+        None if each is None else _item(model, field, each, f"{place}.{index}")
+        for index, each in enumerate(value)
+    ]
+
+
+def _item(model: Model, field: Field, value: Any, place: str) -> Any:
+    if isinstance(field.type, str):
+        return _object(model, model.embedded(field.type), value, f"{place}.")
+    return _one(field, value, place)
+
+
+def _one(field: Field, value: Any, place: str) -> Any:
+    try:
+        return field_from_api(field, value, field.name)
+    except BadUserInput as exc:
+        raise InvalidDocument(exc.message, path=place) from exc
+
+
+def _patch(
+    model: Model,
+    type_: ObjectType,
+    patch: Mapping[str, Any],
+    path: str,
+    stored: tuple[str, ...],
+    demands: list[Demand],
+) -> Merge:
+    entries: dict[str, Any] = {}
+    for field in changeable(type_):
+        if field.name not in patch:
+            continue
+        value = patch[field.name]
+        place = f"{path}{field.name}"
+        if value is None:
+            if field.required:
+                raise InvalidDocument(
+                    f"{type_.name}.{field.name} is required: it cannot be unset", path=place
+                )
+            entries[field.stored] = REMOVED
+        elif isinstance(field.type, str) and not field.is_list:
+            kind = model.embedded(field.type)
+            below = (*stored, field.stored)
+            entries[field.stored] = _patch(model, kind, value, f"{place}.", below, demands)
+            demands += _rest(kind, value, place, below)
+        elif field.type is Scalar.JSON and not field.is_list and isinstance(value, Mapping):
+            _one(field, value, place)
+            entries[field.stored] = _json(value, place)
+        else:
+            entries[field.stored] = _value(model, field, value, place)
+        if not stored:
+            _check_depth(Merge({field.stored: entries[field.stored]}), place)
+    return Merge(entries)
+
+
+def _rest(
+    kind: ObjectType, patch: Mapping[str, Any], place: str, stored: tuple[str, ...]
+) -> Iterator[Demand]:
+    """Of an embedded document that is patched in part: the rest must be there."""
+    for field in changeable(kind):
+        if field.required and field.name not in patch:
+            yield Demand(
+                path=f"{place}.{field.name}",
+                problem=f"{kind.name}.{field.name} is required, and {place} does not have it yet",
+                query={".".join((*stored, field.stored)): {"$ne": None}},
+                stored=(*stored, field.stored),
+            )
+
+
+def _json(value: Mapping[str, Any], place: str, depth: int = 1) -> Merge:
+    if depth > MOST_NESTED:
+        raise InvalidDocument(
+            f"{place}: a patch nested deeper than {MOST_NESTED} levels cannot be merged; "
+            "set the field to null and give it whole",
+            path=place,
+        )
+    return Merge(
+        {
+            name: REMOVED
+            if each is None
+            else _json(each, place, depth + 1)
+            if isinstance(each, Mapping)
+            else each
+            for name, each in value.items()
+        }
+    )
+
+
+_LIMITS = {Scalar.INT: INT_LIMIT, Scalar.LONG: LONG_LIMIT}
+
+
+def _addable(entity: Entity, field: Field, value: Any) -> Demand:
+    """The stored value is a number, or none, and stays within the type's limits."""
+    stored = {"$ifNull": [f"${field.stored}", 0]}
+    parts: list[Any] = [{"$isNumber": stored}]
+    limit = _LIMITS.get(field.type) if isinstance(field.type, Scalar) else None
+    problem = "does not hold a number"
+    if limit is not None:
+        lowest, highest = max(-limit, -limit - value), min(limit - 1, limit - 1 - value)
+        parts += [{"$gte": [stored, Int64(lowest)]}, {"$lte": [stored, Int64(highest)]}]
+        problem += f", or would leave {-limit} to {limit - 1}"
+    else:
+        # A sum beyond the largest number would be stored as an infinity.
+        finite = {"$lt": [{"$abs": {"$add": [stored, value]}}, math.inf]}
+        parts = [{"$cond": [{"$isNumber": stored}, finite, False]}]
+        problem += ", or would not be finite"
+    shown = value.to_decimal() if isinstance(value, Decimal128) else value
+    return Demand(
+        path=field.name,
+        problem=f"{entity.name}.{field.name} {problem}, with {shown} added",
+        query={"$expr": {"$and": parts}},
+    )
+
+
+def _check_depth(merge: Merge, place: str) -> None:
+    if _depth(merge.expression()) > MOST_LEVELS:
+        raise InvalidDocument(
+            f"{place}: a patch nested that deep cannot be merged; replace the document instead",
+            path=place,
+        )
+
+
+def _depth(value: Any) -> int:
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif not isinstance(value, list):
+        return 0
+    return 1 + max(map(_depth, value), default=0)
+
+
+def _check_size(entity: Entity, document: Document) -> None:
+    try:
+        size = len(bson.encode(_plain(document), codec_options=DECODED))
+    except (NotBSON, OverflowError) as exc:
+        raise InvalidDocument(f"{entity.name} cannot be stored: {exc}", path="") from exc
+    if size > MOST_BYTES:
+        raise InvalidDocument(
+            f"{entity.name} has {size} bytes, and MongoDB holds at most {MOST_BYTES}", path=""
+        )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Merge):
+        return {n: _plain(each) for n, each in value.entries.items() if each is not REMOVED}
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,329 @@
+"""Events that arrive in any order, and more than once: the state with the highest fencing token
+stays, and one that is not above it changes nothing; nor one that is not above that of a document
+that was deleted.
+
+Each event, and each batch, of documents that are there is one round trip: no read before it, no
+refusal to be mended after it. Those that are not are inserted as `resolvers.mutations.first_events`
+says.
+Does not guarantee: that of a document of which no deletion was recorded, as where nobody records.
+Where a row rule holds it is a transaction: what is stored, before and after, decides, for an event
+may leave out fields that stay.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.model.definition import Entity
+from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.errors import BadUserInput, Forbidden
+from revstream.resolvers.mutations.expected_version import decoded, not_found, out_of_rows
+from revstream.resolvers.mutations.first_events import FencedEvent, FirstEvents, KeysMet, is_stale
+from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.result import AlreadyExists, Author, StaleWrite, Written
+from revstream.resolvers.mutations.update_pipeline import attribution, fenced_pipeline
+from revstream.resolvers.mutations.write_executor import ATTEMPTS, problem_of_document
+from revstream.resolvers.mutations.writes import Writes
+from revstream.resolvers.values.json_value import json_value
+from revstream.resolvers.values.output import whole_number
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core.errors import DatabaseError, DuplicateKey, GatewayError
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.transactions import Writing
+from revstream.streams.versioning.version import CHANGE_FIELD
+
+__all__ = ["Applied", "Fences"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What became of a batch: how many events are now their document's state, how many were stale,
+    and a cluster time by which all of it had happened."""
+
+    applied: int
+    stale: int
+    at: Timestamp
+
+
+class _Absent(Exception):
+    """Some of the documents are not there, and have to be inserted in a transaction.
+
+    Args:
+        changed: how many others were changed.
+    """
+
+    def __init__(self, changed: int = 0) -> None:
+        super().__init__(changed)
+        self.changed = changed
+
+
+class Fences:
+    """Of all entities.
+
+    Args:
+        archives: by collection.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archives: Mapping[str, Archive],
+        writes: Writes,
+        own_writes: OwnWrites,
+        repeats: Repeats,
+    ) -> None:
+        self._mongo = mongo
+        self._first = FirstEvents(mongo, archives, own_writes)
+        self._writes = writes
+        self._own_writes = own_writes
+        self._repeats = repeats
+        self._scope = OPEN
+
+    def within(self, scope: Scope, writes: Writes) -> Fences:
+        """The same for one caller: events of documents outside of his rows are refused. It takes
+        the right to read the fence, which an answer may tell.
+
+        Args:
+            writes: within the same.
+        """
+        limited = copy.copy(self)
+        limited._scope, limited._writes = scope, writes
+        return limited
+
+    def _rows(self, entity: Entity) -> Rows:
+        assert entity.fence is not None
+        self._scope.check_read(entity, entity.fence)
+        self._scope.check_write(entity, entity.fence)
+        return self._scope.write_rows(entity)
+
+    async def apply(self, entity: Entity, key: Any, document: Document, author: Author) -> Written:
+        """Make it the document's state if its fencing token is above the one applied.
+
+        Raises:
+            StaleWrite: it is not; nothing was changed.
+            AlreadyExists: a value of a unique field.
+            InvalidDocument.
+            DocumentNotFound: it is there, outside of the caller's rows.
+            Forbidden: this would not be among them.
+        """
+        rows = self._rows(entity)
+        await self._writes.before_insert(entity.collection)
+        change = attribution(author, entity, key, op="REPLACE")
+        pipeline = fenced_pipeline(self._scope.writable(entity), document, change)
+        query = _within(rows, {"_id": key})
+
+        async def work(writing: Writing) -> RawBSONDocument:
+            found = await writing.change(entity.collection, query, pipeline)
+            if found is None:
+                if not writing.in_transaction:
+                    raise _Absent
+                await self._check_buried(entity, key, document)
+                found = await writing.change(entity.collection, query, pipeline, upsert=True)
+            assert found is not None
+            applied_by = found.get(CHANGE_FIELD)
+            if not isinstance(applied_by, Mapping) or applied_by.get("id") != change["id"]:
+                raise _stale(entity, key, document, found)
+            if rows.limits and not rows.allow({**decoded(found), "_id": key}):
+                # Undone: it is in a transaction.
+                raise out_of_rows(entity, key)
+            return found
+
+        async def commit(transaction: bool) -> Written:
+            return await self._writes.commits.commit(
+                entity, key, change, author, work, None, transaction=transaction
+            )
+
+        async def applying() -> Written:
+            transaction = rows.limits
+            for _ in range(ATTEMPTS - 1):
+                try:
+                    return await commit(transaction)
+                except _Absent:
+                    transaction = True
+                except AlreadyExists as exc:
+                    # Another first insert was faster: now there is something to compare with.
+                    if exc.path != "id":
+                        raise
+                    if rows.limits and not await self._mongo.find(
+                        entity.collection, query, projection={"_id": 1}, limit=1
+                    ):
+                        raise not_found(entity, key) from exc
+            # Where the collection's collation takes two ids for the same, it never comes to that.
+            return await commit(True)
+
+        return await self._writes.once(entity, author, applying)
+
+    async def apply_each(
+        self, entity: Entity, events: Sequence[tuple[Any, Document]], author: Author
+    ) -> Applied:
+        """Apply many, in no order, as one write; of several of one document the newest alone.
+
+        Raises:
+            BadUserInput: another document has a value of a unique field; other events of the batch
+                may have been applied.
+            Forbidden: a document is outside of the caller's rows, or would be; nothing was applied.
+        """
+        rows = self._rows(entity)
+        if not events:
+            # MongoDB has no write that writes nothing.
+            return Applied(applied=0, stale=0, at=await self._mongo.operation_time())
+        await self._writes.before_insert(entity.collection)
+        newest = _newest(entity, events)
+        writable = self._scope.writable(entity)
+        fenced = [
+            FencedEvent(
+                key,
+                document,
+                fenced_pipeline(writable, document, attribution(author, entity, key, op="REPLACE")),
+            )
+            for key, document in newest
+        ]
+
+        async def work(writing: Writing) -> int:
+            if not writing.in_transaction:
+                pending = [(each.key, each.pipeline) for each in fenced]
+                result = await writing.change_each(entity.collection, pending, upsert=False)
+                if result.found < len(pending):
+                    raise _Absent(result.changed)
+                return result.changed
+            await self._check_found(writing, entity, rows, newest)
+            # Before anything is written: it may wait, and others would wait for what is.
+            there, first = await self._first.divided(writing, entity, fenced)
+            pending = [(each.key, each.pipeline) for each in (*there, *first)]
+            if not pending:
+                return 0
+            result = await writing.change_each(entity.collection, pending, upsert=True)
+            if result.again:
+                # Which has ended the transaction.
+                raise KeysMet([pending[place][0] for place in result.again])
+            await self._check_found(writing, entity, rows, newest)
+            return result.changed
+
+        async def applied() -> tuple[int, Timestamp]:
+            met: Sequence[Any] = ()
+            for _ in range(ATTEMPTS):
+                try:
+                    return await self._repeats.once(
+                        author, work, lambda n: {"applied": n}, transaction=rows.limits
+                    )
+                except KeysMet as exc:
+                    met = exc.keys
+                except _Absent as exc:
+                    try:
+                        changed, at = await self._first.apply(entity, fenced)
+                    except KeysMet as met_by:
+                        done = "others of the batch may have been applied"
+                        raise _taken(entity, met_by.keys, done) from met_by
+                    return exc.changed + changed, at
+            raise _taken(entity, met, "nothing was applied")
+
+        def note(at: Timestamp) -> None:
+            for key, _ in newest:
+                self._own_writes.note(entity.collection, key, at)
+
+        async def applying() -> Applied:
+            try:
+                changed, at = await applied()
+            except GatewayError as exc:
+                if not isinstance(exc, Forbidden):
+                    # Some of them may have been applied.
+                    with suppress(GatewayError):
+                        note(await self._mongo.operation_time())
+                reason = self._reason(entity, exc)
+                if reason is None:
+                    raise
+                raise BadUserInput(
+                    f"events: {reason}; others of the batch may have been applied, and it is safe "
+                    "to send them again",
+                    argument="events",
+                ) from exc
+            note(at)
+            # Where nothing was written, too: the reply says what the server has come to, which is
+            # not behind what made these events stale.
+            return Applied(applied=changed, stale=len(events) - changed, at=at)
+
+        async def again(outcome: Mapping[str, Any]) -> Applied:
+            changed = outcome["applied"]
+            at = await self._mongo.operation_time()
+            return Applied(applied=changed, stale=len(events) - changed, at=at)
+
+        return await self._repeats.first(author, applying, again)
+
+    def _reason(self, entity: Entity, exc: GatewayError) -> str | None:
+        """Return why MongoDB has refused an event; None where it is not about one."""
+        if isinstance(exc, DuplicateKey):
+            return self._writes.commits.exists(entity, exc).message
+        problem = problem_of_document(entity, exc) if isinstance(exc, DatabaseError) else None
+        return None if problem is None else f"one of them {problem}"
+
+    async def _check_buried(self, entity: Entity, key: Any, document: Document) -> None:
+        """Raises:
+        StaleWrite: the document was deleted, with a fencing token that is not below this one.
+        """
+        fence = (await self._first.buried(entity, [key])).get(identity(key))
+        if is_stale(entity, document, fence):
+            assert entity.fence is not None
+            raise _stale(entity, key, document, {entity.fence.stored: fence})
+
+    async def _check_found(
+        self, writing: Writing, entity: Entity, rows: Rows, events: Sequence[tuple[Any, Document]]
+    ) -> None:
+        """In the transaction that writes, before and after it.
+
+        Raises:
+            Forbidden: one is there, outside of the caller's rows.
+        """
+        if not rows.limits:
+            return
+        keys = [key for key, _ in events]
+        outside = {"$and": [{"_id": {"$in": keys}}, {"$nor": [rows.query]}]}
+        for found in await writing.found(entity.collection, outside, limit=1):
+            raise out_of_rows(entity, found["_id"])
+
+
+def _taken(entity: Entity, keys: Sequence[Any], done: str) -> BadUserInput:
+    ids = ", ".join(str(json_value(key)) for key in keys[:5])
+    return BadUserInput(
+        f"events: the collection {entity.collection!r} takes these ids for those of other "
+        f"documents, by its collation: {ids}; {done}",
+        argument="events",
+    )
+
+
+def _within(rows: Rows, query: Document) -> Document:
+    # Not as it is: an upsert begins with what a query says is equal.
+    return {"$and": [query, {"$nor": [{"$nor": [rows.query]}]}]} if rows.limits else query
+
+
+def _newest(entity: Entity, events: Sequence[tuple[Any, Document]]) -> list[tuple[Any, Document]]:
+    assert entity.fence is not None
+    fence = entity.fence.stored
+    found: dict[Any, tuple[Any, Document]] = {}
+    for key, document in events:
+        held = found.get(identity(key))
+        if held is None or held[1][fence] < document[fence]:
+            found[identity(key)] = (key, document)
+    return list(found.values())
+
+
+def _stale(entity: Entity, key: Any, document: Document, found: Mapping[str, Any]) -> StaleWrite:
+    assert entity.fence is not None
+    given = int(document[entity.fence.stored])
+    held = whole_number(found[entity.fence.stored])
+    return StaleWrite(
+        f"{entity.name} {json_value(key)}: {given} is not above "
+        f"{json_value(found[entity.fence.stored])}, which is applied already",
+        fence=given,
+        applied=given if held is None else held,
+    )

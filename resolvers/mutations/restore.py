@@ -1,0 +1,151 @@
+"""Bring back the content of an old version: over what is there, or where nothing is any more."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from bson.raw_bson import RawBSONDocument
+
+from revstream.model.definition import Entity
+from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.mutations.expected_version import Standing, conflict, decoded, not_found
+from revstream.resolvers.mutations.result import AlreadyExists, Author, DocumentNotFound, Written
+from revstream.resolvers.mutations.update_pipeline import Alteration, attribution
+from revstream.resolvers.mutations.write_executor import ATTEMPTS, restless
+from revstream.resolvers.mutations.writes import Writes
+from revstream.resolvers.values.json_value import json_value
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.archive.store import Archive
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.versioning.version import CHANGE_FIELD
+
+__all__ = ["Restoring"]
+
+
+class Restoring:
+    """Args:
+    archives: by collection.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archives: Mapping[str, Archive],
+        own_writes: OwnWrites,
+        standing: Standing,
+        writes: Writes,
+    ) -> None:
+        self._archives = archives
+        self._horizons = Horizons(mongo)
+        self._own_writes = own_writes
+        self._writes = writes
+        self._standing = standing
+        self._scope = OPEN
+
+    def within(self, scope: Scope, standing: Standing, writes: Writes) -> Restoring:
+        """The same for one caller: what is brought back, and what it is brought back over, must be
+        among his rows. It takes the right to write every field.
+
+        Args:
+            standing, writes: within the same.
+        """
+        limited = copy.copy(self)
+        limited._scope, limited._standing, limited._writes = scope, standing, writes
+        return limited
+
+    async def restore(
+        self, entity: Entity, key: Any, number: int, expected: int | None, author: Author
+    ) -> Written:
+        """A new version with the content of an old one, whole: also what the model does not name.
+
+        Args:
+            number: the old version's.
+
+        Raises:
+            DocumentNotFound: no such version, or one that is a deletion.
+            HistoryLost: it was dropped.
+            VersionConflict, AlreadyExists, InvalidDocument, Forbidden.
+        """
+        rows = self._scope.write_rows(entity)
+        self._scope.check_whole(entity)
+
+        async def restoring() -> Written:
+            await self._own_writes.recorded(entity.collection, [key])
+            content = await self._content(entity, key, number)
+            alteration = Alteration.restoration(content, number)
+            for _ in range(ATTEMPTS):
+                try:
+                    return await self._writes.alter(entity, key, alteration, expected, author)
+                except DocumentNotFound:
+                    if rows.limits:
+                        await self._check_gone(entity, key)
+                try:
+                    return await self._bring_back(entity, key, content, number, expected, author)
+                except AlreadyExists as exc:
+                    # It is there again.
+                    if exc.path != "id":
+                        raise
+            raise restless(entity, key)
+
+        return await self._writes.once(entity, author, restoring)
+
+    async def _content(self, entity: Entity, key: Any, number: int) -> RawBSONDocument:
+        archive = self._archives[entity.collection]
+        query = {"doc": {"$eq": key}, "v": number}
+        found = await archive.find(query, limit=1, raw=True)
+        if not found:
+            # Another process may have written it a moment ago: come to what there is now.
+            await self._standing.now(entity, key)
+            found = await archive.find(query, limit=1, raw=True)
+        if not found and not self._scope.write_rows(entity).limits:
+            await self._horizons.check_number(archive, key, number)
+        content: RawBSONDocument | None = found[0].get("full") if found else None
+        rows = self._scope.write_rows(entity)
+        if content is not None and not rows.allow({**decoded(content), "_id": key}):
+            found, content = [], None
+        if content is None:
+            problem = "is a deletion" if found else "is not there"
+            raise DocumentNotFound(f"{entity.name} {json_value(key)}: version {number} {problem}")
+        return content
+
+    async def _check_gone(self, entity: Entity, key: Any) -> None:
+        """Raises:
+        DocumentNotFound: it is there, or was when it was deleted, outside of the caller's rows.
+        """
+        archive = self._archives[entity.collection]
+        if await archive.layout.find({"_id": key}, projection={"_id": 1}, limit=1):
+            # Within them it would have been altered; where it has just come, it is tried again.
+            last = await self._standing.now(entity, key)
+            if last is None:
+                raise not_found(entity, key)
+            return
+        states = await archive.find(
+            {"doc": {"$eq": key}, "op": {"$ne": "DELETE"}}, sort=[("v", -1)], limit=1
+        )
+        if not states or not self._scope.write_rows(entity).allow_version(states[0]):
+            raise not_found(entity, key)
+
+    async def _bring_back(
+        self,
+        entity: Entity,
+        key: Any,
+        content: RawBSONDocument,
+        number: int,
+        expected: int | None,
+        author: Author,
+    ) -> Written:
+        """Insert a document that was deleted; its count goes on where the deletion left it."""
+        last = await self._standing.now(entity, key)
+        assert last is not None  # the version that is brought back
+        if expected is not None and last.number != expected:
+            raise conflict(entity, key, expected, last.number)
+        change = attribution(author, entity, key, restoredFrom=number)
+        whole = {name: value for name, value in content.items() if name != "_id"}
+        if entity.version is not None:
+            whole[entity.version] = last.number + 1
+        whole[CHANGE_FIELD] = change
+        number = last.number + 1
+        return await self._writes.insert(entity, key, whole, change, author, number)

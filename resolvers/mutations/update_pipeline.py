@@ -1,0 +1,130 @@
+"""What becomes of a document in one write, as the update pipeline that MongoDB runs: its new
+content, the count of its writes, and who made this one.
+
+Every write through the gateway counts the version field up and sets `_change`; of both, what was
+there before does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bson import ObjectId
+from bson.raw_bson import RawBSONDocument
+
+from revstream.model.definition import Entity
+from revstream.resolvers.mutations.document_input import Change, Demand, replacing
+from revstream.resolvers.mutations.merge_patch import Merge, field_of, object_of
+from revstream.resolvers.mutations.result import Author
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.transactions import Pipeline
+from revstream.streams.versioning.version import CHANGE_FIELD, HIGHEST_COUNTER
+
+__all__ = ["Alteration", "attribution", "fenced_pipeline"]
+
+Expressions = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """Args:
+    content: the new content, as an expression over the document, given expressions of what
+        revstream sets itself, in which `$$old` is the document before.
+    operation: UPDATE or REPLACE, whatever the server makes of it in its log.
+    demands: what must hold of the document that is changed.
+    """
+
+    content: Callable[[Expressions], Any]
+    operation: str
+    demands: Sequence[Demand] = ()
+    restored_from: int | None = None
+    draft: int | None = None
+
+    @classmethod
+    def update(cls, change: Change) -> Alteration:
+        return cls(
+            content=lambda own: change.merge.expression(more={**change.added, **own}),
+            operation="UPDATE",
+            demands=change.demands,
+        )
+
+    @classmethod
+    def publication(cls, merge: Merge, draft: int) -> Alteration:
+        return cls(content=lambda own: merge.expression(more=own), operation="UPDATE", draft=draft)
+
+    @classmethod
+    def replacement(cls, entity: Entity, document: Document) -> Alteration:
+        merge = replacing(entity, document)
+        return cls(content=lambda own: merge.expression(more=own), operation="REPLACE")
+
+    @classmethod
+    def restoration(cls, content: RawBSONDocument, number: int) -> Alteration:
+        return cls(content=_whole(content), operation="REPLACE", restored_from=number)
+
+    @classmethod
+    def restoration_of_draft(cls, content: Mapping[str, Any], draft: int) -> Alteration:
+        return cls(content=_whole(content), operation="REPLACE", draft=draft)
+
+    def pipeline(self, entity: Entity, change: Document, number: int | None) -> Pipeline:
+        """Args:
+        change: the `_change` of this write.
+        number: of the version that it makes, where that is known.
+        """
+        content = self.content(_own(entity, change, number))
+        return [{"$replaceWith": content if entity.fence is None else _fenced(entity, content)}]
+
+
+def _whole(content: Mapping[str, Any]) -> Callable[[Expressions], Any]:
+    def restored(own: Expressions) -> Any:
+        # Nothing of the old document stays, but what is counted up.
+        parts = [{"$literal": content}, object_of(own)]
+        return {"$let": {"vars": {"old": "$$ROOT"}, "in": {"$mergeObjects": parts}}}
+
+    return restored
+
+
+def attribution(author: Author, entity: Entity, key: Any, **more: Any) -> Document:
+    """The `_change` of a write of one document: its own id, who and why, and what else is known.
+
+    It names the document: a clone that carries it along is not taken for this write.
+    """
+    said = {"by": author.by, "why": author.why, **more}
+    bound = {"in": entity.collection, "doc": key}
+    return {
+        "id": str(ObjectId()),
+        **bound,
+        **{n: each for n, each in said.items() if each is not None},
+    }
+
+
+def fenced_pipeline(entity: Entity, document: Document, change: Document) -> Pipeline:
+    """The document's state if its fencing token is above the one that is there, or none is."""
+    assert entity.fence is not None
+    stored = entity.fence.stored
+    fence = f"${stored}"
+    newer = replacing(entity, document).expression(more=_own(entity, change, None))
+    stale = {"$and": [{"$isNumber": fence}, {"$gte": [fence, {"$literal": document[stored]}]}]}
+    return [{"$replaceWith": {"$cond": [stale, "$$ROOT", newer]}}]
+
+
+def _fenced(entity: Entity, content: Any) -> Any:
+    """A document's new content, whose fencing token is never below the one that was applied."""
+    assert entity.fence is not None
+    stored = entity.fence.stored
+    before, after = field_of("$$ROOT", stored), field_of("$$made", stored)
+    lower = {"$or": [{"$not": [{"$isNumber": after}]}, {"$lt": [after, before]}]}
+    kept = {"$setField": {"field": {"$literal": stored}, "input": "$$made", "value": before}}
+    lowered = {"$and": [{"$isNumber": before}, lower]}
+    return {"$let": {"vars": {"made": content}, "in": {"$cond": [lowered, kept, "$$made"]}}}
+
+
+def _own(entity: Entity, change: Document, number: int | None) -> Expressions:
+    own: dict[str, Any] = {CHANGE_FIELD: {"$literal": change}}
+    if entity.version is not None:
+        counted = field_of("$$old", entity.version)
+        counts = {"$and": [{"$isNumber": counted}, {"$lt": [counted, HIGHEST_COUNTER]}]}
+        counted_up = {"$add": [{"$cond": [counts, counted, 0]}, 1]}
+        own[entity.version] = counted_up if number is None else {"$literal": number}
+    return own

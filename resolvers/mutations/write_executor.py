@@ -1,0 +1,216 @@
+"""One write of one document, made: attempted until it gets through, on the document as it is or on
+exactly the version expected, and what the server refuses told as an outcome.
+
+Source: docs/decisions/0012-writes.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from bson.raw_bson import RawBSONDocument
+
+from revstream.model.definition import Entity, Model
+from revstream.model.naming import with_article
+from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.current.read_your_writes import OwnWrites
+from revstream.resolvers.mutations.expected_version import Standing, not_found
+from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.result import AlreadyExists, Author, InvalidDocument, Written
+from revstream.resolvers.values.field_diff import changed_fields
+from revstream.resolvers.values.json_value import json_value
+from revstream.streams.archive.store import Archive
+from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unavailable
+from revstream.streams.layouts.core.interface import Layout
+from revstream.streams.layouts.core.stored_version import NoRoom, Overtaken
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.driver.error_translation import OF_INDEX, TOO_LARGE
+from revstream.streams.mongo.transactions import Writing
+from revstream.streams.versioning.version import Last
+
+__all__ = [
+    "ATTEMPTS",
+    "Attempt",
+    "Commits",
+    "Missed",
+    "problem_of_document",
+    "restless",
+    "there_already",
+]
+
+Attempt = Callable[[Writing, Last | None, int | None], Awaitable[RawBSONDocument | None]]
+
+# Others may keep writing between the look at a document and the write that compares with it.
+ATTEMPTS = 20
+# Where a layout compares, of n writers that are at it one gets through at a time.
+_MOST_OVERTAKEN = 500
+_STAND_BACK_S = 0.002
+# BSONObjectTooLarge, and what an update is told whose result would be.
+_TOO_LARGE = frozenset({TOO_LARGE, 17419, 17420})
+_VALIDATOR = 121
+
+
+def _added(entity: Entity) -> str:
+    """What a write adds to a document beside its own fields."""
+    return ", ".join(["_change", *([entity.version] if entity.version else [])])
+
+
+class Missed(Exception):
+    """No document is there, or it is not as it was asked for: the transaction is undone."""
+
+
+class Commits:
+    """Of all entities.
+
+    Args:
+        archives: by collection.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        archives: Mapping[str, Archive],
+        own_writes: OwnWrites,
+        standing: Standing,
+        repeats: Repeats,
+    ) -> None:
+        self._model = model
+        self._archives = archives
+        self._own_writes = own_writes
+        self._standing = standing
+        self._repeats = repeats
+        self._scope = OPEN
+
+    def within(self, scope: Scope, standing: Standing) -> Commits:
+        """The same for one caller; `standing` within the same."""
+        limited = copy.copy(self)
+        limited._scope, limited._standing = scope, standing
+        return limited
+
+    async def commit(
+        self,
+        entity: Entity,
+        key: Any,
+        change: Document,
+        author: Author,
+        work: Callable[[Writing], Awaitable[RawBSONDocument | None]],
+        number: int | None,
+        *,
+        transaction: bool = False,
+    ) -> Written:
+        """Make one write of one document; refusals of the server become outcomes."""
+        outcome = {"doc": key, "change": change["id"]}
+        try:
+            document, at = await self._repeats.once(author, work, outcome, transaction=transaction)
+        except DuplicateKey as exc:
+            raise self.exists(entity, exc) from exc
+        except DatabaseError as exc:
+            problem = problem_of_document(entity, exc)
+            if problem is None:
+                raise
+            raise InvalidDocument(f"{entity.name} {json_value(key)} {problem}", path="") from exc
+        except NoRoom as exc:
+            raise InvalidDocument(f"{entity.name} {json_value(key)} {exc}", path="") from exc
+        self._own_writes.note(entity.collection, key, at)
+        written = Written(key=key, at=at, change=change["id"], document=document, number=number)
+        self._standing.note(entity, written)
+        return written
+
+    def exists(self, entity: Entity, exc: DuplicateKey) -> AlreadyExists:
+        """What a unique index has refused."""
+        if exc.fields == ("_id",):
+            return there_already(entity)
+        fields = [self.layout(entity).shown(each) for each in exc.fields]
+        paths = changed_fields(entity, self._model, fields) or [", ".join(fields)]
+        problem = f"another {entity.name} has this {' and '.join(paths)} already"
+        return AlreadyExists(problem, path=paths[0])
+
+    async def compared(
+        self,
+        entity: Entity,
+        key: Any,
+        expected: int | None,
+        change: Document,
+        author: Author,
+        attempt: Attempt,
+        explain: Callable[[], Awaitable[None]] | None = None,
+        *,
+        transaction: bool = False,
+    ) -> Written:
+        """Attempt it on the document, or on exactly the version expected."""
+        standing: Last | None = None
+        number: int | None = None
+
+        async def work(writing: Writing) -> RawBSONDocument | None:
+            return await attempt(writing, standing, number)
+
+        async def commit() -> Written:
+            return await self.commit(
+                entity, key, change, author, work, number, transaction=transaction
+            )
+
+        for count in range(ATTEMPTS):
+            if expected is not None:
+                standing = await self._standing.at(entity, key, expected, look=count > 0)
+                number = standing.number + 1
+            try:
+                return await self.not_overtaken(entity, key, commit)
+            except Missed:
+                rows = self._scope.write_rows(entity)
+                if not await self.there(entity, rows.limited({"_id": key})):
+                    raise not_found(entity, key) from None
+                # What is asked of the document is asked of the version expected: first see whether
+                # that is what is there.
+                if explain is not None and (expected is None or count > 0):
+                    await explain()
+        raise restless(entity, key)
+
+    async def not_overtaken(
+        self, entity: Entity, key: Any, write: Callable[[], Awaitable[Written]]
+    ) -> Written:
+        """Write, and again where another one was faster: of those that are at it, one gets
+        through."""
+        for count in range(_MOST_OVERTAKEN):
+            try:
+                return await write()
+            except Overtaken:
+                # Not all of them at the same moment again.
+                await asyncio.sleep(random.uniform(0, _STAND_BACK_S * min(count + 1, ATTEMPTS)))
+        raise restless(entity, key, _MOST_OVERTAKEN)
+
+    def layout(self, entity: Entity) -> Layout:
+        return self._archives[entity.collection].layout
+
+    async def there(self, entity: Entity, query: Mapping[str, Any]) -> bool:
+        return bool(await self.layout(entity).find(query, projection={"_id": 1}, limit=1))
+
+
+def problem_of_document(entity: Entity, exc: DatabaseError) -> str | None:
+    """Return what MongoDB has against a document; None where it refused for another reason.
+
+    Not in its own words, which may quote fields that the caller may not read.
+    """
+    if exc.number in _TOO_LARGE:
+        return "would exceed the 16 MB of a document"
+    if exc.number == _VALIDATOR:
+        return (
+            f"would not pass the validator of the collection {entity.collection!r}, "
+            f"which also has to allow what revstream adds: {_added(entity)} (docs/footprint.md)"
+        )
+    refused = OF_INDEX.get(exc.number or 0)
+    return None if refused is None else f"holds what an index cannot take, {refused}"
+
+
+def there_already(entity: Entity) -> AlreadyExists:
+    return AlreadyExists(f"{with_article(entity.name)} with this id is there already", path="id")
+
+
+def restless(entity: Entity, key: Any, attempts: int = ATTEMPTS) -> Unavailable:
+    return Unavailable(
+        f"{entity.name} {json_value(key)} was changed {attempts} times while this write was "
+        "compared with it; nothing was written, try again"
+    )

@@ -1,0 +1,112 @@
+"""What a write has made, read back from the archive: the number of its version, and the result of
+one that was made before under its idempotency key."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from revstream.model.definition import Entity
+from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.mutations.expected_version import decoded, not_found
+from revstream.resolvers.mutations.result import DocumentNotFound, Written
+from revstream.resolvers.values.json_value import json_value
+from revstream.streams.archive.store import Archive
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind, HistoryLost
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.versioning.version import carried_number
+
+__all__ = ["Made"]
+
+
+class Made:
+    """Of all entities.
+
+    Args:
+        archives: by collection.
+    """
+
+    def __init__(self, mongo: Mongo, archives: Mapping[str, Archive], progress: Progress) -> None:
+        self._mongo = mongo
+        self._archives = archives
+        self._progress = progress
+        self._scope = OPEN
+
+    def within(self, scope: Scope) -> Made:
+        """The same for one caller."""
+        limited = copy.copy(self)
+        limited._scope = scope
+        return limited
+
+    async def number(self, entity: Entity, written: Written) -> int:
+        """The number of the version that a write made; waits for the recorder where it must.
+
+        Where the recorder does not come to it in time, what the document itself says, as in reads
+        of the present.
+
+        Raises:
+            ArchiveBehind: not within the bound, and the document does not say.
+            HistoryLost: others have written so much since that the version was dropped.
+        """
+        if written.number is not None:
+            return written.number
+        carried = carried_number(written.document, entity.version)
+        try:
+            await self._progress.wait(entity.collection, resume_tokens.moment(written.at))
+        except ArchiveBehind:
+            if carried is None:
+                raise
+            return carried
+        found = await self._archives[entity.collection].newest(
+            [{"key": written.key, "at": written.at}], limit=1, projection={"v": 1}
+        )
+        if not found and carried is not None and self._archives[entity.collection].layout.keeps:
+            # The first reading has yet to come to it.
+            return carried
+        if not found:
+            raise HistoryLost(
+                f"{entity.name} {json_value(written.key)}: the version that this write made was "
+                "dropped already, as the model says (keep)"
+            )
+        return int(found[0]["v"])
+
+    async def before(self, entity: Entity, outcome: Mapping[str, Any]) -> Written:
+        """What a write that was made before has left.
+
+        Args:
+            outcome: its document and its change, as they were stored with it.
+
+        Raises:
+            DocumentNotFound: its version was dropped, or is outside of the caller's rows.
+        """
+        key, change = outcome["doc"], outcome["change"]
+        now = await self._mongo.operation_time()
+        await self._progress.wait(entity.collection, resume_tokens.moment(now))
+        found = await self._archives[entity.collection].find(
+            {"doc": {"$eq": key}, "change.id": change},
+            # Others after it may carry its `_change` along.
+            sort=[("v", 1)],
+            limit=1,
+            raw=True,
+        )
+        if not found:
+            raise DocumentNotFound(
+                f"{entity.name} {json_value(key)}: this mutation was made before, "
+                "and its version is not in the archive any more"
+            )
+        record = found[0]
+        full = record.get("full")
+        if full is not None and not self._scope.write_rows(entity).allow(
+            {**decoded(full), "_id": key}
+        ):
+            raise not_found(entity, key)
+        return Written(
+            key=key,
+            at=record["at"],
+            change=change,
+            document=full,
+            number=int(record["v"]),
+        )

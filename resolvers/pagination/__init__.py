@@ -1,0 +1,1 @@
+"""Pagination: keyset cursors, orders, projections."""

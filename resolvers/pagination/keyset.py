@@ -1,0 +1,291 @@
+"""Total orders of documents, and the cursors that name a place in one.
+
+A cursor holds the values by which a document stands where it stands, so the page behind it is found
+by an index and not by counting, and stays the same whatever is written before it. The order is
+MongoDB's own across all BSON types (null and what is missing are equal and come first), the last
+key is unique, and the tie-breaker runs the way of the key before it, as an index can be walked.
+
+Guarantees: walking the pages, forwards or backwards, visits each document once, whatever its
+values.
+Does not guarantee: documents that hold a list where the order expects one value. MongoDB places
+them by their smallest or largest item; they are shown there and passed over behind a cursor.
+Source: docs/decisions/0011-keyset.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+import bson
+from bson.binary import Binary
+from bson.code import Code
+from bson.datetime_ms import DatetimeMS
+from bson.decimal128 import Decimal128
+from bson.errors import BSONError
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from bson.objectid import ObjectId
+from bson.regex import Regex
+from bson.timestamp import Timestamp
+
+from revstream.resolvers.errors import BadUserInput
+from revstream.streams.mongo.driver.codecs import DECODED, decode
+
+__all__ = ["Keyset", "reversed_keys"]
+
+Keys = tuple[tuple[str, int], ...]
+
+# MongoDB's order of types, each by the aliases of `$type`; null stands for what is missing too.
+# spec: "Comparison/Sort Order". A list is placed by one of its items; an empty one comes before
+# null, and one whose item is a list in the place of lists.
+_BRACKETS: tuple[tuple[str, ...], ...] = (
+    ("minKey",),
+    ("empty list",),
+    ("null",),
+    ("number",),
+    ("string", "symbol"),
+    ("object",),
+    ("list of lists",),
+    ("binData",),
+    ("objectId",),
+    ("bool",),
+    ("date",),
+    ("timestamp",),
+    ("regex",),
+    ("dbPointer",),
+    ("javascript",),
+    ("javascriptWithScope",),
+    ("maxKey",),
+)
+_BRACKET_OF = {alias: place for place, aliases in enumerate(_BRACKETS) for alias in aliases}
+# In these there is one value only, or all are passed over: nothing comes before or after it.
+_SINGLE = frozenset({"minKey", "empty list", "null", "list of lists", "maxKey"})
+_POINTS: tuple[tuple[int, Any], ...] = (
+    (_BRACKET_OF["minKey"], MinKey()),
+    (_BRACKET_OF["null"], None),
+)
+_NOT_BY_TYPE = frozenset({"minKey", "empty list", "null", "list of lists"})
+# `$gt` refuses a regular expression, and compares no code.
+_BY_EXPRESSION = frozenset({"regex", "javascript", "javascriptWithScope"})
+_DIGEST_BYTES = 4
+# MongoDB takes 180, with the query that a value is asked for by.
+_MOST_LEVELS = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Keyset:
+    """An order by stored paths, each 1 (ascending) or -1; `kind` says of what, for cursors.
+
+    The last path must be unique among what is read.
+    `uniform`: there is one path, and its values are all of one type.
+    """
+
+    kind: str
+    keys: Keys
+    uniform: bool = False
+
+    @property
+    def name(self) -> str | None:
+        """Of the only field that it is an order by; None where it takes more."""
+        path = self.keys[0][0]
+        return path if len(self.keys) == 1 and "." not in path else None
+
+    def cursor(self, document: Mapping[str, Any], placed: Sequence[Any] | None = None) -> str:
+        """The document's place.
+
+        Args:
+            placed: the server's sort key, which tells where a document with a list stands.
+        """
+        return self.cursor_of(self.values(document, placed))
+
+    def values(
+        self, document: Mapping[str, Any], placed: Sequence[Any] | None = None
+    ) -> Sequence[Any]:
+        """What a cursor is made of."""
+        values = [_value(document, path) for path, _ in self.keys]
+        if placed is not None:
+            values = [
+                _of_list(value, key) if isinstance(value, list) else value
+                for value, key in zip(values, placed, strict=True)
+            ]
+        return values
+
+    def cursor_of(self, values: Sequence[Any]) -> str:
+        body = bson.encode({str(n): value for n, value in enumerate(values)}, codec_options=DECODED)
+        return base64.urlsafe_b64encode(self._digest() + body).decode().rstrip("=")
+
+    def behind(self, cursor: str, name: str, *, backwards: bool = False) -> dict[str, Any]:
+        """A query for what comes after a cursor; before it, where `backwards`.
+
+        Args:
+            name: the argument's, for the error.
+
+        Raises:
+            BadUserInput: no cursor of this order.
+        """
+        values = self.values_of(cursor, name)
+        keys = reversed_keys(self.keys) if backwards else self.keys
+        if self.uniform:
+            ((path, direction),) = keys
+            return {path: {"$gt" if direction > 0 else "$lt": values[0]}}
+        alternatives: list[dict[str, Any]] = []
+        equal: list[dict[str, Any]] = []
+        for (path, direction), value in zip(keys, values, strict=True):
+            alternatives += [
+                _all([*equal, each]) for each in _beyond(path, value, ascending=direction > 0)
+            ]
+            equal.append({path: {"$eq": value}})
+        if not alternatives:
+            return {keys[-1][0]: {"$in": []}}
+        singles = [{path: {"$not": {"$type": "array"}}} for path, _ in keys[:-1]]
+        return _all([{"$or": alternatives}, *singles])
+
+    def values_of(self, cursor: str, name: str = "cursor") -> list[Any]:
+        """The values that a cursor holds; arguments and errors as `behind`."""
+        try:
+            raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+            if raw[:_DIGEST_BYTES] != self._digest():
+                raise ValueError("another order's")
+            values = list(decode(raw[_DIGEST_BYTES:]).values())
+            if len(values) != len(self.keys) or not all(map(self._holds, values)):
+                raise ValueError("not made by `cursor`")
+        except (ValueError, binascii.Error, BSONError, RecursionError) as exc:
+            shown = cursor if len(cursor) <= 60 else f"{cursor[:57]}..."
+            raise BadUserInput(
+                f"{name}: {shown!r} is no cursor of this list; take one from a page of it "
+                "in the same order",
+                argument=name,
+            ) from exc
+        return values
+
+    def _holds(self, value: Any) -> bool:
+        """Whether a value can be asked for, whoever has made the cursor."""
+        if self.uniform and _alias(value) in _BY_EXPRESSION:
+            return False
+        return not _deeper(value, _MOST_LEVELS)
+
+    def _digest(self) -> bytes:
+        return _digest(self.kind, self.keys)
+
+
+@lru_cache(maxsize=1024)
+def _digest(kind: str, keys: Keys) -> bytes:
+    text = "\n".join([kind, *(f"{path} {direction}" for path, direction in keys)])
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def reversed_keys(keys: Keys) -> Keys:
+    return tuple((path, -direction) for path, direction in keys)
+
+
+def _beyond(path: str, value: Any, *, ascending: bool) -> Iterator[dict[str, Any]]:
+    """Queries that together find what is strictly greater at a path, or smaller: other types too.
+
+    `$gt` and `$lt` stay within the type of their operand. An `$or` of simple bounds is what the
+    planner turns into a merge of index scans, in order; a condition on the whole it would not.
+    """
+    bracket = _bracket(value)
+    aliases = _BRACKETS[bracket]
+    operator = "$gt" if ascending else "$lt"
+    if aliases[0] in _BY_EXPRESSION:
+        compared = {"$expr": {operator: [f"${path}", {"$literal": value}]}}
+        yield _all([{path: {"$type": list(aliases)}}, compared])
+    elif aliases[0] == "number" and _is_nan(value):
+        # The smallest number to an order, and neither smaller nor greater to `$lt` and `$gt`.
+        if ascending:
+            yield {path: {"$gte": float("-inf")}}
+    elif aliases[0] not in _SINGLE:
+        yield {path: {operator: value}}
+    # Few branches: the planner gives up merging index scans where there are many (8 on 6.0.5).
+    points = [
+        each for place, each in _POINTS if (place > bracket) == ascending and place != bracket
+    ]
+    if aliases[0] == "number" and not ascending and not _is_nan(value):
+        points.append(float("nan"))
+    if points:
+        yield {path: {"$in": points}}
+    others = _BRACKETS[bracket + 1 :] if ascending else _BRACKETS[:bracket]
+    types = [alias for each in others if each[0] not in _NOT_BY_TYPE for alias in each]
+    if types:
+        yield {path: {"$type": types}}
+
+
+def _bracket(value: Any) -> int:
+    return _BRACKET_OF[_alias(value)]
+
+
+def _alias(value: Any) -> str:
+    match value:
+        case []:
+            return "empty list"
+        case list():
+            return "list of lists"
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case int() | float() | Decimal128():
+            return "number"
+        # before str, which it is too
+        case Code():
+            return "javascript" if value.scope is None else "javascriptWithScope"
+        case str():
+            return "string"
+        case bytes() | Binary() | UUID():
+            return "binData"
+        case ObjectId():
+            return "objectId"
+        case datetime() | DatetimeMS():
+            return "date"
+        case Timestamp():
+            return "timestamp"
+        case Regex():
+            return "regex"
+        case MinKey():
+            return "minKey"
+        case MaxKey():
+            return "maxKey"
+        case _:
+            return "object"
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether a value has more levels than so many."""
+    parts = value.values() if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping | list):
+        return isinstance(value, Code) and value.scope is not None and _deeper(value.scope, levels)
+    return not levels or any(_deeper(each, levels - 1) for each in parts)
+
+
+def _is_nan(value: Any) -> bool:
+    if isinstance(value, Decimal128):
+        return bool(value.to_decimal().is_nan())
+    return bool(value != value)
+
+
+def _of_list(value: list[Any], key: Any) -> Any:
+    """Where a list stands: at its smallest or largest item, or in a place of its own (`_alias`)."""
+    if not value:
+        return []
+    return [[]] if isinstance(key, list) else key
+
+
+def _value(document: Mapping[str, Any], path: str) -> Any:
+    value: Any = document
+    for name in path.split("."):
+        if isinstance(value, list):
+            return value
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _all(queries: list[dict[str, Any]]) -> dict[str, Any]:
+    return queries[0] if len(queries) == 1 else {"$and": queries}

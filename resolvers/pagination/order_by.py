@@ -1,0 +1,66 @@
+"""What `orderBy` says, as the paths and directions that MongoDB sorts by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from revstream.model.definition import Entity, EnumType, Scalar
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.pagination.keyset import Keys
+
+__all__ = ["Order", "order_keys"]
+
+Order = Sequence[tuple[str, str]]
+"""API names of top-level fields, the most important first, each with ASC or DESC."""
+
+_DIRECTIONS = {"ASC": 1, "DESC": -1}
+
+
+def order_keys(
+    entity: Entity,
+    order: Order | None,
+    *,
+    id_path: str = "_id",
+    version_path: str | None = None,
+    prefix: str = "",
+) -> Keys:
+    """A total order: what was asked for, then the id, the way of the last key (indexes run both
+    ways).
+
+    Args:
+        id_path, version_path, prefix: where id, version number and fields lie in what is read.
+
+    Raises:
+        BadUserInput: a name that is no orderable field, or comes twice.
+    """
+    keys: list[tuple[str, int]] = []
+    names: set[str] = set()
+    for name, word in order or ():
+        if name in names:
+            raise BadUserInput(f"orderBy names {name} twice", argument="orderBy")
+        if word not in _DIRECTIONS:
+            raise BadUserInput(
+                f"orderBy {name}: ASC or DESC expected, got {word!r}", argument="orderBy"
+            )
+        names.add(name)
+        if name == "id":
+            # Ids differ: nothing behind this one decides anything.
+            return (*keys, (id_path, _DIRECTIONS[word]))
+        keys.append((_path(entity, name, version_path, prefix), _DIRECTIONS[word]))
+    return (*keys, (id_path, keys[-1][1] if keys else 1))
+
+
+def _path(entity: Entity, name: str, version_path: str | None, prefix: str) -> str:
+    field = entity.field(name)
+    if field is None:
+        version = version_path or entity.version
+        if name == "version" and version is not None:
+            return version
+        raise BadUserInput(f"orderBy: {entity.name} has no field {name!r}", argument="orderBy")
+    single = isinstance(field.type, Scalar | EnumType) and not field.is_list
+    if not single or field.type is Scalar.JSON:
+        raise BadUserInput(
+            f"orderBy: {entity.name}.{name} is no single value that could be ordered by",
+            argument="orderBy",
+        )
+    return prefix + field.stored

@@ -1,0 +1,307 @@
+"""Pages of an order: what a request asks for, what is read for it, and what is handed out.
+
+Relay's connections, by keyset: `first`/`after` walk forwards, `last`/`before` backwards, and both
+cursors may bound either way. Never `skip`: page 1,000 costs what page 1 costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import reduce
+from itertools import combinations
+from typing import Any, Generic, TypeVar, cast
+
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.pagination.keyset import Keys, Keyset, reversed_keys
+from revstream.streams.core.errors import DatabaseError, ParallelLists
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.driver.error_translation import TOO_LARGE
+
+__all__ = [
+    "LONGEST_PAGE",
+    "PLACED",
+    "USUAL_PAGE",
+    "Page",
+    "PageRequest",
+    "Window",
+    "both",
+    "page_request",
+]
+
+T = TypeVar("T")
+M = TypeVar("M")
+R = TypeVar("R")
+
+USUAL_PAGE = 20
+"""How many items a page has where a request does not say."""
+
+LONGEST_PAGE = 1000
+
+# Of a document and the values that it is sorted by; a little less than 16 MB, for what is beside.
+_SORTED_BYTES = 16_000_000
+
+PLACED = "__placed"
+"""Name under which the server's sort key is read: it says where a list stands in an order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRequest:
+    """One of `first` and `last` is given. Made by `page_request`."""
+
+    first: int | None = None
+    after: str | None = None
+    last: int | None = None
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """Items in the order asked for, whichever way they were walked.
+
+    `cursors` are the items', in their order. `total`: how many there are on all pages; None where
+    not asked for. `token`: the moment at which all this was so; None where not asked for.
+    `beyond`: the item that follows the way that was walked, where it was read. `ends`: of versions,
+    by token, when each was replaced, by the wall clock, None where it was not; None where not asked
+    for. `unordered`: the kinds of documents that were left out, as "lists in several of the fields
+    a, b", since MongoDB has no place for them in the order.
+    The way that was walked, `has_next` (or `has_previous`) is exact. Looking back it says whether a
+    cursor bounds the page, without a further read: what stood there may have been deleted since.
+    """
+
+    items: list[T]
+    cursors: Sequence[str]
+    has_next: bool = False
+    has_previous: bool = False
+    total: int | None = None
+    token: str | None = None
+    beyond: T | None = None
+    ends: Mapping[str, datetime | None] | None = None
+    unordered: Sequence[str] = ()
+
+    def made(self, make: Callable[[T], M]) -> Page[M]:
+        """The same of what is made of each item."""
+        return Page(
+            items=list(map(make, self.items)),
+            cursors=self.cursors,
+            has_next=self.has_next,
+            has_previous=self.has_previous,
+            total=self.total,
+            token=self.token,
+            beyond=None if self.beyond is None else make(self.beyond),
+            ends=self.ends,
+            unordered=self.unordered,
+        )
+
+
+def page_request(
+    first: int | None = None,
+    after: str | None = None,
+    last: int | None = None,
+    before: str | None = None,
+    *,
+    default: int = USUAL_PAGE,
+    most: int = LONGEST_PAGE,
+) -> PageRequest:
+    """What a connection's four arguments ask for.
+
+    Args:
+        default: how many where neither `first` nor `last` says; the last ones where only `before`
+            is given.
+        most: the most that either may ask for.
+
+    Raises:
+        BadUserInput: both `first` and `last`, or one that is negative or above `most`.
+    """
+    if first is not None and last is not None:
+        raise BadUserInput(
+            f"give first or last, not both: got first {first} and last {last}", argument="last"
+        )
+    for name, count in (("first", first), ("last", last)):
+        if count is None:
+            continue
+        if count < 0:
+            raise BadUserInput(f"{name} is {count}, and 0 is the least", argument=name)
+        if count > most:
+            raise BadUserInput(f"{name} is {count}, and {most} is the most", argument=name)
+    if first is None and last is None:
+        if before is not None and after is None:
+            last = default
+        else:
+            first = default
+    return PageRequest(first=first, after=after, last=last, before=before)
+
+
+class Window:
+    """What to read for a page: a query, a sort and a limit; and the page made of it."""
+
+    def __init__(self, keyset: Keyset, request: PageRequest) -> None:
+        self._keyset = keyset
+        self._request = request
+        self.backwards = request.last is not None
+        self.size = (request.last if self.backwards else request.first) or 0
+        self.query = both(
+            {} if request.after is None else keyset.behind(request.after, "after"),
+            {}
+            if request.before is None
+            else keyset.behind(request.before, "before", backwards=True),
+        )
+
+    def unbounded(self) -> Window:
+        """The same order, without the cursors."""
+        return Window(self._keyset, replace(self._request, after=None, before=None))
+
+    @property
+    def keys(self) -> Keys:
+        """The order in which rows are read."""
+        return reversed_keys(self._keyset.keys) if self.backwards else self._keyset.keys
+
+    async def read(
+        self, read: Callable[[Mapping[str, Any]], Awaitable[R]]
+    ) -> tuple[R, Sequence[str]]:
+        """Read in this order, without the documents that have no place in it.
+
+        MongoDB sorts none where one of them holds lists in two of the fields, or is longer than a
+        document may be together with the values that it is sorted by.
+
+        Args:
+            read: given what the query has to say beside.
+
+        Returns:
+            What was read, and the kinds of documents that were left out.
+        """
+        left_out: dict[str, dict[str, Any]] = {}
+        while True:
+            try:
+                return await read(reduce(both, left_out.values(), {})), tuple(left_out)
+            except (ParallelLists, DatabaseError) as exc:
+                paths = [path for path, _ in self._keyset.keys]
+                fields = ", ".join(path.removeprefix("full.") for path in paths[:-1])
+                if isinstance(exc, ParallelLists):
+                    kind, query = f"lists in several of the fields {fields}", _no_lists(paths)
+                elif exc.number == TOO_LARGE and fields:
+                    kind, query = f"too long values in the fields {fields}", _not_too_long(paths)
+                else:
+                    raise
+                if kind in left_out:
+                    raise
+                left_out[kind] = query
+
+    @property
+    def sort(self) -> dict[str, int]:
+        return dict(self.keys)
+
+    @property
+    def limit(self) -> int:
+        """One more than the page holds, to know whether it is the last."""
+        return self.size + 1
+
+    @property
+    def placing(self) -> dict[str, Any]:
+        """What a projection or `$set` adds of the server's sort key; nothing for an order by one
+        path.
+
+        That is of ids, numbers or tokens, which are no lists.
+        """
+        return {PLACED: {"$meta": "sortKey"}} if len(self._keyset.keys) > 1 else {}
+
+    def projected(self, projection: Mapping[str, Any]) -> dict[str, Any]:
+        """A projection, with the paths that cursors are made of."""
+        paths = [path for path, _ in self._keyset.keys]
+        made = dict(projection)
+        for path in paths:
+            if not any(path == name or path.startswith(f"{name}.") for name in made):
+                made = {k: v for k, v in made.items() if not k.startswith(f"{path}.")}
+                made[path] = 1
+        return made
+
+    def limited_to(self, query: Mapping[str, Any]) -> dict[str, Any]:
+        """What a query finds within this window."""
+        return both(query, self.query)
+
+    def behind(self, row: Document) -> dict[str, Any]:
+        """A query for what is left of the window behind a row, the way it is read."""
+        cursor = self._keyset.cursor(row, row.get(PLACED))
+        rest = self._keyset.behind(cursor, "cursor", backwards=self.backwards)
+        return both(rest, self.query)
+
+    def page(
+        self,
+        rows: Sequence[Document],
+        make: Callable[[Document], T] | None = None,
+        *,
+        total: int | None = None,
+        token: str | None = None,
+        unordered: Sequence[str] = (),
+    ) -> Page[T]:
+        """The page of rows that were read so; at most `limit`, in the order of `sort`.
+
+        Args:
+            make: an item, of a row; they are the rows themselves where it is None.
+        """
+        more = len(rows) > self.size
+        made = cast("Sequence[T]", rows) if make is None else list(map(make, rows))
+        items, shown = list(made[: self.size]), list(rows[: self.size])
+        if self.backwards:
+            items.reverse()
+            shown.reverse()
+        request = self._request
+        return Page(
+            items=items,
+            cursors=Cursors(self._keyset, shown),
+            has_next=request.before is not None if self.backwards else more,
+            has_previous=more if self.backwards else request.after is not None,
+            total=total,
+            token=token,
+            beyond=made[self.size] if more else None,
+            unordered=unordered,
+        )
+
+
+def _no_lists(paths: Sequence[str]) -> dict[str, Any]:
+    lists = {path: {"$type": "array"} for path in paths}
+    return {"$nor": [{a: lists[a], b: lists[b]} for a, b in combinations(paths, 2)]}
+
+
+def _not_too_long(paths: Sequence[str]) -> dict[str, Any]:
+    keys = {f"k{n}": f"${path}" for n, path in enumerate(paths)}
+    size = {"$add": [{"$bsonSize": "$$ROOT"}, {"$bsonSize": keys}]}
+    return {"$expr": {"$lte": [size, _SORTED_BYTES]}}
+
+
+class Cursors(Sequence[str]):
+    """Of rows, each made where it is looked at: most requests look at none, or at the last."""
+
+    __slots__ = ("_keyset", "_places")
+
+    def __init__(self, keyset: Keyset, rows: Sequence[Document]) -> None:
+        self._keyset = keyset
+        # Where the order is by one field the row itself tells its value.
+        self._places: Sequence[Any] = rows
+        if keyset.name is None:
+            self._places = [keyset.values(row, row.get(PLACED)) for row in rows]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self._cursor(each) for each in self._places[place]]
+        return self._cursor(self._places[place])
+
+    def _cursor(self, place: Any) -> str:
+        name = self._keyset.name
+        return self._keyset.cursor_of(place if name is None else (place.get(name),))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the query of what both find."""
+    if not one or not other:
+        return dict(one or other)
+    return {"$and": [one, other]}

@@ -1,0 +1,82 @@
+"""The end of all subscriptions of a process, or of a connection: each is told to resume elsewhere,
+wherever it stands.
+
+Whoever waits, for the stream, the archive or MongoDB, is interrupted; whoever is being sent
+something is told before its next event. Nothing is lost by it: what was not sent comes after the
+last token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import TypeVar
+
+from revstream.streams.core.errors import GatewayError, Unavailable
+
+__all__ = ["Farewell"]
+
+T = TypeVar("T")
+
+
+class Farewell:
+    """Of one process or one connection; `said` once, and for good."""
+
+    __slots__ = ("_kind", "_message", "_waits")
+
+    def __init__(self) -> None:
+        self._message: str | None = None
+        self._kind: type[GatewayError] = Unavailable
+        self._waits: set[asyncio.Timeout] = set()
+
+    @property
+    def said(self) -> bool:
+        return self._message is not None
+
+    def say(self, message: str, kind: type[GatewayError] = Unavailable) -> None:
+        """End those who follow now, and whoever comes later. Repeatable.
+
+        Args:
+            kind: of the error.
+        """
+        if self._message is None:
+            self._message, self._kind = message, kind
+            for each in self._waits:
+                each.reschedule(0)
+
+    def check(self) -> None:
+        """Raises:
+        Unavailable, or what it was said with: it was said.
+        """
+        if self._message is not None:
+            # One for each: who raises it adds what only concerns that subscriber.
+            raise self._kind(self._message)
+
+    async def next(self, items: AsyncGenerator[T], other: Farewell | None = None) -> T:
+        """The next of them; the wait for it is cut short.
+
+        Args:
+            other: ends it as well.
+
+        Raises:
+            StopAsyncIteration: there is none.
+            Unavailable, or what it was said with: it was said.
+        """
+        both = (self,) if other is None else (self, other)
+        for each in both:
+            each.check()
+        wait = asyncio.timeout(None)
+        try:
+            async with wait:
+                for each in both:
+                    each._waits.add(wait)
+                try:
+                    return await anext(items)
+                finally:
+                    for each in both:
+                        each._waits.discard(wait)
+        except TimeoutError:
+            if wait.expired():
+                for each in both:
+                    each.check()
+            raise

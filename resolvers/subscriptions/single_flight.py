@@ -1,0 +1,60 @@
+"""What many ask for at about the same time, made once.
+
+Guarantees: whoever asks gets what was made for the same key, or an error of his own; whoever is
+cancelled takes it from nobody. What was made is kept for a few keys, for those who come a little
+later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Generic, TypeVar, cast
+
+from revstream.streams.core.errors import GatewayError
+
+__all__ = ["SingleFlight"]
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+# Whoever made it was interrupted.
+_AGAIN: Any = object()
+
+
+class SingleFlight(Generic[K, T]):
+    """`kept`: keys at most; those that are being made are kept in any case."""
+
+    def __init__(self, *, kept: int) -> None:
+        self._kept = kept
+        self._made: OrderedDict[K, asyncio.Future[T]] = OrderedDict()
+
+    async def of(self, key: K, make: Callable[[], Awaitable[T]]) -> T:
+        """What `make` gives to the first who asks."""
+        while (found := self._made.get(key)) is not None:
+            try:
+                # Shielded: whoever is cancelled must not cancel what the others wait for.
+                made = found.result() if found.done() else await asyncio.shield(found)
+            except GatewayError as exc:
+                raise exc.again() from None
+            if made is not _AGAIN:
+                return made
+        return await self._make(key, make)
+
+    async def _make(self, key: K, make: Callable[[], Awaitable[T]]) -> T:
+        flight = self._made[key] = asyncio.get_running_loop().create_future()
+        try:
+            made = await make()
+        except BaseException as exc:
+            del self._made[key]
+            if isinstance(exc, GatewayError):
+                flight.set_exception(exc.again())
+                flight.exception()  # seen, even where nobody waits
+            else:
+                flight.set_result(cast("T", _AGAIN))
+            raise
+        flight.set_result(made)
+        while len(self._made) > self._kept and next(iter(self._made.values())).done():
+            self._made.popitem(last=False)
+        return made

@@ -1,0 +1,124 @@
+"""What a client subscribes to, and where that begins: behind a token, at a moment, behind a saved
+cursor, or now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from bson import Timestamp
+
+from revstream.resolvers.access.cluster_time import ClusterTime
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.filters.parser import Condition
+from revstream.resolvers.subscriptions.saved_cursors import SavedCursors
+from revstream.resolvers.values.dates import date_text
+from revstream.streams.archive.store import Archive
+from revstream.streams.core import resume_tokens
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.mongo.database import Mongo
+
+__all__ = ["ChangeRequest", "Starts", "without_received_snapshot"]
+
+# How far a primary's wall clock may lag behind the cluster time that it hands out.
+_CLOCK_SLACK_S = 2
+# How far in the future `since` may lie.
+_AHEAD_MOST_S = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRequest:
+    """What a client subscribes to.
+
+    Args:
+        ids: the document's `_id`, as it may be stored; none: all documents.
+        operations: as the archive names them; None: all.
+        after: a token without its deployment tag. One of `after`, `since`, `cursor`, or `snapshot`,
+            or none: from now on (`without_received_snapshot`).
+        owner: whose cursors `cursor` names.
+    """
+
+    ids: tuple[Any, ...] = ()
+    where: Condition | None = None
+    operations: frozenset[str] | None = None
+    after: str | None = None
+    since: datetime | None = None
+    cursor: str | None = None
+    owner: str = ""
+    snapshot: bool = False
+    needs_version: bool = False
+    needs_before: bool = False
+    needs_author: bool = False
+
+
+class Starts:
+    """Of subscriptions to any entity."""
+
+    def __init__(self, mongo: Mongo, progress: Progress) -> None:
+        self._mongo = mongo
+        self._cluster_time = ClusterTime(mongo, progress)
+        self._progress = progress
+        self._cursors = SavedCursors(mongo, progress)
+
+    async def token(self, archive: Archive, request: ChangeRequest) -> str | None:
+        """What a subscription resumes behind; None: from now on.
+
+        Raises:
+            BadUserInput: more than one place to start from, a cursor that nobody saved, or a moment
+                that is yet to come.
+            Unauthenticated: a cursor of a caller who has no name.
+            ResumeTokenInvalid: of a history that is no more.
+        """
+        _check_one_start(request)
+        if request.cursor is not None:
+            return await self._cursors.load(request.owner, request.cursor)
+        if request.after is not None:
+            await self._cluster_time.check_reached(request.after)
+            return resume_tokens.resumable(request.after)
+        if request.since is not None:
+            return await self._since(archive, request.since)
+        return None
+
+    async def _since(self, archive: Archive, since: datetime) -> str:
+        """A token at or shortly before a moment: `Watch` passes over what is earlier by the wall
+        clock.
+
+        A moment before the archive's beginning is its beginning: what was there before comes as
+        BASELINE. One that is soon to come is waited for: clients' clocks differ.
+        """
+        clock, now = await self._mongo.clock()
+        if since > clock + timedelta(seconds=_AHEAD_MOST_S):
+            raise BadUserInput(
+                f"since: {date_text(since)} lies in the future: "
+                f"the database's clock says {date_text(clock)}",
+                argument="since",
+            )
+        earlier = max(0, int(since.timestamp()) - _CLOCK_SLACK_S)
+        token = min(resume_tokens.time_prefix(Timestamp(earlier, 0)), resume_tokens.moment(now))
+        checkpoint = await self._progress.checkpoint(archive.collection)
+        return token if checkpoint is None else max(token, checkpoint.start)
+
+
+def without_received_snapshot(request: ChangeRequest) -> ChangeRequest:
+    """Settle where a client goes on that asks for a snapshot, and gives its last token beside it as
+    it subscribes again: behind the token, or with a new snapshot where that one was not finished.
+    """
+    if not request.snapshot or request.after is None:
+        return request
+    if resume_tokens.is_unfinished(request.after):
+        return replace(request, after=None)
+    return replace(request, snapshot=False)
+
+
+def _check_one_start(request: ChangeRequest) -> None:
+    given = [
+        name
+        for name in ("after", "since", "cursor", "snapshot")
+        if getattr(request, name) not in (None, False)
+    ]
+    if len(given) > 1:
+        raise BadUserInput(
+            "give one place to start from: after, since, cursor or snapshot; "
+            f"got {' and '.join(given)}"
+        )

@@ -1,0 +1,296 @@
+"""A subscription from its start to the live stream: find the start, replay or take a snapshot, hand
+over, follow. What of it concerns a subscriber, `resolvers.subscriptions.event_filter` says.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Literal, Protocol
+
+from revstream.model.definition import Entity
+from revstream.resolvers.access.permissions import OPEN, Scope
+from revstream.resolvers.subscriptions.event_enrichment import Change, Completion
+from revstream.resolvers.subscriptions.event_filter import Watch
+from revstream.resolvers.subscriptions.routing_key import interest_of
+from revstream.resolvers.subscriptions.shutdown import Farewell
+from revstream.resolvers.subscriptions.snapshot import Snapshot
+from revstream.resolvers.subscriptions.start import ChangeRequest, Starts
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.archive.store import Archive
+from revstream.streams.core import resume_tokens
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub
+from revstream.streams.live.replay import Live, Quiet, Replay
+from revstream.streams.mongo.database import Mongo
+
+__all__ = ["Changes", "Company"]
+
+
+class Company(Protocol):
+    """Those who are told the same."""
+
+    @property
+    def others(self) -> bool:
+        """Whether there are any."""
+        ...
+
+    async def join(self, position: str, *, caught_up: bool) -> str | None:
+        """Be told with them what comes behind a position; returns the token behind which to go on
+        alone, or None: nobody has been joined."""
+        ...
+
+
+DeliveredFrom = Literal["snapshot", "replay", "live"]
+
+# Documents or versions that all subscriptions that are behind hold together, about; each at least.
+_READ_MOST = 20_000
+_LEAST_PAGE = 20
+
+
+class Changes:
+    """Subscriptions to all entities.
+
+    Attributes:
+        farewell: ends them all.
+        following: how many subscriptions there are, replaying or live, by collection.
+        joined: how many of them are told the same as others, by collection.
+        delivered: changes handed out, by collection and where they came from.
+
+    Args:
+        quiet_s: the longest that a subscriber waits for a fresher token.
+        page: documents per read of a snapshot, versions per read of a replay; fewer where many
+            subscriptions are behind, so that those whose clients do not read cannot hold so much.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archives: Mapping[str, Archive],
+        hub: Hub,
+        progress: Progress,
+        *,
+        quiet_s: float = 20.0,
+        page: int = 500,
+    ) -> None:
+        self._mongo = mongo
+        self._archives = archives
+        self._hub = hub
+        self._progress = progress
+        self._starts = Starts(mongo, progress)
+        self._horizons = Horizons(mongo)
+        self._completions: dict[str, Completion] = {}
+        self._quiet_s = quiet_s
+        self._page = page
+        self._behind: set[object] = set()
+        self._scope = OPEN
+        self.farewell = Farewell()
+        self.following: Counter[str] = Counter()
+        self.joined: Counter[str] = Counter()
+        self.delivered: Counter[tuple[str, DeliveredFrom]] = Counter()
+
+    def within(self, scope: Scope) -> Changes:
+        """The same for one caller: states that are among the rows that are there for him."""
+        limited = copy.copy(self)
+        limited._scope = scope
+        return limited
+
+    async def changes(
+        self,
+        entity: Entity,
+        request: ChangeRequest,
+        *,
+        company: Company | None = None,
+        farewell: Farewell | None = None,
+        begun: Callable[[str], None] = lambda token: None,
+    ) -> AsyncGenerator[Change]:
+        """Every change that matches, in order, without gap or duplicate. Never ends.
+
+        Args:
+            company: is joined at the beginning, where that lies within the ring; else once the
+                stream is caught up with, or, where there is nobody yet, as soon as there is.
+                Whoever is with it is told elsewhere what comes behind a token, and goes on here
+                behind the one that it returns, or, if that is None, from where he was.
+            farewell: ends it, beside the one of all.
+            begun: given the token behind which it begins, once that is known; of one that begins
+                with a snapshot never, since its beginning cannot be resumed from.
+
+        Raises:
+            BadUserInput: more than one place to start from, or a cursor that nobody saved.
+            Forbidden: the caller may not read the entity.
+            ResumeTokenInvalid, HistoryLost, SlowConsumer, ArchiveBehind, Unavailable.
+        """
+        self._scope.read_rows(entity)
+        name = entity.collection
+        self.following[name] += 1
+        try:
+            async with aclosing(self._parts(entity, request, company, begun)) as parts:
+                # It has no end.
+                while True:
+                    source, changes = await self.farewell.next(parts, farewell)
+                    for change in changes:
+                        self.farewell.check()
+                        if farewell is not None:
+                            farewell.check()
+                        yield change
+                        if change.kind != "CHECKPOINT":
+                            self.delivered[name, source] += 1
+        finally:
+            self.following[name] -= 1
+
+    async def parts(
+        self, entity: Entity, request: ChangeRequest
+    ) -> AsyncGenerator[Sequence[Change]]:
+        """As `changes`, together what came at once, checkpoints alone; of one who tells them to
+        others, and is not counted himself. Nor does he end by the farewell: they do."""
+        self._scope.read_rows(entity)
+        async with aclosing(self._parts(entity, request, None, lambda token: None)) as parts:
+            async for _, changes in parts:
+                self.farewell.check()
+                if changes:
+                    yield changes
+
+    def told(self, entity: Entity) -> Callable[[int], None]:
+        """Counts changes that were handed out elsewhere, to those who joined others."""
+
+        def count(changes: int) -> None:
+            self.delivered[entity.collection, "live"] += changes
+
+        return count
+
+    async def _parts(
+        self,
+        entity: Entity,
+        request: ChangeRequest,
+        company: Company | None,
+        begun: Callable[[str], None],
+    ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
+        """What was found at once, and where it comes from."""
+        behind = object()
+        self._behind.add(behind)
+        page = max(_LEAST_PAGE, min(self._page, _READ_MOST // len(self._behind)))
+        try:
+            after = await self._starts.token(self._archives[entity.collection], request)
+            if request.snapshot:
+                at = await self._mongo.operation_time()
+                snapshot = Snapshot(
+                    self._mongo,
+                    self._archives[entity.collection],
+                    self._progress,
+                    entity,
+                    request,
+                    self._scope.read_rows(entity),
+                    at,
+                    size=page,
+                )
+                async with aclosing(snapshot.pages()) as pages:
+                    async for taken in pages:
+                        yield "snapshot", taken
+                after = resume_tokens.moment(at)
+                yield "snapshot", [Change(entity=entity, kind="CHECKPOINT", token=after)]
+            if request.since is not None:
+                company = None
+            left: str | None = None
+            here = self._hub.position if after is None else after
+            if not request.snapshot:
+                begun(here)
+            if company is not None and here >= self._hub.ring(entity.collection).floor:
+                self._behind.discard(behind)
+                left = await self._joined(entity, company, here, caught_up=False)
+            # Only now: nearly all of the thousands who come back at once need nothing of it.
+            followed = self._followed(entity, request, page, company, after, left)
+            async with aclosing(followed) as parts:
+                async for part in parts:
+                    if part[0] == "live":
+                        self._behind.discard(behind)
+                    yield part
+        finally:
+            self._behind.discard(behind)
+
+    async def _followed(
+        self,
+        entity: Entity,
+        request: ChangeRequest,
+        page: int,
+        company: Company | None,
+        after: str | None,
+        left: str | None,
+    ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
+        """Behind a token; or behind that up to which the company told it, where it has joined
+        already."""
+        replay = Replay(
+            self._archives[entity.collection],
+            self._hub,
+            self._progress,
+            self._horizons,
+            page=page,
+            quiet_s=self._quiet_s,
+        )
+        rows = self._scope.read_rows(entity)
+        completion = self._completion(entity)
+        watch = Watch(entity, request, rows, completion, quiet_s=self._quiet_s)
+        interest = interest_of(entity, request, rows)
+        told = alone = False
+        if company is not None:
+            # Those who were told there skip the token that they have come to.
+            told = True
+            if left is None:
+                async with aclosing(replay.follow(after, interest=interest)) as parts:
+                    async for part in parts:
+                        caught_up = isinstance(part, Quiet)
+                        yield "live" if caught_up else "replay", await watch.take(part)
+                        if isinstance(part, Quiet):
+                            after = part.token
+                            break
+                assert after is not None
+                left = await self._joined(entity, company, after, caught_up=True)
+                alone = left is None
+            after = after if left is None else left
+        while True:
+            async with aclosing(replay.follow(after, interest=interest)) as parts:
+                async for part in parts:
+                    if told and isinstance(part, Quiet):
+                        told = False
+                        continue
+                    source: DeliveredFrom = "live" if isinstance(part, Live | Quiet) else "replay"
+                    yield source, await watch.take(part)
+                    fresher = watch.fresher_token()
+                    if fresher is not None:
+                        yield source, [Change(entity=entity, kind="CHECKPOINT", token=fresher)]
+                    if alone and isinstance(part, Live) and company is not None and company.others:
+                        # Only now: whoever is joined is told the rest of it.
+                        after = part.events[-1].token
+                        break
+                else:
+                    return
+            told, alone = True, False
+            left = await self._joined(entity, company, after, caught_up=True)
+            after = after if left is None else left
+
+    async def _joined(
+        self, entity: Entity, company: Company, position: str, *, caught_up: bool
+    ) -> str | None:
+        self.joined[entity.collection] += 1
+        try:
+            return await company.join(position, caught_up=caught_up)
+        finally:
+            self.joined[entity.collection] -= 1
+
+    def forget(self, collection: str) -> None:
+        """Let go of versions that were looked up for subscribers."""
+        self._completions.pop(collection, None)
+
+    def _completion(self, entity: Entity) -> Completion:
+        """One per entity, so that subscribers share what they look up."""
+        found = self._completions.get(entity.collection)
+        if found is None:
+            archive = self._archives[entity.collection]
+            numbers = None
+            if not archive.layout.keeps:
+                numbers = self._progress.numbers(entity.collection)
+            found = self._completions[entity.collection] = Completion(
+                entity, archive, self._progress, self._horizons, numbers
+            )
+        return found

@@ -1,0 +1,1 @@
+"""Values between the API and BSON."""

@@ -1,0 +1,41 @@
+"""Ids that are unique across all types: `Query.node` finds whatever they name.
+
+base64url of `Type:id`, so that a client can tell nothing from it and a reader of a log everything.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from revstream.resolvers.errors import BadUserInput
+
+__all__ = ["node_id", "parse_node_id"]
+
+
+def node_id(type_name: str, id_text: str) -> str:
+    """The `nodeId` of the object of that type with that `id`."""
+    return base64.urlsafe_b64encode(f"{type_name}:{id_text}".encode()).decode().rstrip("=")
+
+
+def parse_node_id(text: str, name: str = "nodeId") -> tuple[str, str]:
+    """The type's name and the `id`; whether there is such a type is the caller's to see.
+
+    Args:
+        name: of the argument.
+
+    Raises:
+        BadUserInput: not made by `node_id`.
+    """
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        decoded = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+        type_name, colon, id_text = decoded.partition(":")
+        if not colon or not type_name.isidentifier() or node_id(type_name, id_text) != text:
+            raise ValueError("not of the form Type:id")
+    except (ValueError, binascii.Error) as exc:
+        shown = text if len(text) <= 60 else f"{text[:57]}..."
+        raise BadUserInput(
+            f"{name}: {shown!r} is no node id; take one from a field {name}", argument=name
+        ) from exc
+    return type_name, id_text

@@ -1,0 +1,296 @@
+"""Values that a request gives, as BSON has them.
+
+A value may come as JSON has it (decimals, dates and ids as text) or as `from_api` made it before:
+what is converted once may be converted again. Nothing is rounded silently but dates, to
+milliseconds, which is what MongoDB keeps.
+
+The way out is `resolvers.values.output`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from decimal import DecimalException
+from typing import Any, NoReturn
+from uuid import UUID
+
+from bson.binary import UUID_SUBTYPE, Binary
+from bson.datetime_ms import DatetimeMS
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.objectid import ObjectId
+
+from revstream.model.definition import EnumType, Field, Scalar
+from revstream.model.naming import with_article
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.values.dates import date_from_text, from_milliseconds, milliseconds
+from revstream.resolvers.values.json_value import REFUSED, json_value, uuid_text
+from revstream.resolvers.values.output import INT_LIMIT, LONG_LIMIT, any_id, shortened, whole_number
+from revstream.streams.changefeed.event import possible_ids
+
+__all__ = ["field_from_api", "from_api", "id_from_api", "ids_from_api", "ids_meant"]
+
+JSON_DEPTH = 80
+"""How deep a JSON value may be nested: MongoDB stores documents of up to 100 levels."""
+
+DECIMAL_TEXT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,5})?|NaN|-?Infinity")
+NUMBER_TEXT = re.compile(r"0|-?[1-9][0-9]{0,18}")
+UUID_TEXT = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+
+
+def id_from_api(scalar: Scalar, value: object, name: str) -> Any:
+    """The `_id` that an ID of the API means; its text must be the one that the API shows.
+
+    Raises:
+        BadUserInput: It cannot be the id of any document; begins with `name`, "Supplier.id".
+    """
+    return ids_from_api(scalar, name)(value)
+
+
+def ids_from_api(scalar: Scalar, name: str) -> Callable[[object], Any]:
+    """The same for many."""
+    convert, whole = FROM_API[scalar], scalar in (Scalar.INT, Scalar.LONG)
+
+    def id_(value: object) -> Any:
+        asked = value
+        if whole and isinstance(value, str):
+            # Not "007" or "+7": one document has one id, and caches go by it.
+            asked = int(value) if NUMBER_TEXT.fullmatch(value) else REFUSED
+        found = convert(asked)
+        return _refuse(scalar, value, name) if found is REFUSED else found
+
+    return id_
+
+
+def ids_meant(text: str) -> tuple[Any, ...]:
+    """Return the stored ids that an `ID` shows by this text, the text itself first: ids of any type
+    may lie there.
+
+    Null, and binary data other than UUIDs, are left out: the texts of nearly all others would mean
+    them, too.
+    """
+    if text[:1] not in "-+0123456789abcdeft{NI":
+        return (text,)
+    if NUMBER_TEXT.fullmatch(text) and -LONG_LIMIT <= int(text) < LONG_LIMIT:
+        # Equal, to MongoDB, to the same number of any other type.
+        return text, Int64(int(text))
+    meant: list[Any] = [text]
+    for pattern, make in OTHER_IDS:
+        other = make(text) if pattern.fullmatch(text) else REFUSED
+        if other is not REFUSED and any_id(other) == text and other not in meant:
+            meant.append(other)
+    return tuple(possible_ids(meant))
+
+
+def _double(text: str) -> Any:
+    try:
+        return float(text)
+    except (ValueError, OverflowError):
+        return REFUSED
+
+
+def _document(text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return REFUSED
+    return _json(found)
+
+
+def _document_of_ids(text: str) -> Any:
+    """Return the same with ids of other types where its texts may be such: ids of several parts
+    often have them."""
+    found = _document(text)
+    return REFUSED if found is REFUSED else _with_other_ids(found)
+
+
+def _with_other_ids(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_other_ids(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_other_ids(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    return next((each for each in ids_meant(value)[1:] if json_value(each) == value), value)
+
+
+def field_from_api(field: Field, value: object, name: str) -> Any:
+    """The BSON value of one item of a field: a scalar, an id or an enum value, other than null.
+
+    Raises:
+        BadUserInput: It is no value of that field's type; begins with `name`.
+    """
+    if isinstance(field.type, EnumType):
+        if not isinstance(value, str) or value not in field.type.values:
+            raise BadUserInput(
+                f"{name} is one of {', '.join(field.type.values)}, not {shortened(value)}"
+            )
+        return field.type.stored(value)
+    if field.type is Scalar.ID:
+        return id_from_api(field.stored_scalar or Scalar.ID, value, name)
+    if isinstance(field.type, str):
+        raise TypeError(f"{name} is an embedded {field.type}, not a single value")
+    return from_api(field.type, value, name)
+
+
+def from_api(scalar: Scalar, value: object, name: str) -> Any:
+    """The BSON value that a value of the API means, other than null.
+
+    Raises:
+        BadUserInput: It is none of that scalar's; begins with `name`, which says whose it is.
+    """
+    found = FROM_API[scalar](value)
+    return _refuse(scalar, value, name) if found is REFUSED else found
+
+
+def _refuse(scalar: Scalar, value: object, name: str) -> NoReturn:
+    raise BadUserInput(
+        f"{name} is {with_article(scalar.value)}: {EXPECTED[scalar]} expected, "
+        f"got {shortened(value)}"
+    )
+
+
+def _string(value: Any) -> Any:
+    if not isinstance(value, str):
+        return REFUSED
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair is text to Python and JSON, and not to BSON.
+        return REFUSED
+    return value
+
+
+def _int(value: Any) -> Any:
+    number = whole_number(value)
+    return REFUSED if number is None or not -INT_LIMIT <= number < INT_LIMIT else number
+
+
+def _long(value: Any) -> Any:
+    if isinstance(value, str):
+        number = int(value) if re.fullmatch(r"-?[0-9]{1,19}", value) else None
+    else:
+        number = whole_number(value)
+    return REFUSED if number is None or not -LONG_LIMIT <= number < LONG_LIMIT else Int64(number)
+
+
+def _float(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return REFUSED
+    try:
+        number = float(value)
+    except OverflowError:
+        return REFUSED
+    return number if math.isfinite(number) else REFUSED
+
+
+def _boolean(value: Any) -> Any:
+    return value if isinstance(value, bool) else REFUSED
+
+
+def _decimal(value: Any) -> Any:
+    if isinstance(value, Decimal128):
+        return value
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, bool) or not isinstance(value, int | float) or abs(value) >= 10**34:
+        return REFUSED
+    else:
+        text = repr(value)
+    if not DECIMAL_TEXT.fullmatch(text):
+        return REFUSED
+    try:
+        # Raises rather than rounds what has more than 34 digits.
+        return Decimal128(text)
+    except DecimalException:
+        return REFUSED
+
+
+def _datetime(value: Any) -> Any:
+    if isinstance(value, str):
+        return date_from_text(value) or REFUSED
+    if not isinstance(value, datetime | DatetimeMS):
+        return REFUSED
+    # Both uses of a filter must see the same moment: MongoDB's have milliseconds, Python's more.
+    return from_milliseconds(milliseconds(value))
+
+
+def _objectid(value: Any) -> Any:
+    if isinstance(value, str):
+        return ObjectId(value) if re.fullmatch("[0-9a-fA-F]{24}", value) else REFUSED
+    return value if isinstance(value, ObjectId) else REFUSED
+
+
+def _uuid(value: Any) -> Any:
+    if isinstance(value, str):
+        return Binary(UUID(value).bytes, UUID_SUBTYPE) if UUID_TEXT.fullmatch(value) else REFUSED
+    if isinstance(value, UUID):
+        return Binary(value.bytes, UUID_SUBTYPE)
+    return value if uuid_text(value) is not REFUSED else REFUSED
+
+
+def _json(value: Any, depth: int = JSON_DEPTH) -> Any:
+    """As given, if BSON can hold it: a JSON number of 64 bits or less, no NUL in a key."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            if isinstance(key, str) and ("\0" in key or _string(key) is REFUSED):
+                return REFUSED
+            if depth == 0 or _json(item, depth - 1) is REFUSED:
+                return REFUSED
+        return value
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else REFUSED
+    if isinstance(value, int) and not -LONG_LIMIT <= value < LONG_LIMIT:
+        return REFUSED
+    return value if value is None or isinstance(value, int) else REFUSED
+
+
+FROM_API: Mapping[Scalar, Callable[[object], Any]] = {
+    Scalar.ID: _string,
+    Scalar.STRING: _string,
+    Scalar.INT: _int,
+    Scalar.LONG: _long,
+    Scalar.FLOAT: _float,
+    Scalar.BOOLEAN: _boolean,
+    Scalar.DECIMAL: _decimal,
+    Scalar.DATETIME: _datetime,
+    Scalar.OBJECTID: _objectid,
+    Scalar.UUID: _uuid,
+    Scalar.JSON: _json,
+}
+
+_NUMBER = re.compile(r"-?[0-9]{1,310}(\.[0-9]{1,40})?([eE][+-]?[0-9]{1,5})?|NaN|-?Infinity")
+_DOCUMENT = re.compile(r"\{.{1,5000}\}", re.DOTALL)
+
+OTHER_IDS: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
+    (re.compile("[0-9a-f]{24}"), ObjectId),
+    (UUID_TEXT, _uuid),
+    (_NUMBER, _decimal),
+    (_NUMBER, _double),
+    (re.compile("true|false"), lambda text: text == "true"),
+    (re.compile(r"[+-]?[0-9]{4,9}-[0-9T:.-]{1,25}Z"), _datetime),
+    (_DOCUMENT, _document),
+    (_DOCUMENT, _document_of_ids),
+)
+"""The texts of ids of other types, and what is stored."""
+
+EXPECTED: Mapping[Scalar, str] = {
+    Scalar.ID: "text",
+    Scalar.STRING: "text",
+    Scalar.INT: "a whole number of 32 bits",
+    Scalar.LONG: "a whole number of 64 bits",
+    Scalar.FLOAT: "a finite number",
+    Scalar.BOOLEAN: "true or false",
+    Scalar.DECIMAL: "a decimal number of at most 34 digits",
+    Scalar.DATETIME: "a date and time with offset, as in 2024-05-01T12:00:00.000Z,",
+    Scalar.OBJECTID: "24 hexadecimal digits",
+    Scalar.UUID: "32 hexadecimal digits in groups of 8-4-4-4-12",
+    Scalar.JSON: "JSON with numbers of at most 64 bits and at most 80 levels",
+}

@@ -1,0 +1,340 @@
+"""Stored values as the API shows them.
+
+A value is accepted where nothing of it is lost: any integer type for Int, Long and Float, a double
+without a fraction for Int and Long too (JavaScript writers store all numbers as doubles), and every
+number for Decimal. Text is never read as a number, nor a number as text or as a boolean. Anything
+else is a `DocumentMisfit`, which concerns that one field.
+
+The way back is `resolvers.values.input`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from bson.binary import Binary
+from bson.code import Code
+from bson.datetime_ms import DatetimeMS
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from bson.objectid import ObjectId
+from bson.regex import Regex
+from bson.timestamp import Timestamp
+
+from revstream.model.definition import EnumType, Field, Scalar
+from revstream.resolvers.errors import DocumentMisfit
+from revstream.resolvers.values.dates import date_text
+from revstream.resolvers.values.json_value import REFUSED, json_value, safe_integer, uuid_text
+
+__all__ = [
+    "ID_CLASSES",
+    "ID_TO_API",
+    "INT_LIMIT",
+    "LONG_LIMIT",
+    "TEXT_IDS",
+    "Convert",
+    "Place",
+    "any_id",
+    "converter",
+    "described",
+    "id_to_api",
+    "whole_number",
+]
+
+INT_LIMIT = 2**31
+LONG_LIMIT = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The document that a value lies in, for errors to name: made once per document, not per field.
+
+    Attributes:
+        past: whether it is a state of the past, which nobody can mend.
+    """
+
+    collection: str
+    document_id: object
+    path: str = ""
+    past: bool = False
+
+    def inside(self, name: str) -> Place:
+        """The place of an embedded document that field `name` holds."""
+        return Place(self.collection, self.document_id, f"{self.path}{name}.", self.past)
+
+    def misfit(self, name: str, value: object, expected: str) -> DocumentMisfit:
+        return DocumentMisfit(
+            collection=self.collection,
+            document_id=any_id(self.document_id),
+            field=self.path + name,
+            found=described(value),
+            expected=expected,
+            mend=_mend(name, value, expected),
+            past=self.past,
+        )
+
+
+Convert = Callable[[object, Place], Any]
+
+
+@lru_cache(maxsize=4096)
+def converter(field: Field, *, nullable: bool = False) -> Convert:
+    """The conversion of a field's values, missing ones given as None.
+
+    Embedded documents come out as they are, to be converted field by field at `Place.inside`. It
+    raises a DocumentMisfit where a value is not what the model says, or missing where one is
+    required.
+
+    Args:
+        nullable: Whatever the model says: of snapshots, since history outlives the model.
+    """
+    name, required = field.name, field.required and not nullable
+    one, expected = _one(field)
+    if field.is_list:
+        return _list_converter(name, one, expected, required, field.item_required)
+    if _identifies(field) and field.stored_scalar in TEXT_IDS:
+        # Null is an id, too.
+        return lambda value, place: one(value)
+
+    def convert(value: object, place: Place) -> Any:
+        if value is None:
+            if required:
+                raise place.misfit(name, None, expected)
+            return None
+        shown = one(value)
+        if shown is REFUSED:
+            raise place.misfit(name, value, expected)
+        return shown
+
+    return convert
+
+
+def _list_converter(
+    name: str, one: Callable[[Any], Any], expected: str, required: bool, item_required: bool
+) -> Convert:
+    def convert(values: object, place: Place) -> Any:
+        if values is None and not required:
+            return None
+        if not isinstance(values, list):
+            raise place.misfit(name, values, f"a list of {expected}")
+        shown = [None if value is None else one(value) for value in values]
+        for index, item in enumerate(shown):
+            if item is REFUSED or (item is None and item_required):
+                raise place.misfit(f"{name}.{index}", values[index], expected)
+        return shown
+
+    return convert
+
+
+def _one(field: Field) -> tuple[Callable[[Any], Any], str]:
+    """The conversion of one value of that field, and what it expects."""
+    if isinstance(field.type, EnumType):
+        by_stored = field.type.by_stored
+        return (
+            lambda value: by_stored.get(value, REFUSED) if value.__class__ is str else REFUSED,
+            f"one of {', '.join(by_stored)}",
+        )
+    if isinstance(field.type, str):
+        return lambda value: value if isinstance(value, Mapping) else REFUSED, field.type
+    if field.type is not Scalar.ID:
+        return TO_API[field.type], field.type.value
+    # Which documents a reference leads to is for the reference to check.
+    scalar = field.stored_scalar if _identifies(field) else None
+    return ID_TO_API[scalar or Scalar.ID], (scalar or Scalar.ID).value
+
+
+def _identifies(field: Field) -> bool:
+    """Return whether it is an entity's id: subdocuments may have an `_id`, under another name."""
+    return field.stored == "_id" and field.name == "id"
+
+
+def id_to_api(scalar: Scalar, value: object, place: Place) -> str:
+    """The ID of a document stored under `_id`, whose type `scalar` is."""
+    shown: Any = ID_TO_API[scalar](value)
+    if shown is REFUSED:
+        raise place.misfit("id", value, scalar.value)
+    text: str = shown
+    return text
+
+
+# One function per scalar, given anything but None: the value shown, or REFUSED.
+
+
+def _string(value: Any) -> Any:
+    # The class itself: Code is a str too.
+    return value if value.__class__ is str else REFUSED
+
+
+def whole_number(value: Any) -> int | None:
+    """The number, if it is an integer of whatever type; True and False are none."""
+    if value.__class__ is int or value.__class__ is Int64:
+        return int(value)
+    return int(value) if value.__class__ is float and value.is_integer() else None
+
+
+def _int(value: Any) -> Any:
+    number = whole_number(value)
+    return REFUSED if number is None or not -INT_LIMIT <= number < INT_LIMIT else number
+
+
+def _long(value: Any) -> Any:
+    number = whole_number(value)
+    if number is None or not -LONG_LIMIT <= number < LONG_LIMIT:
+        return REFUSED
+    return safe_integer(number)
+
+
+def _float(value: Any) -> Any:
+    if value.__class__ is float:
+        # JSON has no NaN and no infinity.
+        return value if math.isfinite(value) else REFUSED
+    # GraphQL's Float refuses integers that it would round.
+    whole = value.__class__ is int or value.__class__ is Int64
+    return int(value) if whole and int(float(value)) == value else REFUSED
+
+
+def _boolean(value: Any) -> Any:
+    return value if value.__class__ is bool else REFUSED
+
+
+def _decimal(value: Any) -> Any:
+    if value.__class__ is Decimal128:
+        return str(value)
+    if value.__class__ is float:
+        # The shortest text that means this double, and no other.
+        return str(Decimal128(repr(value)))
+    return str(int(value)) if value.__class__ is int or value.__class__ is Int64 else REFUSED
+
+
+def _datetime(value: Any) -> Any:
+    return date_text(value) if isinstance(value, datetime | DatetimeMS) else REFUSED
+
+
+def _objectid(value: Any) -> Any:
+    return str(value) if value.__class__ is ObjectId else REFUSED
+
+
+def any_id(value: Any) -> str:
+    """Return the text of an id of any type: others than the model's writers may have stored it."""
+    if value.__class__ is str:
+        text: str = value
+        return text
+    number = whole_number(value)
+    shown = json_value(value) if number is None else number
+    return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+
+
+def _whole_id(value: Any) -> Any:
+    number = whole_number(value)
+    return REFUSED if number is None else str(number)
+
+
+TO_API: Mapping[Scalar, Callable[[Any], Any]] = {
+    Scalar.ID: _string,
+    Scalar.STRING: _string,
+    Scalar.INT: _int,
+    Scalar.LONG: _long,
+    Scalar.FLOAT: _float,
+    Scalar.BOOLEAN: _boolean,
+    Scalar.DECIMAL: _decimal,
+    Scalar.DATETIME: _datetime,
+    Scalar.OBJECTID: _objectid,
+    Scalar.UUID: uuid_text,
+    Scalar.JSON: json_value,
+}
+
+ID_TO_API: Mapping[Scalar, Callable[[Any], Any]] = {
+    Scalar.ID: any_id,
+    Scalar.STRING: any_id,
+    Scalar.INT: _whole_id,
+    Scalar.LONG: _whole_id,
+    Scalar.OBJECTID: _objectid,
+    Scalar.UUID: uuid_text,
+}
+TEXT_IDS = frozenset({None, Scalar.ID, Scalar.STRING})
+"""Scalars of ids that are declared as text; ids of every type may lie there."""
+
+ID_CLASSES: Mapping[Scalar, type] = {
+    Scalar.ID: str,
+    Scalar.STRING: str,
+    Scalar.INT: int,
+    Scalar.OBJECTID: ObjectId,
+}
+"""What stored ids nearly always are, and never refused."""
+
+
+def described(value: object) -> str:
+    """Return `the string 'cheap'`: the type in MongoDB's words, and the value where it is short."""
+    if value is None:
+        return "null or nothing"
+    if isinstance(value, Mapping):
+        return "a document"
+    if isinstance(value, list):
+        return "an array"
+    kind = BSON_NAMES.get(value.__class__, value.__class__.__name__)
+    return f"the {kind} {shortened(json_value(value))}"
+
+
+def _mend(name: str, value: object, expected: str) -> str:
+    """Return how to make the document and the model fit each other."""
+    if value is None:
+        return f"give {name} a value, or let it be null in the model: without !"
+    declared = DECLARED.get(value.__class__)
+    otherwise = "change the field's type in the model"
+    if declared is not None and declared.value != expected:
+        otherwise = f"declare the field as {declared.value} in the model"
+    return f"store {expected} there, or {otherwise}"
+
+
+def shortened(value: object, length: int = 80) -> str:
+    """The value as Python writes it, for a message: cut where it is long."""
+    if isinstance(value, int) and value.bit_length() > 10_000:
+        # Python refuses to write it.
+        return "a number of thousands of digits"
+    text = repr(value)
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+BSON_NAMES: Mapping[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "int",
+    Int64: "long",
+    float: "double",
+    Decimal128: "decimal",
+    datetime: "date",
+    DatetimeMS: "date",
+    ObjectId: "objectId",
+    Binary: "binData",
+    bytes: "binData",
+    UUID: "UUID",
+    Timestamp: "timestamp",
+    Regex: "regex",
+    Code: "javascript",
+    MinKey: "minKey",
+    MaxKey: "maxKey",
+}
+
+DECLARED: Mapping[type, Scalar] = {
+    str: Scalar.STRING,
+    bool: Scalar.BOOLEAN,
+    int: Scalar.INT,
+    Int64: Scalar.LONG,
+    float: Scalar.FLOAT,
+    Decimal128: Scalar.DECIMAL,
+    datetime: Scalar.DATETIME,
+    DatetimeMS: Scalar.DATETIME,
+    ObjectId: Scalar.OBJECTID,
+    UUID: Scalar.UUID,
+    dict: Scalar.JSON,
+}
+"""The scalar by which the model declares what values of a class are stored as."""

@@ -1,0 +1,1 @@
+"""A GraphQL gateway for MongoDB that never forgets."""

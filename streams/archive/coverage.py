@@ -1,0 +1,292 @@
+"""Intervals in which a collection's history is known: where its archive begins, from where on it
+knows every document, how far back retention has left it, and the windows that were lost in between.
+
+One document per collection, `revstream.horizons`, beside the horizon of retention:
+`{_id, token, begun: {at, wall} | null, known: {at, wall}, gaps: [{partition, from, fromWall, to,
+toWall, why}]}`.
+
+`from` is the first cluster time of which nothing is known, `to` the first at which all is known
+again; null while the present is being read. `begun` is null where the oplog reached back to the
+creation of the replica set: then nothing was before it.
+Source: docs/decisions/0041-coverage.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bson import Timestamp
+
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind, HistoryLost
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+
+__all__ = [
+    "COLLECTION",
+    "UNLIMITED",
+    "Coverage",
+    "Coverages",
+    "Gap",
+    "Mark",
+    "boundaries",
+    "coverage_stage",
+    "history_lost",
+]
+
+COLLECTION = "revstream.horizons"
+
+_MOST_GAPS = 1000
+"""Windows kept per collection; where there are more, the two oldest become one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment: its cluster time, and a time of the database's clock that means it."""
+
+    at: Timestamp
+    wall: datetime
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any] | None) -> Mark | None:
+        return None if record is None else cls(record["at"], record["wall"])
+
+    @property
+    def record(self) -> Document:
+        return {"at": self.at, "wall": self.wall}
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A window of lost history: from `start` on, before `end`; None while it is open."""
+
+    start: Mark
+    end: Mark | None
+    why: str
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Gap:
+        end = record["to"]
+        return cls(
+            Mark(record["from"], record["fromWall"]),
+            None if end is None else Mark(end, record["toWall"]),
+            record["why"],
+        )
+
+    def holds(self, at: Timestamp) -> bool:
+        return self.start.at <= at and (self.end is None or at < self.end.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """The intervals of one collection.
+
+    Attributes:
+        horizon: the token of the last version that replaced one which retention has dropped; ""
+            where it has dropped none.
+        begun: where the archive begins; None where nothing was before.
+        known: from where on every document is known; None where they are from the beginning.
+    """
+
+    horizon: str = ""
+    begun: Mark | None = None
+    known: Mark | None = None
+    gaps: tuple[Gap, ...] = ()
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any] | None) -> Coverage:
+        if not record:
+            return UNLIMITED
+        return cls(
+            horizon=record.get("token") or "",
+            begun=Mark.from_record(record.get("begun")),
+            known=Mark.from_record(record.get("known")),
+            gaps=tuple(map(Gap.from_record, record.get("gaps") or ())),
+        )
+
+    @property
+    def open(self) -> Gap | None:
+        """The first window of which the end is not known yet."""
+        return next((each for each in self.gaps if each.end is None), None)
+
+    def refusal(self, collection: str, at: Timestamp) -> HistoryLost | ArchiveBehind | None:
+        """The error for a moment at which the state of the whole collection is not known: it lies
+        before all is known, or in a window that was lost."""
+        limits = [each for each in (self.begun, self.known) if each is not None]
+        limit = max(limits, key=lambda each: each.at, default=None)
+        if limit is not None and at < limit.at:
+            return history_lost(collection, limit, "was not recorded")
+        return self.lost(collection, at)
+
+    def found_again(self, at: Timestamp) -> bool:
+        """Return whether a document that was first recorded then was found by reading the present
+        again: it came in the window that was lost."""
+        return any(
+            each.start.at <= at and (each.end is None or at <= each.end.at) for each in self.gaps
+        )
+
+    def lost(
+        self, collection: str, at: Timestamp, *, stood: Timestamp | None = None
+    ) -> HistoryLost | ArchiveBehind | None:
+        """The error for a moment in a window.
+
+        Args:
+            stood: when the version was written that is known to be the last one by then: one that
+                was written within the window was recorded after the loss.
+        """
+        for gap in self.gaps:
+            if not gap.holds(at) or (stood is not None and stood >= gap.start.at):
+                continue
+            if gap.end is None:
+                return ArchiveBehind(
+                    f"the history of {collection}: lost from {_when(gap.start.at)} on "
+                    f"({gap.why}), the present is being read again; try again",
+                    collection=collection,
+                )
+            lost = history_lost(collection, gap.end, f"was lost ({gap.why})")
+            lost.facts["lostFrom"] = _text(gap.start.wall)
+            return lost
+        return None
+
+
+UNLIMITED = Coverage()
+
+
+class Coverages:
+    """The stored intervals of all collections; written by their recorders alone."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+
+    async def of(self, collection: str) -> Coverage:
+        """Read all that is known of a collection's intervals."""
+        found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1)
+        return Coverage.from_record(found[0] if found else None)
+
+    async def gaps(self, collections: Iterable[str]) -> dict[str, Sequence[Gap]]:
+        """Read the windows of lost history by collection, the oldest first."""
+        query = {"_id": {"$in": list(collections)}}
+        found = await self._mongo.find(COLLECTION, query, projection={"gaps": 1})
+        return {each["_id"]: Coverage.from_record(each).gaps for each in found}
+
+    async def stored(self, collection: str, name: str) -> bool:
+        """Return whether a mark is stored, `begun` or `known`; null is one, too."""
+        query = {"_id": collection, name: {"$exists": True}}
+        return bool(await self._mongo.find(COLLECTION, query, projection={"_id": 1}, limit=1))
+
+    async def begin(self, collection: str, begun: Mark | None) -> None:
+        """Store where the archive begins; the latest of several partitions counts."""
+        await self._raise_mark(collection, "begun", begun)
+
+    async def learn(self, collection: str, known: Mark | None) -> None:
+        """Store from where on every document is known; the latest of several partitions counts."""
+        await self._raise_mark(collection, "known", known)
+
+    async def _raise_mark(self, collection: str, name: str, mark: Mark | None) -> None:
+        stored: Document = {"$ifNull": [f"${name}", None]}
+        if mark is not None:
+            later = {"$lt": [f"${name}.at", mark.at]}
+            stored = {"$cond": [later, {"$literal": mark.record}, f"${name}"]}
+        await self._mongo.find_one_and_update(
+            COLLECTION, {"_id": collection}, [{"$set": {name: stored}}], upsert=True
+        )
+
+    async def open_gap(self, collection: str, partition: str, start: Mark, why: str) -> None:
+        """Store that history is lost from a moment on; once per partition until it is closed."""
+        gap = {"partition": partition, "from": start.at, "fromWall": start.wall}
+        gap |= {"to": None, "toWall": None, "why": why}
+        gaps: Document = {"$ifNull": ["$gaps", []]}
+        mine = {"$and": [{"$eq": ["$$this.partition", partition]}, {"$eq": ["$$this.to", None]}]}
+        known = {"$anyElementTrue": [{"$map": {"input": gaps, "in": mine}}]}
+        added = {"$concatArrays": [gaps, [{"$literal": gap}]]}
+        first, second = ({"$arrayElemAt": ["$gaps", n]} for n in (0, 1))
+        later = {"to": "$$second.to", "toWall": "$$second.toWall", "why": "several windows"}
+        merged = {
+            "$let": {
+                "vars": {"first": first, "second": second},
+                "in": {"$mergeObjects": ["$$first", later]},
+            }
+        }
+        rest = {"$slice": ["$gaps", 2, _MOST_GAPS]}
+        bounded = {
+            "$cond": [
+                {"$gt": [{"$size": "$gaps"}, _MOST_GAPS]},
+                {"$concatArrays": [[merged], rest]},
+                "$gaps",
+            ]
+        }
+        await self._mongo.find_one_and_update(
+            COLLECTION,
+            {"_id": collection},
+            [{"$set": {"gaps": {"$cond": [known, gaps, added]}}}, {"$set": {"gaps": bounded}}],
+            upsert=True,
+        )
+
+    async def close_gap(self, collection: str, partition: str, end: Mark) -> None:
+        """Store where a partition's open window ends: from there on all is known again."""
+        mine = {"$and": [{"$eq": ["$$this.partition", partition]}, {"$eq": ["$$this.to", None]}]}
+        closed = {"$mergeObjects": ["$$this", {"to": end.at, "toWall": end.wall}]}
+        gaps = {"$map": {"input": "$gaps", "in": {"$cond": [mine, closed, "$$this"]}}}
+        query = {"_id": collection, "gaps": {"$exists": True}}
+        await self._mongo.find_one_and_update(COLLECTION, query, [{"$set": {"gaps": gaps}}])
+
+    async def drop_open_gaps(self, collection: str, partitions: Iterable[str]) -> None:
+        """Remove the open windows of partitions that are no more; those of today cover them."""
+        gone = {"to": None, "partition": {"$in": list(partitions)}}
+        await self._mongo.find_one_and_update(
+            COLLECTION, {"_id": collection}, {"$pull": {"gaps": gone}}
+        )
+
+
+def coverage_stage(collection: str, at: Timestamp) -> Document:
+    """Build a stage for the end of a pipeline: what `Coverage.from_record` takes, in a document
+    behind all others (`coverage`), read when they were; of the windows that which holds `at`."""
+    begins = {"$lte": ["$$this.from", at]}
+    ends = {"$or": [{"$eq": ["$$this.to", None]}, {"$gt": ["$$this.to", at]}]}
+    gaps: Document = {"input": {"$ifNull": ["$gaps", []]}, "cond": {"$and": [begins, ends]}}
+    shown = {"token": "$token", "begun": "$begun", "known": "$known", "gaps": {"$filter": gaps}}
+    pipeline: list[Document] = [
+        {"$match": {"_id": collection}},
+        {"$project": {"_id": 0, "coverage": shown}},
+    ]
+    return {"$unionWith": {"coll": COLLECTION, "pipeline": pipeline}}
+
+
+def history_lost(subject: str, mark: Mark, why: str) -> HistoryLost:
+    """The error that names the moment from which the answer is known.
+
+    It does not name the moment asked for: of one by the clock only the last record before it is
+    known here.
+    """
+    return HistoryLost(
+        f"the history of {subject}: the moment asked for {why}; "
+        f"it is known from {_text(mark.wall)} on",
+        oldestResumeToken=resume_tokens.moment(mark.at),
+        oldestTime=_text(mark.wall),
+    )
+
+
+def boundaries(time: Any) -> list[Document]:
+    """Build stages over `revstream.horizons`: the last boundary by a time of the clock, as `at`."""
+    gaps = {"$ifNull": ["$gaps", []]}
+    starts = {"$map": {"input": gaps, "in": {"at": "$$this.from", "wall": "$$this.fromWall"}}}
+    ends = {"$map": {"input": gaps, "in": {"at": "$$this.to", "wall": "$$this.toWall"}}}
+    return [
+        {"$project": {"mark": {"$concatArrays": [["$begun", "$known"], starts, ends]}}},
+        {"$unwind": "$mark"},
+        {"$match": {"mark.wall": {"$lte": time}}},
+        {"$sort": {"mark.at": -1}},
+        {"$limit": 1},
+        {"$project": {"at": "$mark.at"}},
+    ]
+
+
+def _when(at: Timestamp) -> str:
+    return f"{at.as_datetime():%F %T}Z"
+
+
+def _text(wall: datetime) -> str:
+    return f"{wall:%FT%T}.{wall.microsecond // 1000:03d}Z"

@@ -1,0 +1,214 @@
+"""How far back history reaches: of a collection, and exactly, of one document.
+
+A collection's horizon is the token of the last version that replaced one which retention has
+dropped: from there on everything is there. It is stored before the first of them is deleted, so
+that whoever reads, and then looks at the horizon, either read all there was or learns that he did
+not. Purges do not move it: what was purged is missing, and the document's own mark says so.
+Source: docs/decisions/0016-retention.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bson import Timestamp
+
+from revstream.streams.archive.coverage import COLLECTION, Coverage, Mark, history_lost
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity, possible_ids
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind, HistoryLost
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.versioning.truncation_mark import Cut, is_born
+
+__all__ = ["Horizons", "Place", "check_horizon"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far retention has looked: what was replaced up to `token` has no more than `keep`
+    says."""
+
+    keep: str
+    token: str
+
+
+class Horizons:
+    """Of all collections; asks each time, since another process may just have dropped versions."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+
+    async def of(self, collection: str) -> str:
+        """The token; "" where retention has dropped nothing yet."""
+        found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1, naive=True)
+        return found[0].get("token", "") if found else ""
+
+    async def advance(self, collection: str, token: str) -> None:
+        """What was replaced up to there may be dropped from here on; never goes back."""
+        await self._mongo.find_one_and_update(
+            COLLECTION,
+            {"_id": collection},
+            {"$max": {"token": token}, "$currentDate": {"at": True}},
+            upsert=True,
+        )
+
+    async def place(self, collection: str) -> Place | None:
+        found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1)
+        place = found[0].get("place") if found else None
+        return None if place is None else Place(**place)
+
+    async def save_place(self, collection: str, place: Place) -> None:
+        await self._mongo.find_one_and_update(
+            COLLECTION,
+            {"_id": collection},
+            {"$set": {"place": {"keep": place.keep, "token": place.token}}},
+            upsert=True,
+        )
+
+    async def check_behind(self, collection: str, position: str) -> None:
+        """To be called after a read of what came after a token.
+
+        Raises:
+            HistoryLost: versions of then were dropped.
+        """
+        token = await self.of(collection)
+        if position < token:
+            raise _beyond(collection, token, _when(resume_tokens.cluster_time(position)))
+
+    async def lost_at(
+        self,
+        archive: Archive,
+        wanted: Sequence[tuple[Any, Timestamp]],
+        coverage: Coverage,
+    ) -> list[HistoryLost | ArchiveBehind | None]:
+        """n (`_id`, moment) of which no version was found -> for each the error, unless it is known
+        that there was no document.
+
+        A first version that is no INSERT says that the document was there before it.
+        """
+        firsts = await self._firsts(archive, [key for key, _ in wanted])
+        return [
+            self._lost_at(archive, key, at, firsts.get(identity(key)), coverage)
+            for key, at in wanted
+        ]
+
+    def _lost_at(
+        self, archive: Archive, key: Any, at: Timestamp, first: _First | None, coverage: Coverage
+    ) -> HistoryLost | ArchiveBehind | None:
+        name = f"{archive.collection}/{key}"
+        if first is not None and at < first.at:
+            if first.cut is not None and first.cut.since <= at:
+                return _lost(archive, key, first, "an earlier moment was asked for")
+            born = first.born if first.cut is None else first.cut.born
+            if not (born or coverage.found_again(first.at)):
+                return history_lost(name, Mark(first.at, first.wall), "was not recorded")
+        if coverage.begun is not None and at < coverage.begun.at:
+            return history_lost(name, coverage.begun, "was not recorded")
+        return coverage.lost(archive.collection, at)
+
+    async def lost_numbers(
+        self, archive: Archive, wanted: Sequence[tuple[Any, int]]
+    ) -> list[HistoryLost | None]:
+        """n (`_id`, number) that were not found -> for each the error, where it may have been
+        dropped: between the lowest and the highest that were, not every number need have been."""
+        firsts = await self._firsts(archive, [key for key, _ in wanted])
+        return [
+            _lost(archive, key, first, f"version {number} was asked for")
+            if (first := firsts.get(identity(key))) is not None
+            and first.cut is not None
+            and first.cut.number <= number < first.number
+            else None
+            for key, number in wanted
+        ]
+
+    async def check_number(self, archive: Archive, key: Any, number: int) -> None:
+        """Of one that was not found.
+
+        Raises:
+            HistoryLost: it may have been dropped.
+        """
+        (lost,) = await self.lost_numbers(archive, [(key, number)])
+        if lost is not None:
+            raise lost
+
+    async def _firsts(self, archive: Archive, keys: Iterable[Any]) -> dict[Any, _First]:
+        """The first versions of these documents, by identity."""
+        wanted = {identity(key): key for key in keys}
+        if not wanted:
+            return {}
+        found = await self._mongo.find(
+            archive.name,
+            {"doc": {"$in": possible_ids([*wanted.values()])}, "first": True},
+            projection=dict.fromkeys(("doc", "v", "at", "wall", "op", "gap", "born", "cut"), 1),
+        )
+        return {
+            identity(each["doc"]): _First(
+                token=each["_id"],
+                number=each["v"],
+                at=each["at"],
+                wall=each["wall"],
+                born=is_born(each),
+                cut=Cut.from_record(each.get("cut")),
+            )
+            for each in found
+        }
+
+
+def check_horizon(collection: str, at: Timestamp, coverage: Coverage) -> None:
+    """Refuse a moment at which not all is known.
+
+    Raises:
+        HistoryLost: some of what stood then was dropped, or never recorded.
+        ArchiveBehind: it lies in a window whose end is not known yet.
+    """
+    token = coverage.horizon
+    if token and at < resume_tokens.cluster_time(token):
+        raise _beyond(collection, token, "an earlier moment")
+    refusal = coverage.refusal(collection, at)
+    if refusal is not None:
+        raise refusal
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """`born`: the document was not there before."""
+
+    token: str
+    number: int
+    at: Timestamp
+    wall: datetime
+    born: bool
+    cut: Cut | None
+
+
+def _beyond(collection: str, token: str, asked: str) -> HistoryLost:
+    return HistoryLost(
+        f"the history of {collection} reaches back to "
+        f"{_when(resume_tokens.cluster_time(token))}; what "
+        f"was before was dropped as the model says (keep), and {asked} was asked for",
+        oldestResumeToken=token,
+    )
+
+
+def _lost(archive: Archive, key: Any, first: _First, asked: str) -> HistoryLost:
+    assert first.cut is not None
+    purge = first.cut.purge
+    how = (
+        "were dropped as the model says (keep)"
+        if purge is None
+        else f"were dropped, the last time by a purge on {purge.at:%F}"
+    )
+    return HistoryLost(
+        f"{archive.collection}/{key}: {first.cut.versions} versions before version {first.number} "
+        f"of {_when(first.at)} {how}, and {asked}",
+        oldestResumeToken=first.token,
+        oldestVersion=first.number,
+    )
+
+
+def _when(at: Timestamp) -> str:
+    return f"{at.as_datetime():%F %T}Z"

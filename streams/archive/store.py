@@ -1,0 +1,407 @@
+"""Where history is kept: one document per version, in `<collection>.versions`.
+
+`{_id: token, doc, v, op, at, wall, prev, by, why, restoredFrom, draft, changed, full, first, cut,
+gap, unrecorded, setAside, spanning, born, readAt, change, copies, offset, fence}`, or what
+`streams.versioning.content_encoding` keeps instead of `full`. Where the collection keeps its
+versions itself, the contents come from there (`streams.layouts`).
+
+Guarantees: unique on `_id` and on `{doc, v}`; the records of a partition (of the collection, where
+it is not divided) are inserted in stream order, so what a crash leaves of them is a prefix. No
+record is changed by a later write: when it was replaced, the one after it says. Written by the
+recorder that holds the partition's lease, read by everybody.
+Source: docs/decisions/0007-archive.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from bson import Timestamp
+
+from revstream.streams.archive.indexes import (
+    DOCUMENTS,
+    FORMER,
+    INDEXES,
+    last_of_each,
+    lookup_of_each,
+)
+from revstream.streams.changefeed.event import identity, possible_ids
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DamagedArchive, DuplicateKey, Unsuitable
+from revstream.streams.core.log_throttle import Storm
+from revstream.streams.layouts.archive import Archived
+from revstream.streams.layouts.core.interface import Layout
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.content_encoding import in_parts
+from revstream.streams.versioning.content_reader import Contents, empty
+from revstream.streams.versioning.version import Last
+
+__all__ = ["Archive"]
+
+log = logging.getLogger(__name__)
+
+_FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
+# Records that are expected to come in one batch.
+_SHORT = 100
+# Of one document, by the index of moments.
+_NEWEST_FIRST = (("at", -1), ("v", -1))
+
+
+class Archive:
+    """The versions of one collection.
+
+    Attributes:
+        layout: how the collection keeps its documents; where it keeps versions, too, they have no
+            content here.
+        contents: of its records, wherever they lie.
+    """
+
+    def __init__(self, mongo: Mongo, collection: str, layout: Layout | None = None) -> None:
+        self._mongo = mongo
+        self.collection = collection
+        self.layout = layout or Archived(mongo, collection)
+        self.name = f"{collection}.versions"
+        self.parts = f"{collection}.overflow"
+        self.contents = Contents(mongo, collection, self.layout)
+        self._has_packed = self._prepared = False
+        self._damaged = Storm(log, "version cannot be read", level=logging.ERROR)
+
+    async def prepare(self) -> None:
+        """Create the indexes; an archive that has them is left alone. Before the first version of a
+        process it is done by itself."""
+        await self._create_indexes()
+        # It costs, and does no harm: who may not drop it keeps it.
+        with suppress(Unsuitable):
+            await self._mongo.drop_index(self.name, FORMER)
+
+    async def _create_indexes(self) -> None:
+        await self._mongo.create_indexes(self.name, INDEXES)
+        self._prepared = True
+
+    def forget(self) -> None:
+        """Make sure of the indexes before the next version: somebody may have dropped them."""
+        self._prepared = False
+
+    async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
+        """The last version of each document that has one, by `events.identity` of its `_id`. One
+        round trip: from one document to the next in an index, an eighth of what `newest` costs."""
+        wanted = list(keys)
+        if not wanted:
+            return {}
+        found = await self._last_of_each(wanted, raw=True)
+        return {identity(each["doc"]): last for each, last in await self._lasts(found)}
+
+    async def _lasts(self, records: Sequence[Any]) -> list[tuple[Any, Last]]:
+        """Each with what the next version needs of it; of a damaged one, that it is."""
+        try:
+            found = await self.contents.filled(records, raw=True, lenient=True)
+        except DamagedArchive as exc:
+            # Which of them it is, only each by itself tells.
+            if len(records) > 1:
+                return [each for one in records for each in await self._lasts([one])]
+            self._damaged.note(collection=self.collection, reason=exc.message)
+            return [(records[0], Last.from_record(records[0], damaged=empty(records[0]["doc"])))]
+        return [(each, Last.from_record(each)) for each in found]
+
+    async def change_ids(self, ids: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """Which of these ids the `_change`s of versions have, each with the `_id` of the document.
+        One read, of an index alone."""
+        found = await self._mongo.find(
+            self.name,
+            {"change.id": {"$in": list(ids)}},
+            projection={"_id": 0, "change.id": 1, "doc": 1},
+            short=len(ids) <= _SHORT,
+        )
+        return [(each["change"]["id"], each["doc"]) for each in found]
+
+    async def buried_fences(self, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """The fencing tokens of documents whose last version is a deletion, each with its `_id`."""
+        if not keys:
+            return []
+        found = await self._last_of_each(keys, projection={"doc": 1, "op": 1, "fence": 1})
+        return [(each["doc"], each["fence"]) for each in found if "fence" in each]
+
+    async def has_packed(self) -> bool:
+        """Whether some contents lie elsewhere than in `full`, where the server cannot filter."""
+        if not self._has_packed:
+            query = {"packed": True}
+            self._has_packed = bool(
+                await self._mongo.find(self.name, query, projection={"packed": 1}, limit=1)
+            )
+        return self._has_packed
+
+    async def find(
+        self,
+        query: Mapping[str, Any],
+        *,
+        projection: Mapping[str, Any] | None = None,
+        sort: Sequence[tuple[str, int]] = (),
+        limit: int = 0,
+        raw: bool = False,
+        fill: bool = True,
+        short: bool = False,
+        naive: bool = False,
+    ) -> list[Any]:
+        """Records, with their contents where the projection has something of them; without `fill`
+        as they are stored, for `Contents.filled`.
+
+        Args:
+            short, naive: see `Reads.find`.
+        """
+        found = await self._mongo.find(
+            self.name,
+            query,
+            projection=projection,
+            sort=sort,
+            limit=limit,
+            raw=raw,
+            short=short,
+            naive=naive,
+        )
+        fill = fill and _shows_content(projection)
+        return await self.contents.filled(found, raw=raw) if fill else found
+
+    async def documents(
+        self,
+        first: tuple[Any] | None,
+        end: tuple[Any] | None,
+        *,
+        limit: int,
+        hint: str | None = DOCUMENTS,
+    ) -> list[Any]:
+        """The `_id`s of documents that have versions, in the order of an index: from one on, before
+        another; each a tuple of an `_id`, or None for no bound.
+
+        Args:
+            hint: None where there may be no index any more.
+        """
+        bounds = [
+            {operator: ["$doc", {"$literal": bound[0]}]}
+            for operator, bound in (("$gte", first), ("$lt", end))
+            if bound is not None
+        ]
+        pipeline: list[Mapping[str, Any]] = [
+            # In expressions values of all types are in one order, as in the index.
+            {"$match": {"first": True, "$expr": {"$and": bounds}}},
+            {"$sort": {"doc": 1}},
+            {"$limit": limit},
+            {"$project": {"_id": 0, "doc": 1}},
+        ]
+        found = await self._mongo.aggregate(self.name, pipeline, hint=hint)
+        return [each["doc"] for each in found]
+
+    async def newest(
+        self,
+        wanted: Sequence[Mapping[str, Any]],
+        *,
+        limit: int,
+        projection: Mapping[str, Any] | None = None,
+        match: Sequence[Mapping[str, Any]] = (),
+        raw: bool = False,
+        lenient: bool = False,
+    ) -> list[Any]:
+        """The newest versions of several documents, in one round trip that costs what it returns.
+
+        Args:
+            wanted: for each, `key` (the `_id`) and, optionally, `at`: only versions at or before
+                that cluster time.
+            limit: versions per entry.
+            match: further pipeline stages that a version must pass before it is counted.
+            lenient: see `Contents.filled`.
+        Returns: records, newest first per entry, entries in no order; each has `wanted`, its index.
+        """
+        if not wanted:
+            return []
+        moment = wanted[0].get("at")
+        if limit == 1 and not (match or raw) and all(each.get("at") == moment for each in wanted):
+            found = await self._newest_at([each["key"] for each in wanted], moment, projection)
+        else:
+            found = await self._newest(wanted, limit, projection, match, raw=raw)
+        if not _shows_content(projection):
+            return found
+        return await self.contents.filled(found, raw=raw, lenient=lenient)
+
+    async def _newest(
+        self,
+        wanted: Sequence[Mapping[str, Any]],
+        limit: int,
+        projection: Mapping[str, Any] | None,
+        match: Sequence[Mapping[str, Any]],
+        *,
+        raw: bool,
+    ) -> list[Any]:
+        """A lookup for each."""
+        rows: list[Document] = [
+            {"n": n, "key": each["key"], "at": each.get("at", _FOREVER)}
+            for n, each in enumerate(wanted)
+        ]
+        inner: list[Mapping[str, Any]] = [
+            {
+                "$match": {
+                    "$expr": {"$and": [{"$eq": ["$doc", "$$key"]}, {"$lte": ["$at", "$$at"]}]}
+                }
+            },
+            {"$sort": {"doc": 1, "at": -1, "v": -1}},
+            *match,
+            {"$limit": limit},
+        ]
+        if projection is not None:
+            inner.append({"$project": projection})
+        pipeline = [
+            *lookup_of_each(rows, self.name, inner, by=("key", "at")),
+            {"$replaceWith": {"$mergeObjects": ["$found", {"wanted": "$n"}]}},
+        ]
+        return await self._mongo.aggregate(None, pipeline, raw=raw)
+
+    async def _newest_at(
+        self, keys: Sequence[Any], at: Timestamp | None, projection: Mapping[str, Any] | None
+    ) -> list[Document]:
+        """All at one moment: an eighth of what a lookup for each costs."""
+        places: dict[Any, list[int]] = {}
+        for n, key in enumerate(keys):
+            places.setdefault(identity(key), []).append(n)
+        once = [keys[each[0]] for each in places.values()]
+        shown = None if projection is None else {"doc": 1, **projection}
+        found = await self._last_of_each(once, at=at, projection=shown)
+        return [
+            {**record, "wanted": n} for record in found for n in places[identity(record["doc"])]
+        ]
+
+    async def _last_of_each(
+        self,
+        keys: Sequence[Any],
+        *,
+        at: Timestamp | None = None,
+        projection: Mapping[str, Any] | None = None,
+        raw: bool = False,
+    ) -> list[Any]:
+        if len(keys) == 1:
+            # The same walk: 155 µs of MongoDB, a pipeline 207.
+            query = {"doc": {"$eq": keys[0]}, **({} if at is None else {"at": {"$lte": at}})}
+            return await self._mongo.find(
+                self.name, query, projection=projection, sort=_NEWEST_FIRST, limit=1,
+                raw=raw, short=True,
+            )  # fmt: skip
+        pipeline = [{"$match": {"doc": {"$in": possible_ids(keys)}}}, *last_of_each(at)]
+        if projection is not None:
+            pipeline.append({"$project": projection})
+        return await self._mongo.aggregate(self.name, pipeline, raw=raw, short=len(keys) <= _SHORT)
+
+    async def ends(self, versions: Sequence[tuple[Any, int]]) -> list[datetime | None]:
+        """n (`_id`, number) -> when each of these versions was replaced, by the wall clock; None of
+        those that nothing has replaced. One round trip, a lookup in an index for each.
+
+        No record says it of itself: to write it there costs MongoDB about as much as all else that
+        is done for a version (docs/decisions/0007-archive.md).
+        """
+        if not versions:
+            return []
+        rows = [{"n": n, "key": key, "v": number} for n, (key, number) in enumerate(versions)]
+        following: list[Mapping[str, Any]] = [
+            {"$match": {"$expr": {"$and": [{"$eq": ["$doc", "$$key"]}, {"$gt": ["$v", "$$v"]}]}}},
+            # The index of numbers, backwards.
+            {"$sort": {"doc": -1, "v": 1}},
+            {"$limit": 1},
+            {"$project": {"_id": 0, "wall": 1}},
+        ]
+        pipeline = [
+            *lookup_of_each(rows, self.name, following, by=("key", "v")),
+            {"$project": {"n": 1, "wall": "$found.wall"}},
+        ]
+        ends: list[datetime | None] = [None] * len(versions)
+        for each in await self._mongo.aggregate(None, pipeline, short=True):
+            ends[each["n"]] = each["wall"]
+        return ends
+
+    async def scan(
+        self,
+        after: str,
+        upto: str,
+        *,
+        limit: int,
+        match: Mapping[str, Any] | None = None,
+    ) -> list[Document]:
+        """Records in token order, after one token and up to another."""
+        # Earlier versions stored tokens as MongoDB 7 makes them, which sort behind the canonical
+        # ones of their cluster time.
+        first, last = resume_tokens.canonical(after), after
+        records: list[Document] = []
+        while len(records) < limit:
+            query: Document = {
+                "_id": {"$gt": last, "$lte": resume_tokens.ceiling(upto)},
+                **(match or {}),
+            }
+            found = await self.find(query, sort=[("_id", 1)], limit=limit)
+            records += [
+                each for each in found if first < resume_tokens.canonical(each["_id"]) <= upto
+            ]
+            if len(found) < limit:
+                break
+            last = found[-1]["_id"]
+        return records[:limit]
+
+    async def by_token(
+        self, wanted: Sequence[str], *, projection: Mapping[str, Any] | None = None
+    ) -> dict[str, Document]:
+        """Records by token; those that are not there are left out."""
+        query = {"_id": {"$in": list(wanted)}}
+        found = await self.find(query, projection=projection, short=len(wanted) <= _SHORT)
+        return {record["_id"]: record for record in found}
+
+    async def insert(self, records: Sequence[Document]) -> bool:
+        """Insert records in stream order.
+
+        Returns: False where somebody else has written one of them: the caller is late, or reads
+            anew.
+
+        Cancellation: safe; a prefix of them may be there.
+        """
+        if not self._prepared:
+            await self._create_indexes()
+        for each in records:
+            await self._put_apart(each)
+        try:
+            await self._mongo.insert_in_order(self.name, records)
+        except DuplicateKey:
+            return False
+        return True
+
+    async def mark_spanning(self, tokens: Sequence[str]) -> None:
+        """Mark versions that were current before history was lost, and after it."""
+        if tokens:
+            query = {"_id": {"$in": list(tokens)}}
+            await self._mongo.update_all(self.name, query, {"$set": {"spanning": True}})
+
+    async def made_whole(self, record: Mapping[str, Any]) -> Document:
+        """An update of a record that was kept as a patch, after which it is a keyframe.
+
+        Args:
+            record: filled, raw.
+        """
+        whole = {name: record.get(name) for name in ("_id", "full", "change", "copies")}
+        await self._put_apart(whole)
+        gone = dict.fromkeys(("patch", "keyframe", "depth"), "")
+        if "full" not in whole:
+            return {"$set": {"parts": whole["parts"]}, "$unset": gone}
+        return {"$set": {"full": whole["full"]}, "$unset": {**gone, "packed": ""}}
+
+    async def _put_apart(self, record: Document) -> None:
+        """What does not fit into the record; before it is stored, so that what it speaks of is
+        there. A crash between may have left parts that were made of an earlier reading."""
+        for part in in_parts(record):
+            name, data = {"_id": part["_id"]}, {"data": part["data"]}
+            await self._mongo.find_one_and_update(self.parts, name, {"$set": data}, upsert=True)
+
+
+def _shows_content(projection: Mapping[str, Any] | None) -> bool:
+    if projection is None:
+        return True
+    # Of contents none is shown without what leads to those that lie elsewhere.
+    return "packed" in projection or any(
+        shown and (name == "full" or name.startswith("full.")) for name, shown in projection.items()
+    )

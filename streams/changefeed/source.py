@@ -1,0 +1,370 @@
+"""Follow one MongoDB change stream for ever, as batches of events with the place they reach.
+
+Guarantees: every event after the starting token once, in order, across cursor deaths, elections and
+outages; the position never goes back. Cancelling is safe at any await: what was not handed over is
+read again.
+Does not guarantee: images (the server may not have them, and an event that would exceed 16 MB with
+them comes without, or without any content: `streams.changefeed.detail`), or an end to an outage;
+retries go on until cancelled.
+Source: docs/decisions/0005-resume-by-time.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.detail import Detail, Level
+from revstream.streams.changefeed.event import WRITES, Batch, ChangeEvent, decode_event, key_of
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import (
+    ConnectionLost,
+    DatabaseError,
+    GatewayError,
+    HistoryLost,
+    Unavailable,
+)
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.driver.error_translation import TOO_LARGE
+
+__all__ = ["Source", "SourceOptions"]
+
+log = logging.getLogger(__name__)
+
+# Events decoded before others have their turn of the event loop: a few milliseconds' worth.
+_TURN = 200
+
+_NEVER = Timestamp(0, 0)
+
+# What a change stream tells that is not asked for more.
+_TOLD = [*sorted(WRITES), "drop", "rename", "dropDatabase", "invalidate"]
+
+# The type of what is only a place in the stream: no event of the server has it.
+_MARK = "mark"
+
+Behind: TypeAlias = RawBSONDocument
+
+# How often an interruption that lasts is told of.
+_TOLD_AGAIN_S = 60.0
+
+# So often the server closes the connection at one place before the event there is too large.
+_CLOSED_MOST = 2
+
+_HISTORY_LOST = {
+    286,  # ChangeStreamHistoryLost
+    136,  # CappedPositionLost: the cursor fell off the oplog's end
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Args:
+    batch_events: the most events in one round trip (the server also stops at 16 MB).
+    wait_ms: how long the server waits for the first event; how soon a quiet stream's position is
+        known.
+    retry_first_s, retry_most_s: back-off between attempts, doubled each time, with jitter.
+    """
+
+    batch_events: int = 1000
+    wait_ms: int = 100
+    retry_first_s: float = 0.1
+    retry_most_s: float = 10.0
+
+
+class Source:
+    """One change stream over some collections of one database.
+
+    Args:
+        holds: whether a document with this `_id` is wanted: writes to others are passed over
+            undecoded. All are where it is None.
+        expanded: whether the server describes the paths of updates only where expanded events are
+            asked for; other events that this brings are left out.
+        marks_from: from this time on, writes to other collections of the database end a reply, and
+            are passed over: else the server looks through all that there is for one.
+        name: what the log calls it.
+    Attributes:
+        before_images: whether what documents were before is asked for, from the next opening on.
+        connected: whether it is open.
+        trouble: why it is not, where it was interrupted and is read all the same.
+        reconnects: how often it was.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        collections: Sequence[str],
+        *,
+        before_images: bool,
+        sharded: bool = False,
+        expanded: bool = False,
+        holds: Callable[[Any], bool] | None = None,
+        marks_from: Timestamp | None = None,
+        options: SourceOptions | None = None,
+        name: str = "live",
+    ) -> None:
+        self._mongo = mongo
+        self._collections = sorted(collections)
+        self.before_images = before_images
+        self._sharded = sharded
+        self._expanded = expanded
+        self._holds = holds
+        self._marks_from = marks_from
+        self._options = options or SourceOptions()
+        self.reconnects = 0
+        self.connected = False
+        self.trouble: str | None = None
+        self._name = name
+        self._told_at = 0.0
+        # Whether the last reply had no events: all that there were had been sent.
+        self._at_end = False
+        # The server's token of the last event of the last reply.
+        self._read: Behind | None = None
+
+    async def batches(self, after: str) -> AsyncGenerator[Batch]:
+        """Every event after that token; also empty batches, whose position tells that nothing was
+        there. Never ends.
+
+        Raises:
+            HistoryLost: the token is older than the oplog.
+            Unsuitable: a standalone, or not permitted.
+        """
+        position = after
+        start = resume_tokens.cluster_time(after)
+        behind: Behind | None = None
+        attempt = closed = 0
+        detail = Detail(before_images=self.before_images)
+        try:
+            while True:
+                self._at_end = False
+                try:
+                    async with aclosing(self._opened(position, start, behind, detail)) as opened:
+                        first = True
+                        async for batch in opened:
+                            # An overloaded server may open a stream, and refuse what follows.
+                            attempt, first = attempt if first else 0, False
+                            self.connected = True
+                            self._recovered()
+                            if batch.position > position:
+                                closed = 0
+                                behind = None
+                            position = batch.position
+                            yield batch
+                            if detail.changed:
+                                break
+                    if detail.changed:
+                        start, behind = resume_tokens.cluster_time(position), self._read
+                        continue
+                    # The server ended the stream after an invalidate; at its own time it would only
+                    # end again.
+                    last = resume_tokens.cluster_time(position)
+                    start = Timestamp(last.time, last.inc + 1)
+                    position = max(position, resume_tokens.moment(last))
+                    continue
+                except GatewayError as exc:
+                    if isinstance(exc, ConnectionLost) and not self._at_end:
+                        closed += 1
+                    too_large = getattr(exc, "number", None) == TOO_LARGE
+                    if closed >= _CLOSED_MOST and await self._answers():
+                        too_large, closed = True, 0
+                    if too_large and detail.reduce(position):
+                        start = resume_tokens.cluster_time(position)
+                        continue
+                    self.connected = False
+                    _check_resumable(exc, position)
+                    reason = exc.message
+                start = resume_tokens.cluster_time(position)
+                self.reconnects += 1
+                delay = min(
+                    self._options.retry_most_s,
+                    self._options.retry_first_s * 2 ** min(attempt, 20),
+                ) * random.uniform(0.5, 1.0)
+                attempt += 1
+                self._interrupted(reason, attempt, delay)
+                await asyncio.sleep(delay)
+        finally:
+            # Nobody reads it any more: what kept it from being read keeps nobody from anything.
+            self.connected, self.trouble = False, None
+
+    async def _answers(self) -> bool:
+        """Return whether the server answers another command: then it is not away."""
+        try:
+            await self._mongo.command({"ping": 1})
+        except GatewayError:
+            return False
+        return True
+
+    def _interrupted(self, reason: str, attempt: int, delay_s: float) -> None:
+        # An outage of an hour is not a line for each attempt.
+        now = time.monotonic()
+        if self.trouble is None or now - self._told_at >= _TOLD_AGAIN_S:
+            self._told_at = now
+            log.warning(
+                "change stream interrupted",
+                extra={
+                    "stream": self._name,
+                    "reason": reason,
+                    "attempt": attempt,
+                    "retry_in_s": round(delay_s, 2),
+                },
+            )
+        self.trouble = reason
+
+    def _recovered(self) -> None:
+        if self.trouble is not None:
+            self.trouble = None
+            log.info("change stream open again", extra={"stream": self._name})
+
+    async def _opened(
+        self, position: str, start: Timestamp, behind: Behind | None, detail: Detail
+    ) -> AsyncGenerator[Batch]:
+        """One cursor's life; ends where the server closes it.
+
+        Args:
+            behind: the server's token of an event that is not to be read again, as too large.
+        """
+        last_event = ""
+        detail.changed = False
+        level = detail.level
+        async with self._mongo.change_batches(
+            self._pipeline(start, behind, level),
+            size=1 if level.single else self._options.batch_events,
+            wait_ms=self._options.wait_ms,
+        ) as replies:
+            async for reply in replies:
+                if level.lossy and (beyond := _time_of_first(reply["batch"])) > position:
+                    # What stands there is read again with full detail.
+                    self._read = None
+                    detail.passed(1, moved=True)
+                    yield Batch((), beyond, passed_over=True)
+                    return
+                events: list[ChangeEvent] = []
+                for count, raw in enumerate(reply["batch"], 1):
+                    if count % _TURN == 0:
+                        await asyncio.sleep(0)
+                    if not self._wanted(raw):
+                        continue
+                    event = decode_event(raw)
+                    # Opened by time, so what stands at that time comes again.
+                    if event.token > position:
+                        events.append(replace(event, bare=True) if level.bare else event)
+                # Where there is nothing more, no event is too large.
+                self._at_end = not reply["batch"]
+                if reply["batch"]:
+                    last_event = resume_tokens.from_stream(reply["batch"][-1]["_id"]["_data"])
+                fresh = len(reply["batch"] if level.single else events)
+                reached = max(position, last_event)
+                if events and events[-1].token == last_event and not events[-1].is_write:
+                    # Of what befalls a whole collection the archive makes many records.
+                    reached = max(reached, resume_tokens.behind(last_event))
+                if reply["token"] is not None:
+                    data = reply["token"]["_data"]
+                    more = last_event if reply["batch"] else ""
+                    opening = start if not last_event else _NEVER
+                    reached = max(reached, self._mark(data, more, opening))
+                moved = reached > position
+                position = reached
+                self._read = reply["batch"][-1]["_id"] if reply["batch"] else None
+                detail.passed(fresh, moved=moved)
+                yield Batch(tuple(events), position, passed_over=level.lossy and moved)
+
+    def _wanted(self, raw: RawBSONDocument) -> bool:
+        # To look at an event decodes it, which takes a tenth of what recording it does.
+        if self._marks_from is not None and raw["operationType"] == _MARK:
+            return False
+        if self._holds is None or raw["operationType"] not in WRITES:
+            return True
+        return self._holds(key_of(raw))
+
+    def _mark(self, data: str, more: str, opening: Timestamp) -> str:
+        """What a postBatchResumeToken says of the place reached.
+
+        A replica set sends a high-water mark only once it has scanned all of the oplog up to that
+        time, so everything at that time is behind us; except the one it opens with, which only
+        repeats where we asked to start. On a sharded cluster another shard may still have an event
+        of the same time.
+
+        Args:
+            more: the token behind which more of the same time may follow: a batch's last event's.
+            opening: the time that was asked for, until an event shows that it has come.
+        """
+        token = resume_tokens.from_stream(data)
+        time = resume_tokens.cluster_time(token)
+        if token == more or self._sharded or time <= opening:
+            return token
+        return resume_tokens.moment(time)
+
+    def _pipeline(self, start: Timestamp, behind: Behind | None, level: Level) -> list[Any]:
+        stage: dict[str, Any] = {
+            # By time and not by token: a token whose event the $match leaves out (another model
+            # wrote it) could not be resumed from (280 on 6.0.5), and a high-water mark, an
+            # invalidate or a moment need no other way. But where the event there is too large to be
+            # read again, by its token.
+            **({"startAtOperationTime": start} if behind is None else {"startAfter": behind}),
+            **level.images,
+        }
+        if self._expanded:
+            stage["showExpandedEvents"] = True
+        wanted: list[Any] = [
+            {"ns.coll": {"$in": self._collections}},
+            {"to.coll": {"$in": self._collections}},
+            {"operationType": {"$in": ["dropDatabase", "invalidate"]}},
+        ]
+        reduced: list[Any] = []
+        if self._marks_from is not None:
+            wanted.append({"clusterTime": {"$gte": self._marks_from}})
+            reduced = [{"$replaceWith": self._with_marks}]
+        return [
+            {"$changeStream": stage},
+            {
+                "$match": {
+                    **({"operationType": {"$in": _TOLD}} if self._expanded else {}),
+                    "$or": wanted,
+                }
+            },
+            *reduced,
+            *level.stages,
+        ]
+
+    @property
+    def _with_marks(self) -> Document:
+        """An expression: the event, or of one that nobody wants no more than its place."""
+        collections = {"$literal": self._collections}
+        wanted = [
+            {"$in": ["$ns.coll", collections]},
+            {"$in": ["$to.coll", collections]},
+            {"$in": ["$operationType", ["dropDatabase", "invalidate"]]},
+        ]
+        mark = {"_id": "$_id", "operationType": _MARK, "clusterTime": "$clusterTime"}
+        return {"$cond": [{"$or": wanted}, "$$ROOT", mark]}
+
+
+def _time_of_first(events: Sequence[RawBSONDocument]) -> str:
+    """A place before the first event, and behind all of earlier times; "" where there is none."""
+    if not events:
+        return ""
+    return resume_tokens.time_prefix(
+        resume_tokens.cluster_time(resume_tokens.from_stream(events[0]["_id"]["_data"]))
+    )
+
+
+def _check_resumable(exc: GatewayError, position: str) -> None:
+    """Raise it where another attempt cannot help."""
+    if isinstance(exc, Unavailable):
+        return
+    if not isinstance(exc, DatabaseError):
+        raise exc
+    if exc.number in _HISTORY_LOST:
+        reached = resume_tokens.cluster_time(position).as_datetime()
+        raise HistoryLost(f"the oplog no longer reaches back to {reached:%F %T}Z") from exc
+    if not exc.resumable:
+        raise exc

@@ -1,0 +1,97 @@
+"""Which process holds which partition: each partition with one of those that are alive, and the
+work in equal shares. Pure.
+
+Every process comes to the same answer by itself, from what the database says of who is alive and
+who holds what. What is held stays where it is, as far as the shares allow.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from revstream.streams.coordination.partition import Partition, partitions_of
+
+__all__ = ["Member", "divide"]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process that is alive and offers to record.
+
+    `offers`: by collection, into how many partitions its model divides it. `since`: by the
+    database's clock.
+    """
+
+    holder: str
+    since: datetime
+    offers: Mapping[str, int]
+
+
+def divide(members: Iterable[Member], held: Mapping[Partition, str]) -> dict[Partition, str]:
+    """The holder that each partition should have.
+
+    Where models differ, that of the process started last counts: a partition of another count is
+    nobody's, and as long as one is held, none of the collection is handed out anew. What a holder
+    that is no member holds stays with it.
+
+    Args:
+        held: by whom, of those leases that have not run out.
+    """
+    by_age = sorted(members, key=lambda each: (each.since, each.holder))
+    counts = {name: count for each in by_age for name, count in each.offers.items()}
+    offering = {
+        name: [each.holder for each in by_age if each.offers.get(name) == count]
+        for name, count in counts.items()
+    }
+    blocked = {each.collection for each in held if counts.get(each.collection) != each.count}
+    shares = _Shares([each.holder for each in by_age])
+    free = []
+    for name, count in sorted(counts.items()):
+        for partition in partitions_of(name, count):
+            holder = held.get(partition)
+            if holder in offering[name]:
+                shares.give(partition, holder)
+            elif holder is None and name not in blocked:
+                free.append(partition)
+    for partition in free:
+        shares.give(partition, shares.least(partition, offering[partition.collection]))
+    while shares.move(offering):
+        pass
+    return shares.holders
+
+
+class _Shares:
+    """Partitions and their holders; counts what each has, of each collection and in all."""
+
+    def __init__(self, holders: Sequence[str]) -> None:
+        self.holders: dict[Partition, str] = {}
+        self._rank = {holder: rank for rank, holder in enumerate(holders)}
+        self._load: Counter[tuple[str, str | None]] = Counter()
+
+    def give(self, partition: Partition, holder: str) -> None:
+        earlier = self.holders.get(partition)
+        if earlier is not None:
+            self._load.subtract([(earlier, partition.collection), (earlier, None)])
+        self.holders[partition] = holder
+        self._load.update([(holder, partition.collection), (holder, None)])
+
+    def least(self, partition: Partition, holders: Sequence[str]) -> str:
+        """Who has least of that collection, then in all; the oldest of several."""
+        return min(holders, key=lambda each: (*self._loads(each, partition), self._rank[each]))
+
+    def move(self, offering: Mapping[str, Sequence[str]]) -> bool:
+        """Move one partition to where it makes the shares more equal: those of its collection,
+        then the whole ones. False where none does."""
+        for partition, holder in sorted(self.holders.items(), reverse=True):
+            to = self.least(partition, offering[partition.collection])
+            here, there = self._loads(holder, partition), self._loads(to, partition)
+            if (there[0] + 1 - here[0], there[1] + 1 - here[1]) < (0, 0):
+                self.give(partition, to)
+                return True
+        return False
+
+    def _loads(self, holder: str, partition: Partition) -> tuple[int, int]:
+        return self._load[holder, partition.collection], self._load[holder, None]

@@ -1,0 +1,215 @@
+"""Where a listener stands, durably: the resume token up to which everything is done, and the
+fencing token that said so.
+
+Guarantees: a checkpoint with an older fencing token than the stored one is refused (`LeaseLost`),
+however late it arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DuplicateKey, LeaseLost
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.transactions import Writing
+
+__all__ = ["Baseline", "Checkpoint", "Checkpoints", "complete", "furthest"]
+
+COLLECTION = "revstream.checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """How far the first reading of the present has come.
+
+    Args:
+        after: the last `_id` read that is exact: what is stored.
+        beyond: where others stand behind it that were read, `{_id}` of the last of them, raw; in
+            memory only: who begins anew reads them again.
+        documents: how many were written.
+        read: how many were looked at, of `total`, which is an estimate made at its beginning.
+        doubt: where history was lost before this token and the present is read again: a document
+            whose last version is older, and that has not been read yet, may have changed unseen.
+            "" where nothing was lost.
+    """
+
+    done: bool = False
+    started: bool = False
+    after: Any = None
+    documents: int = 0
+    read: int = 0
+    total: int = 0
+    doubt: str = ""
+    beyond: RawBSONDocument | None = None
+
+    def record(self) -> Document:
+        """Return what is stored of it."""
+        return {
+            "done": self.done,
+            "started": self.started,
+            "after": self.after,
+            "documents": self.documents,
+            "read": self.read,
+            "total": self.total,
+            "doubt": self.doubt,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """`token`: everything at or before it is archived. `start`: where the archive begins.
+    `saved_at`: the database's clock. `trouble`: why the listener makes no progress; None where it
+    does."""
+
+    token: str
+    start: str
+    baseline: Baseline = Baseline()
+    fencing_token: int = 0
+    saved_at: datetime | None = None
+    trouble: str | None = None
+
+
+class Checkpoints:
+    """The checkpoints of all listeners of a deployment, one document each."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+
+    async def load(self, name: str) -> Checkpoint | None:
+        return (await self.load_all([name])).get(name)
+
+    async def load_all(self, names: list[str]) -> dict[str, Checkpoint]:
+        found = await self._mongo.find(COLLECTION, {"_id": {"$in": names}})
+        return {each["_id"]: _checkpoint(each) for each in found}
+
+    async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+        """Of all partitions of a collection that ever were, into however many it was divided."""
+        whole = Partition(collection).name
+        found = await self._mongo.find(
+            COLLECTION,
+            # A semicolon comes behind the colon.
+            {"$or": [{"_id": whole}, {"_id": {"$gte": f"{whole}:", "$lt": f"{whole};"}}]},
+        )
+        named = ((Partition.named(each["_id"]), each) for each in found)
+        return {
+            partition: _checkpoint(each)
+            for partition, each in named
+            if partition is not None and partition.collection == collection
+        }
+
+    async def save(self, name: str, checkpoint: Checkpoint, *, fencing_token: int) -> None:
+        """Store it.
+
+        Raises:
+            LeaseLost: a newer fencing token is stored. Not retried: stop.
+
+        Cancellation: safe; the write either happened or did not, and repeating it is harmless.
+        """
+        try:
+            await self._mongo.find_one_and_update(
+                COLLECTION,
+                {"_id": name, "fencingToken": {"$lte": fencing_token}},
+                {
+                    "$set": {
+                        "token": checkpoint.token,
+                        "at": resume_tokens.cluster_time(checkpoint.token),
+                        "start": checkpoint.start,
+                        "fencingToken": fencing_token,
+                        "baseline": checkpoint.baseline.record(),
+                    },
+                    "$currentDate": {"savedAt": True},
+                },
+                upsert=True,
+            )
+        except DuplicateKey as exc:
+            stored = await self.load(name)
+            raise LeaseLost(
+                f"{name}: checkpoint with fencing token {fencing_token} refused, "
+                f"{stored.fencing_token if stored else '?'} is stored"
+            ) from exc
+
+    async def tell(self, name: str, trouble: str | None, *, fencing_token: int) -> None:
+        """Say, for other processes to read, why a listener makes no progress, or that it does; one
+        who was deposed says nothing."""
+        mine = {"_id": name, "fencingToken": {"$lte": fencing_token}}
+        await self._mongo.find_one_and_update(COLLECTION, mine, {"$set": {"trouble": trouble}})
+
+    async def guard(self, writing: Writing, name: str, *, fencing_token: int) -> None:
+        """In a transaction: have all of it refused where a newer fencing token is stored, also one
+        that is being stored meanwhile.
+
+        Raises:
+            LeaseLost: as of `save`.
+        """
+        mine = {"_id": name, "fencingToken": {"$lte": fencing_token}}
+        # A write that changes nothing would not be in the way of another one.
+        if await writing.change(COLLECTION, mine, {"$inc": {"guarded": 1}}) is None:
+            raise LeaseLost(
+                f"{name}: a write with fencing token {fencing_token} refused, a newer one is stored"
+            )
+
+    async def remove(self, names: Iterable[str]) -> None:
+        """Those that nobody needs any more."""
+        await self._mongo.remove_all(COLLECTION, {"_id": {"$in": list(names)}})
+
+
+def _checkpoint(stored: Document) -> Checkpoint:
+    baseline = Baseline(**stored["baseline"])
+    return Checkpoint(
+        token=resume_tokens.canonical(stored["token"]),
+        start=resume_tokens.canonical(stored["start"]),
+        baseline=replace(baseline, doubt=resume_tokens.canonical(baseline.doubt)),
+        fencing_token=stored["fencingToken"],
+        saved_at=stored["savedAt"],
+        trouble=stored.get("trouble"),
+    )
+
+
+def complete(
+    stored: Mapping[Partition, Checkpoint],
+) -> dict[int, dict[Partition, Checkpoint]]:
+    """Those that tell together what of a collection is archived, by the number of partitions."""
+    sets: dict[int, dict[Partition, Checkpoint]] = {}
+    for partition, checkpoint in stored.items():
+        sets.setdefault(partition.count, {})[partition] = checkpoint
+    return {count: each for count, each in sets.items() if len(each) == count}
+
+
+def furthest(stored: Mapping[Partition, Checkpoint]) -> Checkpoint | None:
+    """What the checkpoints of a collection's partitions say of it as a whole; None where some have
+    none yet.
+
+    Everything up to the least token of a set is archived, for good. So where the collection was
+    divided otherwise before, the set that has come furthest counts.
+    """
+    found = [
+        Checkpoint(
+            token=min(each.token for each in checkpoints.values()),
+            start=max(each.start for each in checkpoints.values()),
+            baseline=_joined([each.baseline for each in checkpoints.values()]),
+        )
+        for checkpoints in complete(stored).values()
+    ]
+    return max(found, key=lambda each: each.token, default=None)
+
+
+def _joined(baselines: list[Baseline]) -> Baseline:
+    """Of one, as it is; of several, done where all are."""
+    if len(baselines) == 1:
+        return baselines[0]
+    return Baseline(
+        done=all(each.done for each in baselines),
+        documents=sum(each.documents for each in baselines),
+        # Each of them reads the whole collection.
+        read=min(each.read for each in baselines),
+        total=max(each.total for each in baselines),
+        doubt=max(each.doubt for each in baselines),
+    )

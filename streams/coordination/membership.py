@@ -1,0 +1,151 @@
+"""Which partitions this process should hold: it says that it is alive, looks who else is, and takes
+its share.
+
+Judged by the database's clock. Nothing here is a right: that is the lease alone, and where two
+processes see different things for a moment, one of them does not get it.
+Source: docs/decisions/0015-partitions.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Mapping
+
+from revstream.streams.coordination.assignment import Member, divide
+from revstream.streams.coordination.lease import COLLECTION as LEASES
+from revstream.streams.coordination.lease import LeaseOptions
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core.errors import GatewayError, TimeLimit, Unavailable
+from revstream.streams.mongo.database import Mongo
+
+__all__ = ["Members"]
+
+log = logging.getLogger(__name__)
+
+COLLECTION = "revstream.members"
+
+# Looks per renewal: how soon a lease that was given back, or has run out, is taken.
+_LOOKS = 5
+_PARTING_S = 1.0
+_FORGOTTEN_MS = 3_600_000
+
+
+class Members:
+    """Of one process.
+
+    Args:
+        holder: as its leases name it.
+        offers: by collection, into how many partitions its model divides it.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        holder: str,
+        offers: Mapping[str, int],
+        options: LeaseOptions | None = None,
+    ) -> None:
+        options = options or LeaseOptions()
+        self.holder = holder
+        self._mongo = mongo
+        self._offers = dict(offers)
+        self._renew_every_s = options.renew_every_s
+        # Gone before its leases are: when these run out, the others have counted it out.
+        self._lasts_s = (options.duration_s + options.renew_every_s) / 2
+        self._me: Member | None = None
+        self._mine: frozenset[str] = frozenset()
+        self._moved = asyncio.Event()
+
+    async def run(self) -> None:
+        """Never ends by itself; while MongoDB cannot be reached, what was decided stands."""
+        renewed_at, reachable = 0.0, True
+        try:
+            while True:
+                try:
+                    if self._me is None or time.monotonic() - renewed_at >= self._renew_every_s:
+                        renewed_at = time.monotonic()
+                        await self._renew()
+                    await self._look()
+                    reachable = True
+                except (Unavailable, TimeLimit) as exc:
+                    if reachable:
+                        log.warning("members cannot be asked for", extra={"reason": exc.message})
+                    reachable = False
+                await asyncio.sleep(self._renew_every_s / _LOOKS)
+        finally:
+            await self._withdraw()
+
+    def mine(self, name: str) -> bool:
+        """Whether this process should hold that lease, and may take it now."""
+        return name in self._mine
+
+    async def until(self, name: str, *, mine: bool) -> None:
+        """Return once this process should, or should no longer, hold that lease."""
+        while self.mine(name) is not mine:
+            await self._moved.wait()
+
+    async def _renew(self) -> None:
+        first = self._me is None
+        lasts_ms = int(self._lasts_s * 1000)
+        stage = {
+            "$set": {
+                "since": {"$ifNull": ["$since", "$$NOW"]},
+                "expiresAt": {"$add": ["$$NOW", lasts_ms]},
+                "offers": {
+                    # A list, and literal: the name of a collection may have dots and dollars.
+                    "$literal": [
+                        {"collection": name, "partitions": count}
+                        for name, count in self._offers.items()
+                    ]
+                },
+            }
+        }
+        found = await self._mongo.find_one_and_update(
+            COLLECTION, {"_id": self.holder}, [stage], upsert=True
+        )
+        assert found is not None
+        self._me = Member(self.holder, found["since"], self._offers)
+        if first:
+            await self._forget()
+
+    async def _forget(self) -> None:
+        """Those that died long ago; here, since each start leaves one at most."""
+        long_ago = {"$subtract": ["$$NOW", _FORGOTTEN_MS]}
+        query = {"$expr": {"$lt": ["$expiresAt", long_ago]}}
+        await self._mongo.remove_all(COLLECTION, query)
+
+    async def _look(self) -> None:
+        """One read."""
+        live = {"$match": {"$expr": {"$gt": ["$expiresAt", "$$NOW"]}}}
+        found = await self._mongo.aggregate(
+            LEASES, [live, {"$unionWith": {"coll": COLLECTION, "pipeline": [live]}}]
+        )
+        members, held = {}, {}
+        for each in found:
+            if "offers" in each:
+                offers = {one["collection"]: one["partitions"] for one in each["offers"]}
+                members[each["_id"]] = Member(each["_id"], each["since"], offers)
+            elif (partition := Partition.named(each["_id"])) is not None:
+                held[partition] = each["holder"]
+        assert self._me is not None
+        # Also where the database has just forgotten it: it is alive.
+        members[self.holder] = self._me
+        divided = divide(members.values(), held)
+        mine = frozenset(
+            partition.name
+            for partition, holder in divided.items()
+            if holder == self.holder and held.get(partition) in (None, self.holder)
+        )
+        if mine != self._mine:
+            log.info("share", extra={"members": len(members), "partitions": sorted(mine)})
+            self._mine = mine
+            self._moved.set()
+            self._moved = asyncio.Event()
+
+    async def _withdraw(self) -> None:
+        with contextlib.suppress(GatewayError, TimeoutError):
+            async with asyncio.timeout(_PARTING_S):
+                await self._mongo.remove_all(COLLECTION, {"_id": self.holder})

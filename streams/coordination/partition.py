@@ -1,0 +1,76 @@
+"""Into how many parts recording a collection is divided, and which document falls into which.
+
+By a hash of the document's `_id`: equal for ids that MongoDB takes for the same key, the same in
+every process. So each document keeps its order, whoever records the others.
+Source: docs/decisions/0015-partitions.md.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from revstream.model.definition import Model
+from revstream.streams.changefeed.event import ChangeEvent, key_hash
+
+__all__ = ["Partition", "partitions_in", "partitions_of"]
+
+_NAME = re.compile(r"recorder:(?P<collection>.*?)(:(?P<number>[0-9]+)/(?P<count>[0-9]+))?\Z", re.S)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Partition:
+    """The documents of a collection whose hash leaves `index` when divided by `count`."""
+
+    collection: str
+    index: int = 0
+    count: int = 1
+
+    @property
+    def label(self) -> str:
+        """For people: `products`, or `products:1/4`."""
+        part = "" if self.count == 1 else f":{self.index + 1}/{self.count}"
+        return self.collection + part
+
+    @property
+    def name(self) -> str:
+        """Of its lease and its checkpoint."""
+        return f"recorder:{self.label}"
+
+    @classmethod
+    def named(cls, name: str) -> Partition | None:
+        """The partition whose lease has that name; None where it is that of something else."""
+        # Unambiguous: no collection of a model has a name that ends in `:1/4`.
+        found = _NAME.match(name)
+        if found is None:
+            return None
+        number, count = (int(found[each] or 1) for each in ("number", "count"))
+        return cls(found["collection"], number - 1, count)
+
+    def holds(self, key: Any) -> bool:
+        """Whether the document with this `_id` is in it."""
+        return self.count == 1 or key_hash(key) % self.count == self.index
+
+    def concerns(self, event: ChangeEvent) -> bool:
+        """What befalls the whole collection concerns every partition."""
+        if self.count == 1 or not event.is_write:
+            return True
+        return event.key_hash % self.count == self.index
+
+    def numbered(self, number: int) -> int:
+        """The `number`-th of a run of numbers that no other partition uses."""
+        return number * self.count + self.index
+
+
+def partitions_of(collection: str, count: int) -> tuple[Partition, ...]:
+    return tuple(Partition(collection, index, count) for index in range(count))
+
+
+def partitions_in(model: Model) -> tuple[Partition, ...]:
+    """Of all collections, in the model's order."""
+    return tuple(
+        partition
+        for entity in model.entities
+        for partition in partitions_of(entity.collection, entity.partitions)
+    )

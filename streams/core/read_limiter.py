@@ -1,0 +1,234 @@
+"""Shares of MongoDB for the reads of clients: lookups and indexed pages never wait behind scans.
+
+A read is of a class, by what its query says and which indexes there are. Each class has slots of
+its own, which callers have in turn. A scan of few documents has a slot of the indexed reads. An
+indexed read that takes long is repeated as a scan: a walk over a whole index is a scan, too. Reads
+of the process itself, as of recorders, are not limited.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from enum import Enum
+from traceback import clear_frames
+from typing import Any, TypeVar
+
+from revstream.streams.core.errors import GatewayError, TimeLimit
+from revstream.streams.core.fair_semaphore import FairSemaphore
+from revstream.streams.core.operation import OPERATION, Operation
+from revstream.streams.core.read_memory import LargeRead
+
+__all__ = ["READ_SLOTS", "ReadClass", "ReadLimiter"]
+
+T = TypeVar("T")
+Query = Mapping[str, Any]
+Sort = Sequence[tuple[str, int]]
+
+_QUICK_MS = 500
+"""The most that an indexed read takes before it counts as a scan."""
+
+_FEW_IDS = 100
+"""More of them take some milliseconds."""
+
+_FEW_DOCUMENTS = 10_000
+"""To look through so many takes some milliseconds, as an indexed page does."""
+
+_LONG_S = 60.0
+
+_EQUAL = frozenset({"$eq", "$in"})
+_RANGES = frozenset({"$gt", "$gte", "$lt", "$lte"})
+
+
+class ReadClass(Enum):
+    LOOKUP = "lookup"
+    INDEXED = "indexed"
+    SCAN = "scan"
+
+
+_SLOTS = {ReadClass.LOOKUP: (6, 6), ReadClass.INDEXED: (8, 6), ReadClass.SCAN: (4, 2)}
+"""How many reads at once: in all, and of one caller."""
+
+READ_SLOTS = sum(slots for slots, _ in _SLOTS.values())
+
+_DRIVER_SLOTS = {ReadClass.LOOKUP: (6, 6), ReadClass.INDEXED: (4, 3), ReadClass.SCAN: (2, 1)}
+"""Those of them by the driver's cursors: Motor has few threads, and leases need them, too."""
+
+
+class ReadLimiter:
+    """Attributes:
+    indexes: by collection, the paths of each index in its order, beside that of `_id`.
+    sizes: by collection, about how many documents it has.
+    """
+
+    def __init__(self) -> None:
+        self.indexes: dict[str, Sequence[Sequence[str]]] = {}
+        self.sizes: dict[str, int] = {}
+        self._slots = _semaphores(_SLOTS)
+        self._driver = _semaphores(_DRIVER_SLOTS)
+        # Collections of few documents that took long to look through, and until when that counts.
+        self._long: dict[str, float] = {}
+
+    @asynccontextmanager
+    async def driver_slot(self, read_class: ReadClass) -> AsyncIterator[None]:
+        """Hold a slot of the driver for a read of the running operation, inside of `run`."""
+        operation = OPERATION.get()
+        if operation is None:
+            yield
+            return
+        async with self._driver[read_class].slot(operation.caller):
+            yield
+
+    async def run(
+        self,
+        read_class: ReadClass,
+        attempt: Callable[[int, ReadClass], Awaitable[T]],
+        limit_ms: int,
+        collection: str | None = None,
+    ) -> T:
+        """Make a read of the running operation, in its turn.
+
+        Args:
+            collection: all of which a scan looks through.
+            attempt: reads within so many milliseconds, as of a class.
+
+        Raises:
+            TimeLimit: it took longer than `limit_ms`.
+            LimitExceeded: the operation has looked through more documents than it may.
+        """
+        operation = OPERATION.get()
+        if operation is None:
+            return await attempt(limit_ms, read_class)
+        with operation.reading():
+            try:
+                return await self._run(operation, read_class, attempt, limit_ms, collection)
+            except LargeRead as exc:
+                _free(exc)
+            except GatewayError as exc:
+                _free(exc)
+                raise
+            # Waited for without a slot: others read meanwhile. What it scans was counted.
+            await operation.acquire_memory()
+            return await self._run(operation, read_class, attempt, limit_ms, None)
+
+    async def _run(
+        self,
+        operation: Operation,
+        read_class: ReadClass,
+        attempt: Callable[[int, ReadClass], Awaitable[T]],
+        limit_ms: int,
+        collection: str | None,
+    ) -> T:
+        documents = 0 if collection is None else self.sizes.get(collection, 0)
+        quick = read_class is ReadClass.INDEXED
+        if read_class is ReadClass.SCAN:
+            operation.count_scanned(documents)
+            quick = 0 < documents <= _FEW_DOCUMENTS and not self._is_long(collection)
+        if quick and limit_ms > _QUICK_MS:
+            try:
+                return await self._in_turn(operation, ReadClass.INDEXED, attempt, _QUICK_MS)
+            except TimeLimit:
+                if read_class is ReadClass.INDEXED:
+                    operation.count_scanned(documents)
+                elif collection is not None:
+                    # A few, which are large.
+                    self._long[collection] = time.monotonic() + _LONG_S
+                read_class = ReadClass.SCAN
+        return await self._in_turn(operation, read_class, attempt, limit_ms)
+
+    async def _in_turn(
+        self,
+        operation: Operation,
+        read_class: ReadClass,
+        attempt: Callable[[int, ReadClass], Awaitable[T]],
+        limit_ms: int,
+    ) -> T:
+        slots = self._slots[read_class]
+        if not slots.try_acquire(operation.caller):
+            await slots.acquire(operation.caller)
+        try:
+            return await attempt(limit_ms, read_class)
+        finally:
+            slots.release(operation.caller)
+
+    def _is_long(self, collection: str | None) -> bool:
+        return collection is not None and self._long.get(collection, 0.0) > time.monotonic()
+
+    def class_of_find(self, collection: str, query: Query, sort: Sort, limit: int) -> ReadClass:
+        indexes = [("_id",), *self.indexes.get(collection, ())]
+        conditions = list(_conditions(query))
+        if any(path == "_id" and _is_lookup(value) for path, value in conditions):
+            return ReadClass.LOOKUP
+        if _is_bounded(conditions, indexes):
+            return ReadClass.INDEXED
+        if conditions or not limit:
+            return ReadClass.SCAN
+        ordered = tuple(path for path, _ in sort)
+        walked = any(tuple(each[: len(ordered)]) == ordered for each in indexes)
+        return ReadClass.INDEXED if walked else ReadClass.SCAN
+
+    def class_of_pipeline(
+        self, collection: str | None, pipeline: Sequence[Mapping[str, Any]]
+    ) -> ReadClass:
+        """Return the class of a pipeline that begins with keys or with a match."""
+        first = pipeline[0] if pipeline else {}
+        if collection is None or ("$match" not in first and "$sort" not in first):
+            return ReadClass.INDEXED if collection is None else ReadClass.SCAN
+        query = first.get("$match", {})
+        rest = pipeline[1:] if "$match" in first else pipeline
+        sort = rest[0].get("$sort", {}) if rest else {}
+        limited = any("$limit" in each for each in rest[:2])
+        return self.class_of_find(collection, query, list(sort.items()), int(limited))
+
+
+def _free(exc: Exception) -> None:
+    """Free what a read has brought before it failed: an error in a response has its traceback until
+    it is collected as garbage, and with it a page of megabytes."""
+    clear_frames(exc.__traceback__)
+
+
+def _semaphores(slots: Mapping[ReadClass, tuple[int, int]]) -> dict[ReadClass, FairSemaphore]:
+    return {each: FairSemaphore(*counts) for each, counts in slots.items()}
+
+
+def _conditions(query: Query) -> Iterator[tuple[str, Any]]:
+    """Yield what must all hold."""
+    for path, value in query.items():
+        if path == "$and":
+            for each in value:
+                yield from _conditions(each)
+        else:
+            yield path, value
+
+
+def _is_bounded(conditions: Sequence[tuple[str, Any]], indexes: Sequence[Sequence[str]]) -> bool:
+    """Return whether an index leads to few more documents than match."""
+    first = {each[0] for each in indexes}
+    kinds = [(path, _kind(value)) for path, value in conditions]
+    if any(path in first and kind == "equal" for path, kind in kinds):
+        return True
+    for path, value in conditions:
+        # A cursor of several fields is one of these.
+        if path == "$or" and all(_is_bounded(list(_conditions(each)), indexes) for each in value):
+            return True
+    # Of a range, everything else would be looked for among all that it has.
+    return bool(kinds) and all(path in first and kind == "range" for path, kind in kinds)
+
+
+def _is_lookup(value: Any) -> bool:
+    if isinstance(value, Mapping) and "$in" in value:
+        return len(value["$in"]) <= _FEW_IDS
+    return _kind(value) == "equal"
+
+
+def _kind(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return "equal"
+    operators = set(value)
+    if operators & _EQUAL:
+        return "equal"
+    text = value.get("$regex")
+    if (operators and operators <= _RANGES) or (isinstance(text, str) and text.startswith("^")):
+        return "range"
+    return "other"

@@ -1,0 +1,115 @@
+"""ARCHIVE: the collection holds the present, and revstream the past, in `<collection>.versions`.
+
+Every write is one atomic operation, so there is nothing to recover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.event import ChangeEvent, identity
+from revstream.streams.layouts.core.plain_collection import AsStored
+from revstream.streams.layouts.core.snapshot_scan import last_place, read_documents
+from revstream.streams.layouts.core.stored_version import Kept
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.transactions import Pipeline, Writing
+from revstream.streams.versioning.content_reader import Contents
+from revstream.streams.versioning.version import CHANGE_FIELD, RESERVED, Last
+
+__all__ = ["Archived"]
+
+
+class Archived(AsStored):
+    keeps = False
+    removes = True
+
+    def __init__(self, mongo: Mongo, collection: str) -> None:
+        super().__init__(mongo, collection)
+        self._archive = f"{collection}.versions"
+        self._contents = Contents(mongo, collection)
+
+    async def present(
+        self, *, size: int, at: Timestamp
+    ) -> AsyncGenerator[tuple[list[RawBSONDocument], bool]]:
+        place, end = None, False
+        while not end:
+            found, end = await read_documents(self.mongo, self.collection, place, size=size, at=at)
+            yield found, end
+            place = None if end else last_place(found)
+
+    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+        """Those that are recorded, without their `_change`."""
+        queries = [{"doc": {"$eq": key}, "v": number} for key, number in wanted]
+        found = await self._found({"$or": queries}) if queries else []
+        return {(identity(each.key), each.number or 0): each for each in found}
+
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+        """As `versions`."""
+        bound: Document = {} if at is None else {"at": {"$lte": at}}
+        return await self._found({"doc": {"$eq": key}, **bound})
+
+    async def _found(self, query: Mapping[str, Any]) -> list[Kept]:
+        found = await self.mongo.find(self._archive, query, sort=[("doc", 1), ("v", 1)], raw=True)
+        return [
+            Kept(
+                key=record["doc"],
+                number=record["v"],
+                content=record["full"],
+                change=record.get("change"),
+                wall=record["wall"],
+            )
+            for record in await self._contents.filled(found, raw=True)
+        ]
+
+    async def translated(
+        self, events: Sequence[ChangeEvent], *, before: bool = False
+    ) -> list[ChangeEvent]:
+        """The same: they are writes of documents."""
+        return list(events)
+
+    async def create(
+        self, writing: Writing, key: Any, content: Mapping[str, Any]
+    ) -> RawBSONDocument | None:
+        """What is there already, the driver's error says."""
+        return await writing.insert(self.collection, {"_id": key, **content})
+
+    async def alter(
+        self,
+        writing: Writing,
+        key: Any,
+        pipeline: Pipeline,
+        *,
+        expected: Last | None = None,
+        demands: Sequence[Mapping[str, Any]] = (),
+    ) -> RawBSONDocument | None:
+        return await writing.change(self.collection, _exactly(key, expected, demands), pipeline)
+
+    async def remove(
+        self,
+        writing: Writing,
+        key: Any,
+        change: Document,
+        *,
+        expected: Last | None = None,
+        demands: Sequence[Mapping[str, Any]] = (),
+    ) -> bool:
+        query = _exactly(key, expected, demands)
+        return await writing.remove(self.collection, query) is not None
+
+
+def _exactly(key: Any, expected: Last | None, demands: Sequence[Mapping[str, Any]]) -> Document:
+    """The query for a document; where a version is expected, that is what this version left."""
+    query: Document = {"_id": key}
+    if expected is not None:
+        content: Any = "$$ROOT"
+        for name in RESERVED:
+            content = {"$unsetField": {"field": name, "input": content}}
+        # Who made the last change tells two states apart that are otherwise equal.
+        query[CHANGE_FIELD] = {"$eq": expected.change}
+        query["$expr"] = {"$eq": [content, {"$literal": expected.full}]}
+    return {"$and": [query, *demands]} if demands else query

@@ -1,0 +1,56 @@
+"""Reading current documents that lie in their collection as they are shown: no stage is put before
+what was asked, and every index serves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from bson import Timestamp
+
+from revstream.streams.layouts.core.interface import Layout
+from revstream.streams.mongo.driver.codecs import Document
+
+__all__ = ["AsStored", "by_field"]
+
+
+class AsStored(Layout):
+    async def find(
+        self,
+        query: Mapping[str, Any],
+        *,
+        projection: Mapping[str, Any] | None = None,
+        sort: Sequence[tuple[str, int]] = (),
+        limit: int = 0,
+        at: Timestamp | None = None,
+        raw: bool = False,
+        naive: bool = False,
+    ) -> list[Any]:
+        return await self.mongo.find(
+            self.collection,
+            query,
+            projection=projection,
+            sort=sort,
+            limit=limit,
+            at=at,
+            raw=raw,
+            naive=naive,
+        )
+
+    async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
+        return await self.mongo.count(self.collection, query, at=at)
+
+    def pages(
+        self, query: Mapping[str, Any], *, size: int, at: Timestamp
+    ) -> AsyncGenerator[list[Document]]:
+        return self.mongo.pages(self.collection, query, sort=[("_id", 1)], size=size, at=at)
+
+    def joined(self, field: str) -> tuple[Document, list[Document]]:
+        return by_field(self.collection, field)
+
+
+def by_field(collection: str, field: str) -> tuple[Document, list[Document]]:
+    """`Layout.joined`, of the documents of any collection."""
+    # By localField: it is put before the pipeline as a plain match, for which any index will do,
+    # where `$expr` leaves out those over lists.
+    return {"from": collection, "localField": "key", "foreignField": field}, []

@@ -1,0 +1,88 @@
+"""Scan of a collection in `_id` order as of a cluster time, in bounded batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import bson
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.mongo.database import COLLATION, Mongo
+from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
+from revstream.streams.raw_bson.fields import document_of, renamed, value_element
+
+__all__ = [
+    "PAST_UNKNOWN",
+    "SNAPSHOT_TOO_OLD",
+    "behind",
+    "last_place",
+    "place_behind",
+    "read_documents",
+    "scan_command",
+]
+
+SNAPSHOT_TOO_OLD = 239
+_SNAPSHOT_UNAVAILABLE = 246
+PAST_UNKNOWN = frozenset({SNAPSHOT_TOO_OLD, _SNAPSHOT_UNAVAILABLE})
+"""Codes with which a server refuses a read as of a moment: it keeps no past of so long ago, or the
+collection or an index was made since."""
+_CHUNK_BYTES = 16 * 1024 * 1024
+
+
+def place_behind(key: Any) -> RawBSONDocument:
+    """An `_id` as a place in a reading."""
+    return RawBSONDocument(bson.encode({"_id": key}, codec_options=DECODED), RAW)
+
+
+def last_place(documents: Sequence[RawBSONDocument]) -> RawBSONDocument:
+    """The place behind the last document: its `_id` with its bytes, which decoding may change."""
+    return RawBSONDocument(document_of([_id_of(documents[-1])]), RAW)
+
+
+def _id_of(document: RawBSONDocument) -> bytes:
+    element = value_element(bytes(document.raw), b"_id")
+    assert element is not None
+    return element
+
+
+async def read_documents(
+    mongo: Mongo, collection: str, place: RawBSONDocument | None, *, size: int, at: Timestamp
+) -> tuple[list[RawBSONDocument], bool]:
+    """Those behind a place in `_id` order, ids of all types in one: at most `size`, and not much
+    more than 16 MB; and whether no others follow."""
+    command = scan_command(collection, place, size)
+    found, complete = await mongo.read_at(command, at, most_bytes=_CHUNK_BYTES)
+    return found[:size], complete and len(found) <= size
+
+
+def scan_command(collection: str, place: RawBSONDocument | None, size: int) -> Document:
+    command: Document = {"find": collection, "hint": {"_id": 1}, "sort": {"_id": 1}}
+    command |= {"limit": size + 1, "batchSize": size + 1}
+    if place is not None:
+        # `min` bounds the index itself (so in the collection's own collation), across types, where
+        # $gt compares within one type; it includes the bound.
+        command["min"] = place
+        value = RawBSONDocument(document_of([renamed(_id_of(place), "$literal")]), RAW)
+        command["filter"] = {"$expr": {"$ne": ["$_id", value]}}
+    return command
+
+
+async def behind(mongo: Mongo, collection: str, after: Any, keys: Sequence[Any]) -> list[Any]:
+    """Of these `_id`s, those that a reading has not come to that has read up to `after`."""
+    listed = await mongo.command({"listCollections": 1, "filter": {"name": collection}})
+    options = [each.get("options", {}) for each in listed["cursor"]["firstBatch"]]
+    reply = await mongo.command(
+        {
+            "aggregate": 1,
+            "pipeline": [
+                {"$documents": {"$literal": [{"key": each} for each in keys]}},
+                {"$match": {"$expr": {"$gt": ["$key", {"$literal": after}]}}},
+            ],
+            # The order in which chunks are read is that of the collection's own index.
+            "collation": options[0].get("collation", COLLATION) if options else COLLATION,
+            "cursor": {"batchSize": len(keys) + 1},
+        }
+    )
+    return [each["key"] for each in reply["cursor"]["firstBatch"]]

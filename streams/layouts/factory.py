@@ -1,0 +1,45 @@
+"""Which layout a collection of the model has."""
+
+from __future__ import annotations
+
+from revstream.model.definition import Entity, History
+from revstream.streams.layouts.archive import Archived
+from revstream.streams.layouts.core.interface import Layout
+from revstream.streams.layouts.core.stored_version import Names
+from revstream.streams.layouts.self_versioned.current_flag import CurrentFlag
+from revstream.streams.layouts.self_versioned.deltas import Deltas
+from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersion
+from revstream.streams.layouts.self_versioned.embedded import Embedded
+from revstream.streams.layouts.self_versioned.engine import Keeping
+from revstream.streams.layouts.self_versioned.separate import Separate
+from revstream.streams.mongo.database import Mongo
+
+__all__ = ["layout_of"]
+
+_LAYOUTS: dict[History, type[Keeping]] = {
+    History.DOCUMENT_PER_VERSION: DocumentPerVersion,
+    History.CURRENT_FLAG: CurrentFlag,
+    History.EMBEDDED: Embedded,
+    History.SEPARATE: Separate,
+    History.DELTAS: Deltas,
+}
+
+
+def layout_of(mongo: Mongo, entity: Entity) -> Layout:
+    """The layout of an entity's collection, by the names that the model gives."""
+    layout = entity.layout
+    if layout is None:
+        return Archived(mongo, entity.collection)
+    # The model sees to it that there is one.
+    assert entity.version is not None
+    names = Names(
+        document=layout.document,
+        number=entity.version,
+        current=layout.current,
+        previous=layout.previous,
+        unset=layout.unset,
+        whole=layout.whole,
+        deleted=layout.deleted,
+        at=layout.at,
+    )
+    return _LAYOUTS[entity.history](mongo, entity.collection, names)

@@ -1,0 +1,1 @@
+"""Layouts of collections that keep their versions themselves."""

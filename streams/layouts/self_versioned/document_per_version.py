@@ -1,0 +1,129 @@
+"""DOCUMENT_PER_VERSION: each version is a document `{docId, v, …}`, unique on both; the current one
+is that with the highest number.
+
+A write is one insert, which the unique index refuses to the second of two. A deletion is a version
+that says so. Reading many must first find the last version of each document and filter then: what
+matches the filter need not be current. So it costs as much as there are documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.event import ChangeEvent, identity
+from revstream.streams.layouts.core.query_rewrite import renamed_query, under
+from revstream.streams.layouts.core.stored_version import (
+    Kept,
+    Meant,
+    Names,
+    Overtaken,
+    names_a_document,
+)
+from revstream.streams.layouts.self_versioned.engine import Keeping, Stages
+from revstream.streams.layouts.self_versioned.version_rows import Rows
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.transactions import Writing
+
+__all__ = ["DocumentPerVersion"]
+
+
+class DocumentPerVersion(Keeping):
+    def __init__(self, mongo: Mongo, collection: str, names: Names) -> None:
+        super().__init__(mongo, collection, names)
+        self.own = self._own()
+        self.rows = Rows(mongo, collection, names, self.own)
+
+    def _own(self) -> tuple[str, ...]:
+        """The fields that are the layout's, but for the number."""
+        return (self.names.document, self.names.deleted)
+
+    async def create_indexes(self) -> None:
+        await self.rows.prepare()
+
+    def indexed(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
+        return None
+
+    def ordered(
+        self,
+        query: Mapping[str, Any],
+        sort: Sequence[tuple[str, int]],
+        limit: int,
+    ) -> Stages:
+        # Of the query, what is said of the id may come before the last versions are found, and
+        # nothing else.
+        early, exact = renamed_query(query, self._of_id)
+        stages: Stages = [{"$match": early}] if early else []
+        stages += self._current()
+        if not exact:
+            stages.append({"$match": query})
+        if sort:
+            stages.append({"$sort": dict(sort)})
+        if limit:
+            stages.append({"$limit": limit})
+        return stages
+
+    def _of_id(self, path: str) -> str | None:
+        return under(path, "_id", self.names.document)
+
+    def _current(self) -> Stages:
+        """The last versions of all documents that come to it, as documents."""
+        names = self.names
+        return [
+            # Against the index's direction, so that the first is the highest: of each document the
+            # server then reads one entry of the index, and not all.
+            {"$sort": {names.document: -1, names.number: -1}},
+            {"$group": {"_id": f"${names.document}", "last": {"$first": "$$ROOT"}}},
+            {"$replaceWith": "$last"},
+            {"$match": {names.deleted: {"$ne": True}, **names_a_document(names.document)}},
+            {"$set": {"_id": f"${names.document}"}},
+            {"$unset": list(self.own)},
+        ]
+
+    def meant(self, event: ChangeEvent) -> Meant | None:
+        # A version never changes: updates are of the layout's own fields, or of no effect on what a
+        # document is.
+        if event.operation != "insert" or event.after is None:
+            return None
+        kept = self.rows.kept(event.after)
+        return None if kept.number is None else self._meant(kept)
+
+    def _meant(self, kept: Kept) -> Meant:
+        return Meant(key=kept.key, number=kept.number, version=kept)
+
+    async def last(self, key: Any) -> Kept | None:
+        row = await self.rows.last(key)
+        return None if row is None else self.rows.kept(row)
+
+    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+        found = [self.rows.kept(each) for each in await self.rows.exact(wanted)]
+        return {(identity(each.key), each.number or 0): each for each in found}
+
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+        return self._versions(await self.rows.of(key, at=at))
+
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+        return await self.rows.before(wanted)
+
+    async def read(
+        self, after: tuple[Any] | None, *, size: int, at: Timestamp
+    ) -> tuple[list[Kept], bool]:
+        while True:
+            rows, end = await self.rows.read(after, size=size, at=at)
+            found = self._versions(rows)
+            if found or end:
+                return found, end
+            after = (self.rows.kept(rows[-1]).key,)
+
+    def _versions(self, rows: Iterable[RawBSONDocument]) -> list[Kept]:
+        """Those that documents of one or more ids are, in their order."""
+        return [kept for kept in map(self.rows.kept, rows) if kept.number is not None]
+
+    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+        row = self.rows.row(made)
+        if await writing.insert_unless(self.collection, row, self.rows.unique) is None:
+            raise Overtaken

@@ -1,0 +1,309 @@
+"""EMBEDDED: a document `{_id, current: {v, …}, prev: [{v, …}, …]}` has all of its versions in it.
+
+A write is one atomic operation, compared by the number of the current state, so there is nothing to
+recover. All versions together must fit into the 16 MB of a document: a version that would not is
+refused with the sizes (`NoRoom`). A deletion is a current state that says so; a document that is
+removed takes its history with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.event import ChangeEvent, identity
+from revstream.streams.layouts.core.query_rewrite import renamed_query
+from revstream.streams.layouts.core.snapshot_scan import last_place, place_behind, read_documents
+from revstream.streams.layouts.core.stored_version import (
+    ABOVE_ALL,
+    Kept,
+    Meant,
+    NoRoom,
+    Overtaken,
+    element,
+    logical,
+    moment_in,
+    number_of,
+    value_of,
+    whole_number,
+)
+from revstream.streams.layouts.self_versioned.engine import Keeping, Stages
+from revstream.streams.mongo.driver.codecs import RAW, Document
+from revstream.streams.mongo.transactions import Writing
+from revstream.streams.raw_bson.fields import document_of, elements_of
+from revstream.streams.versioning.version import CHANGE_FIELD
+
+__all__ = ["Embedded"]
+
+# BSON's type of a document.
+_OBJECT = 0x03
+_MOST_BYTES = 16 * 1024 * 1024
+# What a state has around it in the list: a type, a place, a length.
+_AROUND_BYTES = 64
+# Documents that are read at once: each has its whole history in it.
+_READ_MOST = 200
+
+
+class Embedded(Keeping):
+    def indexed(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
+        return [self._renamed(each) for each in fields], {}
+
+    def shown(self, path: str) -> str:
+        return path.removeprefix(f"{self.names.current}.")
+
+    def _renamed(self, path: str) -> str:
+        return path if path.partition(".")[0] == "_id" else f"{self.names.current}.{path}"
+
+    # the present
+
+    def ordered(
+        self,
+        query: Mapping[str, Any],
+        sort: Sequence[tuple[str, int]],
+        limit: int,
+    ) -> Stages:
+        early, exact = renamed_query(query, self._renamed)
+        stages: Stages = [{"$match": {"$and": [self._there, early]} if early else self._there}]
+        if sort:
+            stages.append({"$sort": {self._renamed(path): order for path, order in sort}})
+        if limit and exact:
+            stages.append({"$limit": limit})
+        stages += self._documents()
+        if not exact:
+            stages.append({"$match": query})
+            if limit:
+                stages.append({"$limit": limit})
+        return stages
+
+    @property
+    def _there(self) -> Document:
+        return {f"{self.names.current}.{self.names.deleted}": {"$ne": True}}
+
+    def _documents(self) -> Stages:
+        return [
+            {"$replaceWith": {"$mergeObjects": [f"${self.names.current}", {"_id": "$_id"}]}},
+            {"$unset": self.names.deleted},
+        ]
+
+    def joined(self, field: str) -> tuple[Document, list[Document]]:
+        lookup = {"from": self.collection, "localField": "key"}
+        lookup["foreignField"] = self._renamed(field)
+        return lookup, [{"$match": self._there}, *self._documents()]
+
+    # the past
+
+    def _all(self, document: RawBSONDocument) -> list[Kept]:
+        """All versions in it, the oldest first."""
+        fields = dict(elements_of(bytes(document.raw)))
+        previous = document.get(self.names.previous)
+        bodies = list(previous) if isinstance(previous, list) else []
+        bodies.append(_inner(fields.get(self.names.current.encode())))
+        found = {
+            kept.number: kept
+            for body in bodies
+            if isinstance(body, RawBSONDocument)
+            if (kept := self._state(body, fields[b"_id"])).number is not None
+        }
+        return [found[number] for number in sorted(found, key=lambda each: each or 0)]
+
+    def _state(self, body: RawBSONDocument, key: bytes) -> Kept:
+        names = self.names
+        deleted = body.get(names.deleted) is True
+        content = logical(body, key, names.number, frozenset({names.deleted.encode()}))
+        return Kept(
+            key=value_of(key),
+            number=number_of(body.get(names.number), key),
+            content=None if deleted else content,
+            change=body.get(CHANGE_FIELD) if deleted else None,
+            wall=moment_in(body, names.at),
+        )
+
+    async def _read(
+        self,
+        wanted: Sequence[tuple[Any, Any]],
+        previous: Mapping[str, Any],
+        *,
+        at: Timestamp | None = None,
+    ) -> list[list[Kept]]:
+        """n (`_id`, what is asked for) -> the versions of each: the current one, and of the others
+        what an expression makes of them, in which `$$asked` stands for the latter. One round
+        trip."""
+        names = self.names
+        rows = [{"n": n, "key": key, "asked": asked} for n, (key, asked) in enumerate(wanted)]
+        shown = {names.current: 1, names.previous: previous}
+        pipeline: Stages = [
+            {"$documents": {"$literal": rows}},
+            {
+                "$lookup": {
+                    "from": self.collection,
+                    "localField": "key",
+                    "foreignField": "_id",
+                    "let": {"asked": "$asked"},
+                    "pipeline": [{"$project": shown}],
+                    "as": "found",
+                }
+            },
+            {"$unwind": "$found"},
+            {"$project": {"n": 1, "found": 1}},
+        ]
+        found: list[list[Kept]] = [[] for _ in rows]
+        for each in await self.mongo.aggregate(None, pipeline, at=at, raw=True) if rows else ():
+            found[each["n"]] = self._all(each["found"])
+        return found
+
+    def _where(self, condition: Mapping[str, Any]) -> Document:
+        """The previous versions that meet a condition on `$$each`."""
+        previous = f"${self.names.previous}"
+        # Programs may have put there what is no list.
+        listed = {"$cond": [{"$isArray": previous}, previous, []]}
+        return {"$filter": {"input": listed, "as": "each", "cond": condition}}
+
+    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+        numbers: dict[Any, tuple[Any, list[int]]] = {}
+        for key, number in wanted:
+            numbers.setdefault(identity(key), (key, []))[1].append(number)
+        asked = self._where({"$in": [f"$$each.{self.names.number}", "$$asked"]})
+        found = await self._read(list(numbers.values()), asked)
+        return {
+            (name, each.number): each
+            for (name, (_, several)), versions in zip(numbers.items(), found, strict=True)
+            for each in versions
+            if each.number is not None and each.number in several
+        }
+
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+        return (await self._read([(key, None)], self._where({"$literal": True}), at=at))[0]
+
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+        number = self.names.number
+        below = self._where({"$lt": [f"$$each.{number}", "$$asked"]})
+        last = {"$slice": [{"$sortArray": {"input": below, "sortBy": {number: -1}}}, 1]}
+        found = await self._read(wanted, last)
+        return [
+            _last_below(versions, number)
+            for versions, (_, number) in zip(found, wanted, strict=True)
+        ]
+
+    async def read(
+        self, after: tuple[Any] | None, *, size: int, at: Timestamp
+    ) -> tuple[list[Kept], bool]:
+        place = None if after is None else place_behind(after[0])
+        while True:
+            documents, end = await read_documents(
+                self.mongo, self.collection, place, size=min(size, _READ_MOST), at=at
+            )
+            found = [each for document in documents for each in self._all(document)]
+            # What has no current state is no document.
+            if found or end:
+                return found, end
+            place = last_place(documents)
+
+    # the stream
+
+    def meant(self, event: ChangeEvent) -> Meant | None:
+        earlier = None if event.before is None else self._current(event.before)
+        if event.operation == "delete":
+            gone = Kept(key=event.key, number=None, content=None)
+            return Meant(
+                key=event.key,
+                number=None,
+                version=gone,
+                before=earlier,
+                # Nothing is left to be asked.
+                asks_before=False,
+            )
+        number = None if event.update is None else self._counted(event.update)
+        if event.update is not None and number is None:
+            return None
+        if event.after is None:
+            return Meant(key=event.key, number=number, version=None, before=earlier)
+        made = self._current(event.after)
+        if made is None or made.number is None:
+            return None
+        if earlier is not None and earlier.number == made.number:
+            return None
+        # Not out of the list in it, which may be long: it is asked for where it is wanted.
+        asks = earlier is None and event.operation != "insert"
+        return Meant(
+            key=event.key, number=made.number, version=made, before=earlier, asks_before=asks
+        )
+
+    def _current(self, document: RawBSONDocument) -> Kept | None:
+        fields = dict(elements_of(bytes(document.raw)))
+        body = _inner(fields.get(self.names.current.encode()))
+        return None if body is None else self._state(body, fields[b"_id"])
+
+    def _counted(self, update: Mapping[str, Any]) -> int | None:
+        """The number that an update sets; None where it is no version of its own."""
+        updated = update.get("updatedFields") or {}
+        names = self.names
+        whole = updated.get(names.current)
+        found = whole.get(names.number) if isinstance(whole, Mapping) else None
+        return whole_number(updated.get(f"{names.current}.{names.number}", found))
+
+    # writing
+
+    async def last(self, key: Any) -> Kept | None:
+        (found,) = await self._read([(key, None)], self._where({"$literal": False}))
+        return _last_below(found, ABOVE_ALL)
+
+    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+        names = self.names
+        body = self._body(made)
+        if last is None:
+            fields = [element("_id", made.key), element(names.current, body)]
+            whole = RawBSONDocument(document_of([*fields, element(names.previous, [])]), RAW)
+            if await writing.insert_unless(self.collection, whole, ["_id"]) is None:
+                raise Overtaken
+            return
+        compared = {"_id": made.key, f"{names.current}.{names.number}": last.number}
+        more = len(body.raw) + _AROUND_BYTES
+        size = {"$add": [{"$bsonSize": "$$ROOT"}, more]}
+        previous = {"$ifNull": [f"${names.previous}", []]}
+        change = {
+            names.previous: {"$concatArrays": [previous, [f"${names.current}"]]},
+            names.current: {"$literal": body},
+        }
+        kind = {"$type": f"${names.previous}"}
+        takes = {"$in": [kind, ["array", "null", "missing"]]}
+        # One that matches is not sent back, with all of its history.
+        query = {**compared, "$expr": {"$and": [takes, {"$lte": [size, _MOST_BYTES]}]}}
+        if await writing.update_each(self.collection, [(query, [{"$set": change}])]):
+            return
+        shown = {"size": {"$bsonSize": "$$ROOT"}, "takes": takes, "kind": kind}
+        found = await self.mongo.find(self.collection, compared, projection=shown, limit=1)
+        if found and not found[0]["takes"]:
+            raise NoRoom(
+                f"cannot keep its version before: {names.previous} is of type {found[0]['kind']}, "
+                "expected a list; put its versions into a list there"
+            )
+        if not found or found[0]["size"] + more <= _MOST_BYTES:
+            raise Overtaken
+        raise NoRoom(
+            f"would exceed the 16 MB of a document: with all versions before it has "
+            f"{found[0]['size']} bytes, this one {len(body.raw)}, and there is room for "
+            f"{_MOST_BYTES}; remove previous versions, or keep them elsewhere (history: ARCHIVE)"
+        )
+
+    def _body(self, made: Kept) -> RawBSONDocument:
+        if made.content is None:
+            names = self.names
+            said = [(names.number, made.number), (names.deleted, True), (CHANGE_FIELD, made.change)]
+            return RawBSONDocument(document_of(element(*each) for each in said), RAW)
+        fields = (each for name, each in elements_of(bytes(made.content.raw)) if name != b"_id")
+        return RawBSONDocument(document_of(fields), RAW)
+
+
+def _inner(field: bytes | None) -> RawBSONDocument | None:
+    """The document in a field, without a look at the others."""
+    if field is None or field[0] != _OBJECT:
+        return None
+    return RawBSONDocument(field[field.index(0, 1) + 1 :], RAW)
+
+
+def _last_below(versions: Sequence[Kept], number: int) -> Kept | None:
+    below = [each for each in versions if each.number is not None and each.number < number]
+    return below[-1] if below else None

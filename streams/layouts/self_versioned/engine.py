@@ -1,0 +1,297 @@
+"""What the layouts share that keep versions themselves: a document is what its last version says,
+and a write is compared by that one's number.
+
+A write reads the last version, has the server make the next one of it, and writes that under the
+next number: of two that do so at once, one is `Overtaken`.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import bson
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.event import ChangeEvent, identity
+from revstream.streams.core.log_throttle import Storm
+from revstream.streams.layouts.core.interface import Layout
+from revstream.streams.layouts.core.sort_key import places
+from revstream.streams.layouts.core.stored_version import ABOVE_ALL, Kept, Meant, Names, element
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
+from revstream.streams.mongo.transactions import Pipeline, Writing
+from revstream.streams.raw_bson.diff import same
+from revstream.streams.raw_bson.fields import document_of, elements_of
+from revstream.streams.versioning.version import CHANGE_FIELD, Last, without_reserved
+
+__all__ = ["Keeping", "Stages"]
+
+Stages = list[Document]
+
+
+class Keeping(Layout):
+    def __init__(self, mongo: Mongo, collection: str, names: Names) -> None:
+        super().__init__(mongo, collection)
+        self.names = names
+        self._prepared = False
+        self._lost = Storm(
+            logging.getLogger(__name__), "a version is not where its layout keeps it: passed over"
+        )
+
+    async def prepare(self, *, create: bool = True) -> bool:
+        where = {self.collection, *self.beside}
+        if not create and await self.mongo.existing(where) != where:
+            return False
+        await self.create_indexes()
+        self._prepared = True
+        return True
+
+    async def create_indexes(self) -> None:
+        """Create what `prepare` does, and where there is no collection that one."""
+
+    # what an adapter says of itself
+
+    @abstractmethod
+    def ordered(
+        self,
+        query: Mapping[str, Any],
+        sort: Sequence[tuple[str, int]],
+        limit: int,
+    ) -> Stages:
+        """Stages over the collection that yield the current documents which match."""
+
+    @abstractmethod
+    def meant(self, event: ChangeEvent) -> Meant | None:
+        """What a write in the collection means; None where that is nothing to a document."""
+
+    @abstractmethod
+    async def last(self, key: Any) -> Kept | None:
+        """The last version of a document, deletions included."""
+
+    @abstractmethod
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+        """n (`_id`, number) -> the last versions below these numbers, None where there are none."""
+
+    @abstractmethod
+    async def read(
+        self, after: tuple[Any] | None, *, size: int, at: Timestamp
+    ) -> tuple[list[Kept], bool]:
+        """All versions of the documents behind an `_id`, in the order of `_id` and number: about
+        `size` of them, and all of each document; and whether no others follow."""
+
+    @abstractmethod
+    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+        """Write a version behind the last one, if that still is the last.
+
+        Raises:
+            Overtaken, NoRoom.
+        """
+
+    # the present
+
+    async def find(
+        self,
+        query: Mapping[str, Any],
+        *,
+        projection: Mapping[str, Any] | None = None,
+        sort: Sequence[tuple[str, int]] = (),
+        limit: int = 0,
+        at: Timestamp | None = None,
+        raw: bool = False,
+        naive: bool = False,
+    ) -> list[Any]:
+        shown = dict(projection or {})
+        stages = self.ordered(query, sort, limit)
+        # What is asked for beside fields is the server's sort key.
+        placing = [name for name, each in shown.items() if isinstance(each, Mapping)]
+        if placing:
+            stages.append({"$set": dict.fromkeys(placing, places(sort))})
+        if shown:
+            stages.append({"$project": {**shown, **dict.fromkeys(placing, 1)}})
+        return await self.mongo.aggregate(
+            self.collection, stages, at=at, snapshot=self.snapshot, raw=raw
+        )
+
+    async def count(self, query: Mapping[str, Any], *, at: Timestamp | None = None) -> int:
+        stages = [*self.ordered(query, (), 0), {"$count": "n"}]
+        found = await self.mongo.aggregate(self.collection, stages, at=at, snapshot=self.snapshot)
+        return int(found[0]["n"]) if found else 0
+
+    def pages(
+        self, query: Mapping[str, Any], *, size: int, at: Timestamp
+    ) -> AsyncGenerator[list[Document]]:
+        stages = self.ordered(query, [("_id", 1)], 0)
+        return self.mongo.aggregate_pages(self.collection, stages, size=size, at=at)
+
+    def joined(self, field: str) -> tuple[Document, list[Document]]:
+        # What does not depend on the key is done once for all of them: the server remembers it.
+        matching: Document = {"$match": {"$expr": {"$in": [f"${field}", "$$keys"]}}}
+        keys = {"$cond": [{"$isArray": "$key"}, "$key", ["$key"]]}
+        stages = self.ordered({}, (), 0)
+        return {"from": self.collection, "let": {"keys": keys}}, [*stages, matching]
+
+    async def present(
+        self, *, size: int, at: Timestamp
+    ) -> AsyncGenerator[tuple[list[RawBSONDocument], bool]]:
+        after: tuple[Any] | None = None
+        end = False
+        while not end:
+            versions, end = await self.read(after, size=size, at=at)
+            lasts = {identity(each.key): each for each in versions}
+            found = [each.content for each in lasts.values() if each.content is not None]
+            if found or end:
+                yield found, end
+            after = None if end else (versions[-1].key,)
+
+    # the stream
+
+    async def translated(
+        self, events: Sequence[ChangeEvent], *, before: bool = False
+    ) -> list[ChangeEvent]:
+        meant = [self.meant(each) if each.is_write else None for each in events]
+        missing = [
+            (each.key, each.number)
+            for each in meant
+            if each is not None and each.version is None and each.number is not None
+        ]
+        found = await self.versions(missing) if missing else {}
+        asking = [each for each in meant if before and each is not None and each.asks_before]
+        wanted = [(e.key, ABOVE_ALL if e.number is None else e.number) for e in asking]
+        earlier = iter(await self.before(wanted) if wanted else [])
+        made: list[ChangeEvent] = []
+        for event, each in zip(events, meant, strict=True):
+            if not event.is_write:
+                made.append(event)
+            if each is None:
+                continue
+            known = next(earlier) if before and each.asks_before else each.before
+            version = each.version or found.get((identity(each.key), each.number or 0))
+            if version is None:
+                self._lost.note(collection=self.collection, key=str(each.key), number=each.number)
+                continue
+            write = _write(event, version, known, known_before=before, existed=each.existed)
+            if write is not None:
+                made.append(write)
+        return made
+
+    # writing
+
+    async def create(
+        self, writing: Writing, key: Any, content: Mapping[str, Any]
+    ) -> RawBSONDocument | None:
+        last = await self.last(key)
+        if last is not None and last.content is not None:
+            return None
+        whole = RawBSONDocument(bson.encode({"_id": key, **content}, codec_options=DECODED), RAW)
+        return await self._made(writing, key, last, whole)
+
+    async def alter(
+        self,
+        writing: Writing,
+        key: Any,
+        pipeline: Pipeline,
+        *,
+        expected: Last | None = None,
+        demands: Sequence[Mapping[str, Any]] = (),
+    ) -> RawBSONDocument | None:
+        last = await self.last(key)
+        if last is None or last.content is None or not _stands(last.content, expected):
+            return None
+        made = await self._of(last.content, demands, pipeline)
+        return await self._made(writing, key, last, made[0]) if made else None
+
+    async def remove(
+        self,
+        writing: Writing,
+        key: Any,
+        change: Document,
+        *,
+        expected: Last | None = None,
+        demands: Sequence[Mapping[str, Any]] = (),
+    ) -> bool:
+        last = await self.last(key)
+        if last is None or last.content is None or not _stands(last.content, expected):
+            return False
+        if demands and not await self._of(last.content, demands, ()):
+            return False
+        made = Kept(key=key, number=(last.number or 0) + 1, content=None, change=change)
+        await self._write(writing, last, made)
+        return True
+
+    async def _of(
+        self, content: RawBSONDocument, demands: Sequence[Mapping[str, Any]], pipeline: Pipeline
+    ) -> list[RawBSONDocument]:
+        """What the server makes of a document; nothing where it is not as it must be."""
+        stages: list[Mapping[str, Any]] = [{"$documents": {"$literal": [content]}}]
+        stages += [{"$match": each} for each in demands]
+        return await self.mongo.aggregate(None, [*stages, *pipeline], raw=True)
+
+    async def _made(
+        self, writing: Writing, key: Any, last: Kept | None, content: RawBSONDocument
+    ) -> RawBSONDocument:
+        """Write it as the version behind the last one."""
+        number = 1 if last is None else (last.number or 0) + 1
+        fields = [element("_id", key), element(self.names.number, number)]
+        own = {b"_id", self.names.number.encode()}
+        if self.names.at is not None:
+            fields.append(element(self.names.at, datetime.now(UTC)))
+            own.add(self.names.at.encode())
+        fields += [each for name, each in elements_of(bytes(content.raw)) if name not in own]
+        whole = RawBSONDocument(document_of(fields), RAW)
+        await self._write(writing, last, Kept(key=key, number=number, content=whole))
+        return whole
+
+    async def _write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+        # Without its unique index nothing is compared. Where it is on a collection of previous
+        # versions, the first one is not among them.
+        if not self._prepared and not (last is None and self.beside):
+            await self.prepare()
+        await self.write(writing, last, made)
+
+
+def _write(
+    event: ChangeEvent,
+    version: Kept,
+    earlier: Kept | None,
+    *,
+    known_before: bool,
+    existed: bool | None,
+) -> ChangeEvent | None:
+    """The write that an event means; None where it has no effect: a deletion of nothing."""
+    if existed is None:
+        existed = earlier is not None and earlier.content is not None
+    if version.content is None:
+        operation = "delete"
+        if known_before and not existed:
+            return None
+    elif known_before:
+        operation = "update" if existed else "insert"
+    else:
+        # Whoever knows the versions before it knows better.
+        operation = "insert" if version.number is not None and version.number <= 1 else "update"
+    return replace(
+        event,
+        operation=operation,
+        key=version.key,
+        after=version.content,
+        before=earlier.content if earlier is not None else None,
+        update=None,
+        kept=version.number,
+        deletion=version.change if version.content is None else None,
+    )
+
+
+def _stands(content: RawBSONDocument, expected: Last | None) -> bool:
+    """Whether a document is what the version expected has left."""
+    if expected is None:
+        return True
+    if expected.full is None or not same(without_reserved(content), expected.full):
+        return False
+    # Who made the last change tells two states apart that are otherwise equal.
+    return same({"": content.get(CHANGE_FIELD)}, {"": expected.change})

@@ -1,0 +1,103 @@
+"""What the recorder makes of the versions of a collection that keeps them itself. Pure.
+
+Its records follow the numbers there: what is not above the last number that is recorded is known,
+or came behind a higher one, and never was the current version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from bson import Timestamp
+
+from revstream.streams.changefeed.event import ChangeEvent
+from revstream.streams.core import resume_tokens
+from revstream.streams.layouts.core.stored_version import Kept
+from revstream.streams.versioning.version import Last, archived_operation
+
+__all__ = ["Passed", "found_there", "write_of"]
+
+
+class Passed(Enum):
+    """Why no record is made: it is known; or it tells nothing, or nothing yet."""
+
+    KNOWN = "KNOWN"
+    SKIPPED = "SKIPPED"
+
+
+def write_of(event: ChangeEvent, last: Last | None, *, all_known: bool) -> dict[str, Any] | Passed:
+    """The version that a write makes, as `make_version` takes it.
+
+    Args:
+        event: translated.
+        all_known: the first reading is over; before, what is of a document that has no record is
+            left to it, which tells of the versions before it, too.
+    """
+    existed = last is not None and last.full is not None
+    begins_anew = event.operation == "insert" and last is not None and not existed
+    if last is not None and resume_tokens.canonical(last.token) >= event.token:
+        return Passed.KNOWN
+    if _is_known(event.kept, last) and not begins_anew:
+        return Passed.KNOWN
+    if event.operation == "delete":
+        if not existed:
+            return Passed.SKIPPED
+    elif last is None and not all_known and event.operation != "insert":
+        return Passed.SKIPPED
+    else:
+        event = replace(event, operation="update" if existed else "insert")
+    return {
+        "token": event.token,
+        "at": event.at,
+        "wall": event.wall,
+        "key": event.key,
+        "operation": archived_operation(event),
+        "after": event.after,
+        "event": event,
+        "kept": event.kept,
+    }
+
+
+def found_there(
+    version: Kept, last: Last | None, *, token: str, at: Timestamp, wall: datetime
+) -> dict[str, Any] | None:
+    """A version that the first reading has come to, as `make_version` takes it; None where it is
+    known.
+
+    Nothing says when it was made, unless the layout does: it is placed at the reading.
+    """
+    present = last is not None and last.full is not None
+    if _is_known(version.number, last) or (version.content is None and not present):
+        return None
+    operation = "delete" if version.content is None else "update" if present else "insert"
+    event = ChangeEvent(
+        token=token,
+        at=at,
+        wall=version.wall or wall,
+        operation=operation,
+        collection="",
+        key=version.key,
+        after=version.content,
+        before=None,
+        update=None,
+    )
+    return {
+        "token": token,
+        "at": at,
+        "wall": event.wall,
+        "key": version.key,
+        "operation": "BASELINE" if last is None else archived_operation(event),
+        "after": version.content,
+        # Who made it, and why, as far as it says so itself.
+        "event": event,
+        "deletion": version.change,
+        "kept": version.number,
+    }
+
+
+def _is_known(number: int | None, last: Last | None) -> bool:
+    known = None if last is None else last.kept
+    return number is not None and known is not None and number <= known

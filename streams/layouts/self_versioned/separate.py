@@ -1,0 +1,351 @@
+"""SEPARATE: the collection holds the current documents, and another one, which the application
+writes, the previous versions, `{docId, v, …}`, unique on both.
+
+A write first puts the current version among the previous ones, and then changes the current one,
+compared with exactly what was put there. A deletion puts it there and removes the document; it
+takes a number, as in the archive. Programs may put a version there that says so, too: else nothing
+is known of a deletion before revstream came, unless it was the last.
+
+A crash between the two leaves a previous version that is current as well. Nothing reads it twice,
+and the next write finds it and goes on from there. Removing it is safe only where no write is under
+way that has just put it there: `recover` looks twice, and removes what has not moved between; and a
+write gives up that has taken half of that time (judged by the database's clock, in the very write
+that changes the current one), and makes sure of a version that it found there already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.event import ChangeEvent, identity
+from revstream.streams.layouts.core.interface import SETTLE_S
+from revstream.streams.layouts.core.plain_collection import AsStored
+from revstream.streams.layouts.core.stored_version import (
+    Kept,
+    Meant,
+    Names,
+    Overtaken,
+    element,
+    is_id,
+    moment_in,
+    number_of,
+    value_of,
+    whole_number,
+)
+from revstream.streams.layouts.self_versioned.engine import Keeping, Stages
+from revstream.streams.layouts.self_versioned.version_rows import (
+    Rows,
+    behind,
+    last_element,
+    up_to_exact,
+)
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import RAW, Document
+from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.raw_bson.diff import same
+from revstream.streams.raw_bson.fields import elements_of
+from revstream.streams.versioning.version import without_reserved
+
+__all__ = ["Separate"]
+
+
+class Separate(AsStored, Keeping):
+    removes = True
+
+    def __init__(self, mongo: Mongo, collection: str, names: Names) -> None:
+        super().__init__(mongo, collection, names)
+        self.beside = (names.previous,)
+        self.rows = Rows(mongo, names.previous, names, [names.document, names.deleted])
+
+    async def create_indexes(self) -> None:
+        await self.rows.prepare()
+
+    def ordered(
+        self,
+        query: Mapping[str, Any],
+        sort: Sequence[tuple[str, int]],
+        limit: int,
+    ) -> Stages:
+        raise AssertionError("documents are read as they are stored")
+
+    # the past
+
+    def _kept(self, document: RawBSONDocument) -> Kept:
+        """The current version."""
+        raw = bytes(document.raw)
+        key = dict(elements_of(raw))[b"_id"]
+        return Kept(
+            key=value_of(key),
+            number=number_of(document.get(self.names.number), key),
+            # As it lies there: a write compares all of it.
+            content=RawBSONDocument(raw, RAW),
+            wall=moment_in(document, self.names.at),
+        )
+
+    async def _current(
+        self, keys: Sequence[Any], *, at: Timestamp | None = None
+    ) -> dict[Any, Kept]:
+        unique = {identity(each): each for each in keys}
+        query = {"_id": {"$in": list(unique.values())}}
+        found = await self.mongo.find(self.collection, query, at=at, raw=True)
+        return {identity(kept.key): kept for kept in map(self._kept, found)}
+
+    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+        # First the current ones: what is no longer among them is among the previous ones by then.
+        current = await self._current([key for key, _ in wanted]) if wanted else {}
+        found = {
+            (name, each.number): each for name, each in current.items() if each.number is not None
+        }
+        asked = {(identity(key), number): (key, number) for key, number in wanted}
+        found = {place: each for place, each in found.items() if place in asked}
+        missing = [each for place, each in asked.items() if place not in found]
+        for each in map(self.rows.kept, await self.rows.exact(missing)):
+            found[identity(each.key), each.number or 0] = each
+        return found
+
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+        current = (await self._current([key], at=at)).get(identity(key))
+        previous = [self.rows.kept(each) for each in await self.rows.of(key, at=at)]
+        return _joined(previous, current)
+
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+        return await self.rows.before(wanted)
+
+    async def read(
+        self, after: tuple[Any] | None, *, size: int, at: Timestamp
+    ) -> tuple[list[Kept], bool]:
+        names = self.names
+        few: Document = {"$limit": size + 1}
+        row = {"_id": 0, "k": f"${names.document}", "n": f"${names.number}", "p": _ALL}
+        document = {"_id": 0, "k": "$_id", "n": f"${names.number}", "c": _ALL}
+        place = None if after is None else element("k", after[0])
+        while True:
+            previous: Stages = [*self.rows.in_order(place), few, {"$project": row}]
+            pipeline: Stages = [
+                *behind("_id", place),
+                {"$sort": {"_id": 1}},
+                few,
+                {"$project": document},
+                # Of both the first ones: so the first of them together are the first of all.
+                {"$unionWith": {"coll": names.previous, "pipeline": previous}},
+                {"$sort": {"k": 1, "n": 1}},
+                few,
+            ]
+            found, end = await self.rows.read_at(
+                pipeline, size=size, at=at, collection=self.collection
+            )
+            exact = found if end else up_to_exact(found, "k")
+            versions = await self._versions_of(exact, end=end, at=at)
+            if versions or end:
+                return versions, end
+            # What has no number, or no id, is no version.
+            place = last_element(exact or found, "k")
+
+    async def _versions_of(
+        self, rows: Sequence[RawBSONDocument], *, end: bool, at: Timestamp
+    ) -> list[Kept]:
+        """The versions of documents that lie in rows of both collections.
+
+        Args:
+            end: whether no rows follow: else there may be more of the last document.
+        """
+        documents: dict[Any, tuple[list[Kept], list[Kept]]] = {}
+        last = None
+        for row in rows:
+            # Decoded, it might be the id of another document.
+            if not is_id(last_element([row], "k")):
+                continue
+            is_current = "c" in row
+            kept = self._kept(row["c"]) if is_current else self.rows.kept(row["p"])
+            last = kept.key
+            documents.setdefault(identity(last), ([], []))[is_current].append(kept)
+        tail: list[Kept] = []
+        if rows and not end:
+            del documents[identity(last)]
+            tail = await self.history(last, at=at)
+        whole = [
+            each
+            for previous, current in documents.values()
+            for each in _joined(previous, current[0] if current else None)
+        ]
+        return whole + tail
+
+    # the stream
+
+    def meant(self, event: ChangeEvent) -> Meant | None:
+        earlier = None if event.before is None else self._kept(event.before)
+        # Without an image the archive knows the state before. Of the previous versions the last one
+        # may be of a later write by now, or the one that says that the document is gone.
+        said = partial(
+            Meant,
+            key=event.key,
+            before=earlier,
+            asks_before=False,
+            existed=event.operation != "insert",
+        )
+        if event.operation == "delete":
+            gone = Kept(key=event.key, number=None, content=None)
+            return said(number=None, version=gone)
+        number = None
+        if event.update is not None:
+            number = whole_number((event.update.get("updatedFields") or {}).get(self.names.number))
+            if number is None:
+                # Of a write that does not count no version is kept.
+                return None
+        if event.after is None:
+            return said(number=number, version=None)
+        made = self._kept(event.after)
+        if made.number is None or (earlier is not None and earlier.number == made.number):
+            return None
+        return said(number=made.number, version=made)
+
+    # writing
+
+    async def last(self, key: Any) -> Kept | None:
+        current = (await self._current([key])).get(identity(key))
+        if current is not None:
+            return current
+        row = await self.rows.last(key)
+        last = None if row is None else self.rows.kept(row)
+        if last is None or last.content is None:
+            return last
+        return Kept(key=key, number=(last.number or 0) + 1, content=None)
+
+    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+        if last is None or last.content is None:
+            assert made.content is not None
+            if await writing.insert_unless(self.collection, made.content, ["_id"]) is None:
+                raise Overtaken
+            return
+        found = await self._put(writing, last)
+        compared: list[Any] = [{"$eq": ["$$ROOT", {"$literal": last.content}]}]
+        if not writing.in_transaction:
+            # The cluster's time is the primary's clock, or a little ahead of it.
+            began = datetime.fromtimestamp(writing.at.time, UTC)
+            compared.append({"$lt": ["$$NOW", began + timedelta(seconds=SETTLE_S / 2)]})
+        query = {"_id": made.key, self.names.number: last.number, "$expr": {"$and": compared}}
+        if made.content is None:
+            changed = await writing.remove(self.collection, query)
+        else:
+            replacing = [{"$replaceWith": {"$literal": made.content}}]
+            changed = await writing.change(self.collection, query, replacing)
+        if changed is None:
+            raise Overtaken
+        if found and not writing.in_transaction:
+            writing.made_at = writing.at
+            # Somebody may just have removed it, as a crash's.
+            await writing.insert_unless(self.names.previous, self.rows.row(last), self.rows.unique)
+
+    async def _put(self, writing: Writing, last: Kept) -> bool:
+        """Put a version among the previous ones; True where it was there already.
+
+        Raises:
+            Overtaken: another one is.
+        """
+        assert last.number is not None
+        row = self.rows.row(last)
+        # In a transaction it must not be tried.
+        if not writing.in_transaction or not await self._put_before(last):
+            if await writing.insert_unless(self.names.previous, row, self.rows.unique) is not None:
+                return False
+            if writing.in_transaction or not await self._put_before(last):
+                raise Overtaken
+        return True
+
+    async def _put_before(self, last: Kept) -> bool:
+        assert last.number is not None
+        assert last.content is not None
+        found = await self.rows.exact([(last.key, last.number)])
+        if not found:
+            return False
+        kept = self.rows.kept(found[0])
+        if kept.content is not None and same(
+            without_reserved(kept.content), without_reserved(last.content)
+        ):
+            return True
+        # What a program has left that crashed, and that was not what is current; unless what was
+        # read as current is so no more.
+        current = (await self._current([last.key])).get(identity(last.key))
+        content = None if current is None else current.content
+        if content is not None and same(content, last.content):
+            await self._drop([{"_id": found[0]["_id"]}])
+        return False
+
+    async def left_over(self) -> int:
+        return len(await self._left_over())
+
+    async def recover(self, *, settle_s: float = SETTLE_S) -> int:
+        first = await self._left_over()
+        if not first:
+            return 0
+        await asyncio.sleep(settle_s)
+        second = await self._left_over()
+        still = [each for name, each in second.items() if first.get(name) == each]
+        names = self.names
+        await self._drop(
+            {names.document: {"$eq": key}, names.number: {"$gte": current}}
+            for key, _, _, current in still
+        )
+        return len(still)
+
+    async def _left_over(self) -> dict[Any, tuple[Any, Any, Any, Any]]:
+        """Documents that have a version among the previous ones which is not below the current one:
+        the document's `_id`, that version's own, its number, and the current one's."""
+        names = self.names
+        found = await self.mongo.aggregate(
+            names.previous,
+            [
+                {"$sort": {names.document: -1, names.number: -1}},
+                {"$group": {"_id": f"${names.document}", "last": {"$first": "$$ROOT"}}},
+                {"$project": {"row": "$last._id", "v": f"$last.{names.number}"}},
+                {
+                    "$lookup": {
+                        "from": self.collection,
+                        "localField": "_id",
+                        "foreignField": "_id",
+                        "pipeline": [{"$project": {"v": f"${names.number}"}}],
+                        "as": "current",
+                    }
+                },
+                {"$unwind": "$current"},
+                {"$match": {"$expr": {"$gte": ["$v", "$current.v"]}}},
+            ],
+        )
+        return {
+            identity(each["_id"]): (each["_id"], each["row"], each["v"], each["current"]["v"])
+            for each in found
+        }
+
+    async def _drop(self, queries: Iterable[Document]) -> None:
+        """Of the previous versions those that match one."""
+        either = list(queries)
+
+        async def work(writing: Writing) -> int:
+            return await writing.remove_all(self.names.previous, {"$or": either})
+
+        if either:
+            await write(self.mongo, work)
+
+
+_ALL = "$$ROOT"
+
+
+def _joined(previous: Sequence[Kept], current: Kept | None) -> list[Kept]:
+    """All versions of a document; where it is not there any more, its removal is the last. What has
+    no number is none."""
+    previous = [each for each in previous if each.number is not None]
+    if current is not None and current.number is None:
+        return previous
+    if current is None:
+        if not previous or previous[-1].content is None:
+            return list(previous)
+        return [*previous, Kept(key=previous[-1].key, number=None, content=None)]
+    number = current.number or 0
+    return [*(each for each in previous if (each.number or 0) < number), current]

@@ -1,0 +1,256 @@
+"""Versions that are documents of a collection, one each, unique by the document's id and the
+number: reading them, by that index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bson import ObjectId, Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unsuitable
+from revstream.streams.layouts.core.stored_version import (
+    Kept,
+    Names,
+    element,
+    is_id,
+    logical,
+    moment_in,
+    number_of,
+    value_of,
+)
+from revstream.streams.mongo.database import COLLATION, Mongo
+from revstream.streams.mongo.driver.codecs import RAW, Document
+from revstream.streams.raw_bson.fields import document_of, elements_of, renamed, value_element
+from revstream.streams.versioning.version import CHANGE_FIELD
+
+__all__ = ["Rows"]
+
+_CHUNK_BYTES = 16 * 1024 * 1024
+
+
+class Rows:
+    """Args:
+    own: the names of fields that are the layout's and not the document's.
+    """
+
+    def __init__(self, mongo: Mongo, collection: str, names: Names, own: Iterable[str]) -> None:
+        self.mongo = mongo
+        self.collection = collection
+        self.names = names
+        self.unique = (names.document, names.number)
+        self._own = frozenset(each.encode() for each in own)
+
+    async def prepare(self) -> None:
+        """See to the unique index, which is what compares and swaps.
+
+        Raises:
+            Unsuitable: it cannot be made.
+        """
+        keys = [(name, 1) for name in self.unique]
+        try:
+            await self.mongo.create_index(
+                self.collection, keys, unique=True, collation={"locale": "simple"}
+            )
+        except (DatabaseError, DuplicateKey) as exc:
+            # One of another name or direction serves as well.
+            if not await self._is_unique():
+                raise Unsuitable(
+                    f"{self.collection} needs a unique index on {{{', '.join(self.unique)}}}, "
+                    f"which keeps two writers from making the same version: {exc.message}"
+                ) from exc
+
+    async def _is_unique(self) -> bool:
+        reply = await self.mongo.command({"listIndexes": self.collection})
+        return any(
+            index.get("unique") and list(index["key"]) == list(self.unique)
+            for index in reply["cursor"]["firstBatch"]
+            if "partialFilterExpression" not in index
+        )
+
+    def kept(self, row: RawBSONDocument) -> Kept:
+        """The version that a document is; of a delta, with what the delta says."""
+        fields = dict(elements_of(bytes(row.raw)))
+        field = fields.get(self.names.document.encode(), element("", None))
+        deleted = row.get(self.names.deleted) is True
+        content = logical(row, field, self.names.number, self._own)
+        return Kept(
+            key=value_of(field),
+            number=number_of(row.get(self.names.number), field),
+            content=None if deleted else content,
+            change=row.get(CHANGE_FIELD) if deleted else None,
+            wall=moment_in(row, self.names.at),
+        )
+
+    def row(self, made: Kept, **more: Any) -> RawBSONDocument:
+        """The document that is this version.
+
+        Args:
+            more: fields of the layout's own.
+        """
+        names = self.names
+        fields = [element("_id", ObjectId())]
+        if made.content is None:
+            fields += [element(names.document, made.key), element(names.number, made.number)]
+            more = {**more, names.deleted: True}
+            fields.append(element(CHANGE_FIELD, made.change))
+        for name, each in elements_of(bytes(made.content.raw)) if made.content else ():
+            fields.append(renamed(each, names.document) if name == b"_id" else each)
+        fields += [element(name, value) for name, value in more.items()]
+        return RawBSONDocument(document_of(fields), RAW)
+
+    async def of(self, key: Any, *, at: Timestamp | None = None) -> list[RawBSONDocument]:
+        """Those of a document, the lowest first."""
+        query = {self.names.document: {"$eq": key}, self.names.number: {"$gte": 0}}
+        sort = [(self.names.number, 1)]
+        return await self.mongo.find(self.collection, query, sort=sort, at=at, raw=True)
+
+    async def last(self, key: Any) -> RawBSONDocument | None:
+        query = {self.names.document: {"$eq": key}, self.names.number: {"$gte": 0}}
+        sort = [(self.names.number, -1)]
+        found = await self.mongo.find(self.collection, query, sort=sort, limit=1, raw=True)
+        return found[0] if found else None
+
+    async def exact(self, wanted: Sequence[tuple[Any, int]]) -> list[RawBSONDocument]:
+        """Those with these ids and numbers, in no order."""
+        numbers: dict[Any, tuple[Any, list[int]]] = {}
+        for key, number in wanted:
+            numbers.setdefault(identity(key), (key, []))[1].append(number)
+        names = self.names
+        queries = [
+            {names.document: {"$eq": key}, names.number: {"$in": several}}
+            for key, several in numbers.values()
+        ]
+        if not queries:
+            return []
+        return await self.mongo.find(self.collection, {"$or": queries}, raw=True)
+
+    async def below(
+        self,
+        wanted: Sequence[tuple[Any, int]],
+        *,
+        match: Mapping[str, Any] | None = None,
+        inclusive: bool = False,
+    ) -> list[RawBSONDocument | None]:
+        """n (id, number) -> the highest below these numbers, None where there are none. One round
+        trip.
+
+        Args:
+            match: what it must match besides.
+            inclusive: or at them.
+        """
+        if not wanted:
+            return []
+        rows = [{"n": n, "key": key, "v": number} for n, (key, number) in enumerate(wanted)]
+        compared = "$lte" if inclusive else "$lt"
+        pipeline: list[Document] = [
+            # literal: an id such as "$name" is a value, not a field path
+            {"$documents": {"$literal": rows}},
+            {
+                "$lookup": {
+                    "from": self.collection,
+                    "localField": "key",
+                    "foreignField": self.names.document,
+                    "let": {"v": "$v"},
+                    "pipeline": [
+                        {
+                            "$match": {
+                                **(match or {}),
+                                "$expr": {compared: [f"${self.names.number}", "$$v"]},
+                            }
+                        },
+                        {"$sort": {self.names.number: -1}},
+                        {"$limit": 1},
+                    ],
+                    "as": "found",
+                }
+            },
+            {"$unwind": "$found"},
+            {"$project": {"n": 1, "found": 1}},
+        ]
+        found: list[RawBSONDocument | None] = [None] * len(rows)
+        for each in await self.mongo.aggregate(None, pipeline, raw=True):
+            found[each["n"]] = each["found"]
+        return found
+
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+        """What lies below, as versions."""
+        found = await self.below(wanted)
+        return [None if each is None else self.kept(each) for each in found]
+
+    async def read(
+        self, after: tuple[Any] | None, *, size: int, at: Timestamp
+    ) -> tuple[list[RawBSONDocument], bool]:
+        """Those behind an id, in the order of id and number: about `size`, and all of each id; and
+        whether no others follow."""
+        field = self.names.document
+        place = None if after is None else element(field, after[0])
+        while True:
+            pipeline = [*self.in_order(place), {"$limit": size + 1}]
+            found, end = await self.read_at(pipeline, size=size, at=at)
+            if end or not found:
+                return found, end
+            if rows := up_to_exact(found, field):
+                break
+            # None of these is a version.
+            place = last_element(found, field)
+        last = self.kept(rows[-1]).key
+        whole = [each for each in rows if identity(self.kept(each).key) != identity(last)]
+        return whole + await self.of(last, at=at), False
+
+    def in_order(self, place: bytes | None) -> list[Document]:
+        """Stages: those behind an id, in the order of id and number; but for lists, which stand in
+        the index where their items do, and are ids of none."""
+        names = self.names
+        of_an_id = {"$expr": {"$not": [{"$isArray": f"${names.document}"}]}}
+        return [
+            *behind(names.document, place),
+            {"$match": {names.number: {"$gte": 0}, **of_an_id}},
+            {"$sort": {names.document: 1, names.number: 1}},
+        ]
+
+    async def read_at(
+        self, pipeline: Sequence[Document], *, size: int, at: Timestamp, collection: str = ""
+    ) -> tuple[list[RawBSONDocument], bool]:
+        """What a pipeline of `size` and one more finds; and whether that is all there is."""
+        command: Document = {
+            "aggregate": collection or self.collection,
+            "pipeline": list(pipeline),
+            "cursor": {"batchSize": size + 1},
+            "collation": COLLATION,
+        }
+        found, complete = await self.mongo.read_at(command, at, most_bytes=_CHUNK_BYTES)
+        return found, complete and len(found) <= size
+
+
+def up_to_exact(rows: list[RawBSONDocument], field: str) -> list[RawBSONDocument]:
+    """The rows up to the last one whose id a caller can hold, to read on behind it."""
+    name = field.encode()
+    end = len(rows)
+    while end:
+        element = value_element(bytes(rows[end - 1].raw), name)
+        if element is None or is_id(element):
+            break
+        end -= 1
+    return rows[:end]
+
+
+def last_element(rows: Sequence[RawBSONDocument], field: str) -> bytes:
+    """The element with the last row's id, behind which one reading goes on, exact or not."""
+    return value_element(bytes(rows[-1].raw), field.encode()) or element(field, None)
+
+
+def behind(field: str, place: bytes | None) -> list[Document]:
+    """A stage that lets through what stands behind a value, whatever the types: in expressions they
+    are in one order, as in an index.
+
+    Args:
+        place: an element with the value.
+    """
+    if place is None:
+        return []
+    # As the bytes that it is: decoded, it might be another one.
+    value = RawBSONDocument(document_of([renamed(place, "$literal")]), RAW)
+    return [{"$match": {"$expr": {"$gt": [f"${field}", value]}}}]

@@ -1,0 +1,1 @@
+"""Listeners: versions handed to copies, webhooks and handlers of users."""

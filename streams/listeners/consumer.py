@@ -1,0 +1,281 @@
+"""Hand every version of a collection to somebody who does something with it: in order, each at
+least once, in one process at a time.
+
+It is read from the archive and not from the change stream: what comes next is there however long
+nobody has looked, and has its number. Runs under a lease (`streams.coordination.leased_task`); the
+place is saved when `handle` has returned, and refused where another process has taken over.
+
+Does not guarantee: that a version comes once. Who was deposed may still be at work while the next
+one repeats what he did, so `handle` must bear repetition, and offer the fencing token, or the
+version's number, to whatever it writes to.
+Source: docs/decisions/0018-listeners.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from revstream.streams.archive.horizon import Horizons
+from revstream.streams.archive.store import Archive
+from revstream.streams.archive.tolerant_reader import versions_of
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import (
+    ArchiveBehind,
+    GatewayError,
+    LeaseLost,
+    SlowConsumer,
+    Unavailable,
+    reason_of,
+)
+from revstream.streams.core.log_throttle import Storm
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub, Subscriber
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.versioning.version import Version
+
+__all__ = ["Consumer", "ConsumerOptions", "Handler"]
+
+log = logging.getLogger(__name__)
+
+
+class Handler(ABC):
+    """What is done with versions.
+
+    Attributes:
+        name: of its lease and of its place; the same in all processes, and for ever.
+        collection: whose versions.
+        start: where it begins when it runs for the first time: with all that the archive has, or
+            with what comes.
+    """
+
+    name: str
+    collection: str
+    start: Literal["beginning", "now"] = "now"
+
+    async def begin(self, fencing_token: int) -> None:  # noqa: B027 — to be overridden or not
+        """This process has taken over."""
+
+    @abstractmethod
+    async def handle(self, versions: Sequence[Version], fencing_token: int) -> None:
+        """Versions in the order of the stream, deletions included. Once it returns they are done;
+        where it raises they come again, after a pause."""
+
+    async def turn(self, fencing_token: int) -> bool:
+        """Do a part of what was put off, between two calls of `handle`. Returns whether more is
+        left to be done at once."""
+        return False
+
+    async def lost(self, reason: str) -> None:  # noqa: B027 — to be overridden or not
+        """Versions were dropped (`keep`) before they were handed over, or one of them cannot be
+        read; what is left of them comes."""
+
+    async def end(self) -> None:  # noqa: B027 — to be overridden or not
+        """This process works no longer, whatever the reason: close what `begin` has opened. Comes
+        also where `begin` has failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """Args:
+    page: versions that are handed over at once, at most.
+    look_every_s: how often the archive is looked at where the stream brings nothing: what first
+        readings find comes into the archive alone.
+    idle_save_s: how often the place is saved where there is nothing to do.
+    retry_first_s, retry_most_s: the pause after a failure, which doubles with each.
+    """
+
+    page: int = 200
+    look_every_s: float = 1.0
+    idle_save_s: float = 5.0
+    retry_first_s: float = 0.5
+    retry_most_s: float = 60.0
+
+
+class Consumer:
+    """Of one handler.
+
+    Attributes:
+        trouble: why the handler makes no progress; None where it does.
+        versions, failures: how many were handled, how often the handler raised.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        mongo: Mongo,
+        archive: Archive,
+        hub: Hub,
+        progress: Progress,
+        checkpoints: Checkpoints,
+        horizons: Horizons,
+        *,
+        options: ConsumerOptions | None = None,
+    ) -> None:
+        self.handler = handler
+        self.name = handler.name
+        self.collection = archive.collection
+        self.trouble: str | None = None
+        self.versions = self.failures = 0
+        self._mongo = mongo
+        self._archive = archive
+        self._hub = hub
+        self._progress = progress
+        self._checkpoints = checkpoints
+        self._horizons = horizons
+        self._options = options or ConsumerOptions()
+        self._checkpoint = Checkpoint("", "")
+        self._saved_at = 0.0
+        self._horizon = ""
+        self._unreadable = Storm(log, "version cannot be read", level=logging.ERROR)
+
+    async def run(self, fencing_token: int) -> None:
+        """Hand over what comes behind the stored place, for ever.
+
+        Raises:
+            LeaseLost: another process has taken over.
+            Unavailable: MongoDB is away; begin again.
+        """
+        stored = await self._checkpoints.load(self.name)
+        self._checkpoint = stored or await self._first()
+        # Refuses the last holder from here on.
+        await self._save(fencing_token)
+        if stored is not None and stored.trouble is not None:
+            # The last holder's.
+            await self._checkpoints.tell(self.name, None, fencing_token=fencing_token)
+        try:
+            await self._repeated(fencing_token, self.handler.begin, fencing_token)
+            await self._follow(fencing_token)
+        finally:
+            await self.handler.end()
+
+    async def _follow(self, fencing_token: int) -> None:
+        subscriber = self._hub.attach(self.collection)
+        try:
+            while True:
+                moved = await self._take(fencing_token)
+                more = await self._repeated(fencing_token, self.handler.turn, fencing_token)
+                if not moved and not more:
+                    subscriber = await self._wait(subscriber)
+        finally:
+            subscriber.close()
+
+    @property
+    def lag_s(self) -> float:
+        """See `Progress.lag_behind_s`."""
+        return self._progress.lag_behind_s(self.collection, self._checkpoint.token)
+
+    async def _take(self, fencing_token: int) -> bool:
+        """Hand over the next page. Returns whether there was one."""
+        position = self._checkpoint.token
+        upto = await self._progress.position(self.collection)
+        if upto <= position:
+            return False
+        found, reached = await self._repeated(fencing_token, self._read, position, upto)
+        await self._look_back(position, fencing_token)
+        for reason in (each for each in found if isinstance(each, str)):
+            self._unreadable.note(listener=self.name, reason=reason)
+            await self._repeated(fencing_token, self.handler.lost, reason)
+        versions = [each for each in found if isinstance(each, Version)]
+        if versions:
+            await self._repeated(fencing_token, self.handler.handle, versions, fencing_token)
+            self.versions += len(versions)
+        self._checkpoint = replace(self._checkpoint, token=reached)
+        # Each save is itself an entry of the oplog: saving every look would feed itself.
+        idle = time.monotonic() - self._saved_at >= self._options.idle_save_s
+        # But it has come somewhere, which tells how far it is behind.
+        if found or idle or position == resume_tokens.BEGINNING:
+            await self._save(fencing_token)
+        return bool(found)
+
+    async def _read(self, position: str, upto: str) -> tuple[list[Version | str], str]:
+        """The next page, with a reason for each version that cannot be read; and how far it
+        reaches, these included."""
+        page = self._options.page
+        query = {"_id": {"$gt": position, "$lte": upto}}
+        records = await self._archive.find(query, sort=[("_id", 1)], limit=page, fill=False)
+        reached = records[-1]["_id"] if len(records) == page else upto
+        return await versions_of(self._archive, records), reached
+
+    async def _look_back(self, position: str, fencing_token: int) -> None:
+        """Whether versions behind a place were dropped before they were read; told once."""
+        horizon = await self._horizons.of(self.collection)
+        if position >= horizon or horizon == self._horizon:
+            return
+        self._horizon = horizon
+        reached, dropped = (
+            resume_tokens.cluster_time(each).as_datetime() for each in (position, horizon)
+        )
+        reason = (
+            f"versions of {self.collection} up to {dropped:%F %T}Z were dropped before {self.name} "
+            f"came to them: it stood at {reached:%F %T}Z"
+        )
+        log.error("history lost", extra={"listener": self.name, "reason": reason})
+        await self._repeated(fencing_token, self.handler.lost, reason)
+
+    async def _repeated(self, fencing_token: int, step: Any, *arguments: Any) -> Any:
+        """A step, until it succeeds: what is not MongoDB's or the lease's end is
+        nothing that another process could do better."""
+        pause_s = self._options.retry_first_s
+        while True:
+            try:
+                result = await step(*arguments)
+            except (LeaseLost, Unavailable):
+                raise
+            except Exception as exc:
+                self.failures += 1
+                reason = reason_of(exc)
+                first, self.trouble = self.trouble is None, reason
+                if first:
+                    # What says of itself what is wrong is no fault of the program.
+                    known = isinstance(exc, GatewayError)
+                    log.error(
+                        "listener failed",
+                        extra={"listener": self.name, "reason": reason},
+                        exc_info=None if known else exc,
+                    )
+                    await self._checkpoints.tell(self.name, reason, fencing_token=fencing_token)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, self._options.retry_most_s)
+                continue
+            if self.trouble is not None:
+                log.info("listener works again", extra={"listener": self.name})
+                self.trouble = None
+                await self._checkpoints.tell(self.name, None, fencing_token=fencing_token)
+            return result
+
+    async def _wait(self, subscriber: Subscriber) -> Subscriber:
+        """Return when there may be something new in the archive."""
+        try:
+            events = await subscriber.next(self._options.look_every_s)
+            reached = events[-1].token if events else ""
+        except (SlowConsumer, Unavailable):
+            # Of events it only matters that there are some: those that it missed have been.
+            subscriber = self._hub.attach(self.collection)
+            reached = self._hub.position
+        if reached:
+            try:
+                await self._progress.wait(self.collection, reached)
+            except ArchiveBehind:
+                log.debug("the archive is behind", extra={"listener": self.name})
+        return subscriber
+
+    async def _first(self) -> Checkpoint:
+        """Where it begins that has never run."""
+        if self.handler.start == "now":
+            token = resume_tokens.moment(await self._mongo.operation_time())
+        else:
+            # What was dropped before is no loss to who never ran.
+            self._horizon = await self._horizons.of(self.collection)
+            token = resume_tokens.BEGINNING
+        return Checkpoint(token, token, Baseline(done=True))
+
+    async def _save(self, fencing_token: int) -> None:
+        await self._checkpoints.save(self.name, self._checkpoint, fencing_token=fencing_token)
+        self._saved_at = time.monotonic()

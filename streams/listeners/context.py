@@ -1,0 +1,30 @@
+"""Services that a listener may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from revstream.model.definition import Model
+from revstream.streams.archive.store import Archive
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.mongo.database import Mongo
+
+__all__ = ["ListenerContext"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerContext:
+    """Services of one process, given to each listener when it is made.
+
+    Attributes:
+        model: the schema model.
+        mongo: reads and writes of the database.
+        archives: the archive of each collection, by the collection's name.
+        progress: how far each archive has come.
+    """
+
+    model: Model
+    mongo: Mongo
+    archives: Mapping[str, Archive]
+    progress: Progress

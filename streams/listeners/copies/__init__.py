@@ -1,0 +1,1 @@
+"""Copies of fields (`@copy`), kept equal to their sources."""

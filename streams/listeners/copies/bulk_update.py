@@ -1,0 +1,62 @@
+"""Set copies in documents, many at once, and say which of them MongoDB has refused.
+
+Guarantees: what is refused for the sake of one document keeps no other from being set.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from revstream.streams.core.log_throttle import Storm
+from revstream.streams.listeners.copies.update_pipeline import setting
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.transactions import change_found
+from revstream.streams.versioning.copied_field import CopiedField, Known
+from revstream.streams.versioning.copier_secret import copier_secret
+
+__all__ = ["Setter"]
+
+log = logging.getLogger(__name__)
+
+
+class Setter:
+    """Of one copied field.
+
+    Attributes:
+        written: how often a document was changed.
+        refused: how often one was not because MongoDB has refused it.
+    """
+
+    def __init__(self, copy: CopiedField, mongo: Mongo) -> None:
+        self.written = self.refused = 0
+        self._copy = copy
+        self._mongo = mongo
+        self._secret: str | None = None
+        self._refused = Storm(log, "copy refused")
+
+    async def set(self, groups: Sequence[tuple[Sequence[Known], Sequence[Any]]]) -> None:
+        """The copies of some sources in some documents each, by `_id`."""
+        refused = await self._change(groups)
+        if not refused:
+            return
+        # A document that was refused has kept those of its group that come after it from being set.
+        single = [(groups[place][0], [key]) for place in refused for key in groups[place][1]]
+        for place, reason in (await self._change(single)).items():
+            self.refused += 1
+            [key] = single[place][1]
+            self._refused.note(copy=self._copy.name, document=str(key), reason=reason)
+
+    async def _change(
+        self, groups: Sequence[tuple[Sequence[Known], Sequence[Any]]]
+    ) -> dict[int, str]:
+        if self._secret is None:
+            self._secret = await copier_secret(self._mongo)
+        changes = [
+            ({"_id": {"$in": list(ids)}}, setting(self._copy, known, self._secret))
+            for known, ids in groups
+        ]
+        made = await change_found(self._mongo, self._copy.target, changes)
+        self.written += made.changed
+        return dict(made.refused)

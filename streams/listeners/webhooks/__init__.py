@@ -1,0 +1,1 @@
+"""Webhooks: signed posts of changes, with retries."""

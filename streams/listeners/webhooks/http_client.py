@@ -1,0 +1,178 @@
+"""Post a message to a URL, signed after Standard Webhooks, and say what became of it.
+
+Guarantees: a post ends within its time limit; of an answer no more than a few KB are held;
+redirects are not followed, since what is signed for one receiver is not for another; no reason that
+is given tells a secret, be it of the signature or of the URL.
+Does not guarantee: that what was not answered did not arrive.
+Source: docs/decisions/0021-sinks.md; https://www.standardwebhooks.com.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import aiohttp
+from standardwebhooks import Webhook
+
+from revstream.streams.listeners.webhooks.message import Answer, Fate, Message
+
+__all__ = ["Receiver"]
+
+# Of an answer: more of it is not read, and the connection is closed.
+_MOST_BYTES = 8 * 1024
+# How long the rest of an answer is waited for, once its status is known.
+_REST_S = 1.0
+_QUOTED = 200
+# A receiver that asks for more is asked again all the same.
+_RETRY_AFTER_MOST_S = 3600.0
+# That the receiver says of its own state, or of the moment, and not of the message.
+_PASSING = frozenset({408, 425, 429})
+
+
+class Receiver:
+    """What is behind one URL. Keeps its connections open between posts.
+
+    Args:
+        secrets: `whsec_…`; each signs, so that the receiver may change its own at any time. None:
+            nothing is signed.
+        connections: at once, at most.
+        timeout_s: of one post, from looking up the name to the answer's status.
+
+    Raises:
+        ValueError: a secret that is none; says which, and not what it is.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        secrets: Sequence[str] = (),
+        *,
+        connections: int = 32,
+        timeout_s: float = 15.0,
+    ) -> None:
+        self.url = url
+        self.signed = bool(secrets)
+        self._keys = [Webhook(each) for each in secrets]
+        self._connections = connections
+        self._timeout = aiohttp.ClientTimeout(
+            total=timeout_s, sock_connect=min(5.0, timeout_s), sock_read=timeout_s
+        )
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._connections),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=self._timeout,
+                # What is not unpacked cannot turn out to be large.
+                auto_decompress=False,
+                headers={"User-Agent": "revstream", "Accept-Encoding": "identity"},
+            )
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def post(self, message: Message) -> Answer:
+        """Between `open` and `close`. Cancellation: safe; it may have arrived."""
+        assert self._session is not None
+        headers = {**message.headers, **self._signature(message)}
+        try:
+            async with self._session.post(
+                self.url, data=message.body, headers=headers, allow_redirects=False
+            ) as response:
+                return _answer(response, await _beginning(response))
+        except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as exc:
+            return Answer(fate=Fate.AWAY, reason=f"no connection: {_cause(exc)}", at_once=True)
+        except TimeoutError:
+            return Answer(fate=Fate.FAILED, reason=f"no answer within {self._timeout.total:g} s")
+        except (aiohttp.ClientError, OSError) as exc:
+            reason = f"the connection was lost: {_cause(exc)}"
+            return Answer(fate=Fate.FAILED, reason=reason, at_once=True)
+
+    def _signature(self, message: Message) -> dict[str, str]:
+        if not self._keys:
+            return {}
+        now = datetime.now(UTC)
+        text = message.body.decode()
+        return {
+            "webhook-id": message.id,
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": " ".join(key.sign(message.id, now, text) for key in self._keys),
+        }
+
+
+async def _beginning(response: aiohttp.ClientResponse) -> str:
+    """Of what it says, for people; the connection is kept where that was all of it."""
+    if response.content.at_eof():
+        return ""
+    said = b""
+    try:
+        async with asyncio.timeout(_REST_S):
+            while len(said) < _MOST_BYTES:
+                more = await response.content.read(_MOST_BYTES - len(said))
+                if not more:
+                    break
+                said += more
+            else:
+                response.close()
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        # The status has said it all.
+        response.close()
+    text = " ".join(said[: 4 * _QUOTED].decode("utf-8", "replace").split())
+    printable = "".join(each for each in text if each.isprintable())
+    return printable if len(printable) <= _QUOTED else f"{printable[: _QUOTED - 1]}…"
+
+
+def _answer(response: aiohttp.ClientResponse, said: str) -> Answer:
+    status = response.status
+    if 200 <= status < 300:
+        return Answer(fate=Fate.TAKEN)
+    if 300 <= status < 400:
+        return Answer(
+            fate=Fate.REFUSED, reason=f"HTTP {status}: a redirect, and these are not followed"
+        )
+    reason = f"HTTP {status}"
+    if 400 <= status < 500 and status not in _PASSING:
+        return Answer(fate=Fate.REFUSED, reason=reason, said=said, gone=status == 410)
+    pause_s = _retry_after_s(response.headers.get("Retry-After"))
+    at_once = pause_s is None and status != 429
+    return Answer(
+        fate=Fate.FAILED, reason=reason, said=said, at_once=at_once, retry_after_s=pause_s
+    )
+
+
+def _retry_after_s(text: str | None) -> float | None:
+    """RFC 9110, 10.2.3: seconds, or a date."""
+    if text is None:
+        return None
+    if text.strip().isdecimal():
+        asked_s = float(text)
+    else:
+        try:
+            asked_s = (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return min(max(asked_s, 0.0), _RETRY_AFTER_MOST_S)
+
+
+def _cause(exc: BaseException) -> str:
+    """Not the message of the library, which has the URL in it."""
+    if isinstance(exc, aiohttp.ClientConnectorDNSError):
+        return "the host's name is not known"
+    if isinstance(exc, aiohttp.ClientConnectorCertificateError):
+        return "its certificate is not trusted"
+    if isinstance(exc, aiohttp.ClientSSLError):
+        return "TLS failed"
+    if isinstance(exc, TimeoutError):
+        return "it took too long"
+    if isinstance(exc, aiohttp.ClientResponseError):
+        return "that was no HTTP"
+    number = getattr(exc, "errno", None)
+    return os.strerror(number) if number else type(exc).__name__

@@ -1,0 +1,251 @@
+"""Documents whose changes a sink has set aside: the receiver takes those of others, and not theirs.
+
+One record per document in `revstream.deliveries`, however many of its versions wait: these are in
+the archive, from `v` on. `{sink, collection, doc, v, token, since, attempts, tries, triedAt,
+nextAt, reason, parked, drop}`; `token` of the first version that waits, where that is known.
+
+Guarantees: what a deposed holder writes is refused. Commands only mark what is wanted (`retry`,
+`drop`), and the holder of the sink's lease does it: nobody else adds or removes a record.
+Source: docs/decisions/0021-sinks.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bson import ObjectId
+
+from revstream.streams.changefeed.event import identity
+from revstream.streams.coordination.checkpoint import Checkpoints
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.mongo.transactions import Writing, write
+
+__all__ = [
+    "COLLECTION",
+    "Deliveries",
+    "Drop",
+    "Waiting",
+    "pass_over",
+    "try_again",
+    "waiting_in",
+]
+
+COLLECTION = "revstream.deliveries"
+_DROPS = "revstream.drops"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop:
+    """Who wants the version of this token to be passed over, why, and since when."""
+
+    token: str | None
+    by: str
+    why: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A document whose versions from `number` on wait.
+
+    Attributes:
+        attempts: those that count (see `streams.listeners.webhooks.sink`); `tries`: all of the
+        first version. reason: of the last failure, with the receiver's words: for `revstream
+        deliveries` alone. parked: since when nobody tries any more, until somebody says so.
+    """
+
+    sink: str
+    collection: str
+    document: Any
+    number: int
+    token: str | None
+    since: datetime
+    next_at: datetime
+    attempts: int = 0
+    tries: int = 0
+    tried_at: datetime | None = None
+    reason: str | None = None
+    parked: datetime | None = None
+    drop: Drop | None = None
+    id: ObjectId | None = None
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Waiting:
+        drop = record.get("drop")
+        return cls(
+            id=record["_id"],
+            sink=record["sink"],
+            collection=record["collection"],
+            document=record["doc"],
+            number=record["v"],
+            token=record["token"],
+            since=record["since"],
+            next_at=record["nextAt"],
+            attempts=record["attempts"],
+            tries=record["tries"],
+            tried_at=record["triedAt"],
+            reason=record["reason"],
+            parked=record["parked"],
+            drop=None if drop is None else Drop(**drop),
+        )
+
+    @property
+    def state(self) -> Document:
+        """What changes from attempt to attempt, as it is stored."""
+        return {
+            "v": self.number,
+            "token": self.token,
+            "attempts": self.attempts,
+            "tries": self.tries,
+            "triedAt": self.tried_at,
+            "nextAt": self.next_at,
+            "reason": self.reason,
+            "parked": self.parked,
+        }
+
+
+class Deliveries:
+    """Of one sink. Everything that writes raises LeaseLost where another process has taken over."""
+
+    def __init__(self, mongo: Mongo, checkpoints: Checkpoints, sink: str) -> None:
+        self.sink = sink
+        self._mongo = mongo
+        self._checkpoints = checkpoints
+
+    async def prepare(self) -> None:
+        await self._mongo.create_index(COLLECTION, [("sink", 1), ("doc", 1)], unique=True)
+        await self._mongo.create_index(COLLECTION, [("sink", 1), ("parked", 1), ("nextAt", 1)])
+
+    async def position(self) -> str:
+        """How far the sink has come: no version behind it is the queue's."""
+        stored = await self._checkpoints.load(self.sink)
+        return "" if stored is None else stored.token
+
+    async def count(self) -> tuple[int, int]:
+        """How many documents wait, and how many of them are parked."""
+        waiting = await self._mongo.count(COLLECTION, {"sink": self.sink})
+        parked = {"sink": self.sink, "parked": {"$ne": None}}
+        return waiting, await self._mongo.count(COLLECTION, parked) if waiting else 0
+
+    async def among(self, documents: Sequence[Any]) -> set[Any]:
+        """Which of them wait, by `identity`."""
+        found = await self._mongo.find(
+            COLLECTION, {"sink": self.sink, "doc": {"$in": list(documents)}}, projection={"doc": 1}
+        )
+        return {identity(each["doc"]) for each in found}
+
+    async def due(
+        self, now: datetime, *, limit: int, besides: Sequence[ObjectId | None]
+    ) -> list[Waiting]:
+        """Those whose time has come, the longest overdue first."""
+        found = await self._mongo.find(
+            COLLECTION,
+            {
+                "sink": self.sink,
+                "_id": {"$nin": list(besides)},
+                "$or": [
+                    {"parked": None, "nextAt": {"$lte": now}},
+                    {"drop": {"$exists": True}},
+                ],
+            },
+            sort=[("nextAt", 1)],
+            limit=limit,
+        )
+        return [Waiting.from_record(each) for each in found]
+
+    async def put(self, waiting: Sequence[Waiting], fencing_token: int) -> list[Waiting]:
+        """Set these documents aside, all of them or none. Returns them with their ids."""
+        rows = [
+            {
+                "_id": ObjectId(),
+                "sink": each.sink,
+                "collection": each.collection,
+                "doc": each.document,
+                "since": each.since,
+                **each.state,
+            }
+            for each in waiting
+        ]
+
+        async def insert(writing: Writing) -> None:
+            for row in rows:
+                await writing.insert(COLLECTION, row)
+
+        await self._guarded(insert, fencing_token)
+        return [Waiting.from_record(each) for each in rows]
+
+    async def save(self, waiting: Waiting, fencing_token: int) -> None:
+        async def change(writing: Writing) -> None:
+            await writing.change(COLLECTION, {"_id": waiting.id}, {"$set": waiting.state})
+
+        await self._guarded(change, fencing_token)
+
+    async def forget_drop(self, waiting: Waiting, fencing_token: int) -> None:
+        """It was asked for a version that waits no longer."""
+
+        async def change(writing: Writing) -> None:
+            await writing.change(COLLECTION, {"_id": waiting.id}, {"$unset": {"drop": ""}})
+
+        await self._guarded(change, fencing_token)
+
+    async def drop(self, waiting: Waiting, after: Waiting, fencing_token: int) -> None:
+        """Pass over the first version that waits, as `waiting.drop` says, and keep a record of it:
+        who, why and when, and nothing of the content."""
+        drop = waiting.drop
+        assert drop is not None
+        line = {
+            "sink": waiting.sink,
+            "collection": waiting.collection,
+            "doc": waiting.document,
+            "v": waiting.number,
+            "by": drop.by,
+            "why": drop.why,
+            "at": drop.at,
+        }
+
+        async def change(writing: Writing) -> None:
+            await writing.insert(_DROPS, line)
+            done = {"$set": after.state, "$unset": {"drop": ""}}
+            await writing.change(COLLECTION, {"_id": waiting.id}, done)
+
+        await self._guarded(change, fencing_token)
+
+    async def remove(self, waiting: Waiting, fencing_token: int) -> None:
+        """Nothing of the document waits any more."""
+
+        async def remove(writing: Writing) -> None:
+            await writing.remove(COLLECTION, {"_id": waiting.id})
+
+        await self._guarded(remove, fencing_token)
+
+    async def _guarded(
+        self, work: Callable[[Writing], Awaitable[None]], fencing_token: int
+    ) -> None:
+        async def guarded(writing: Writing) -> None:
+            await self._checkpoints.guard(writing, self.sink, fencing_token=fencing_token)
+            await work(writing)
+
+        await write(self._mongo, guarded, transaction=True)
+
+
+async def waiting_in(mongo: Mongo, query: Mapping[str, Any] | None = None) -> list[Waiting]:
+    """Of all sinks, or those that match; the longest waiting first."""
+    found = await mongo.find(COLLECTION, query or {}, sort=[("since", 1), ("_id", 1)])
+    return [Waiting.from_record(each) for each in found]
+
+
+async def try_again(mongo: Mongo, query: Mapping[str, Any], now: datetime) -> int:
+    """Have those that match tried at once, and anew, parked ones too. Returns how many."""
+    anew = {"parked": None, "attempts": 0, "tries": 0, "triedAt": None, "nextAt": now}
+    return await mongo.update_all(COLLECTION, query, {"$set": anew})
+
+
+async def pass_over(mongo: Mongo, waiting: Waiting, drop: Drop) -> bool:
+    """Have the first version that waits passed over. Returns whether it still is the first."""
+    mine = {"_id": waiting.id, "token": drop.token}
+    mark = {"$set": {"drop": {"token": drop.token, "by": drop.by, "why": drop.why, "at": drop.at}}}
+    return await mongo.update_each(COLLECTION, [(mine, mark)]) == 1

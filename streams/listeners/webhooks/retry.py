@@ -1,0 +1,275 @@
+"""Try again what one sink has set aside: with growing pauses, in the order of each document, beside
+what it delivers otherwise; and park what is refused again and again.
+
+An attempt counts only if the receiver has taken something else since the one before: while it takes
+nothing, nothing is parked.
+Source: docs/decisions/0021-sinks.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from revstream.streams.archive.store import Archive
+from revstream.streams.archive.tolerant_reader import versions_of
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core.log_throttle import Storm
+from revstream.streams.listeners.webhooks.document_queue import Courier, Lane, Lost
+from revstream.streams.listeners.webhooks.message import Fate
+from revstream.streams.listeners.webhooks.parked_delivery import Deliveries, Waiting
+from revstream.streams.versioning.version import Version
+
+__all__ = ["Redelivery", "RedeliveryOptions"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedeliveryOptions:
+    """Args:
+    documents: worked on at once, at most.
+    versions: of one document, between two looks at what else is due.
+    first_s, most_s: the pause after a failure, which doubles with each, give or take a quarter.
+    unvouched_most_s: the longest pause while the receiver takes nothing.
+    attempts: after so many that count, a document is parked.
+    refusals: the same where the receiver refuses the version (4xx), rather than fails at it.
+    count_every_s: how often it is counted what waits; commands change it.
+    """
+
+    documents: int = 8
+    versions: int = 50
+    first_s: float = 1.0
+    most_s: float = 3600.0
+    unvouched_most_s: float = 60.0
+    attempts: int = 20
+    refusals: int = 6
+    count_every_s: float = 5.0
+
+
+class Redelivery:
+    """Of one sink. One task at a time may call it.
+
+    Attributes:
+        waiting, parked: how many documents wait, and how many of these are parked.
+        working: what is being tried, by the document's `identity`.
+    """
+
+    def __init__(
+        self,
+        courier: Courier,
+        deliveries: Deliveries,
+        archive: Archive,
+        operations: frozenset[str] | None,
+        options: RedeliveryOptions,
+    ) -> None:
+        self.waiting = self.parked = 0
+        self.working: dict[Any, _Work] = {}
+        self.options = options
+        self._courier = courier
+        self._deliveries = deliveries
+        self._archive = archive
+        self._operations = operations
+        self._counted_at = 0.0
+        self._set_aside = Storm(log, "deliveries set aside")
+        self._parked = Storm(log, "delivery parked", level=logging.ERROR)
+
+    async def begin(self) -> None:
+        await self._deliveries.prepare()
+        await self._count()
+
+    async def end(self) -> None:
+        working, self.working = self.working, {}
+        for each in working.values():
+            each.task.cancel()
+        await asyncio.gather(*(each.task for each in working.values()), return_exceptions=True)
+
+    async def among(self, documents: Sequence[Any]) -> set[Any]:
+        """Which of these wait, by `identity`."""
+        return await self._deliveries.among(documents) if self.waiting else set()
+
+    async def put(self, lanes: Sequence[Lane], fencing_token: int) -> list[Waiting]:
+        """Set aside documents: from where their lanes ended or, of those still under way, from what
+        is being tried."""
+        now = datetime.now(UTC)
+        fresh = []
+        for lane in lanes:
+            head = lane.head
+            assert isinstance(head, Version)
+            waiting = Waiting(
+                sink=self._deliveries.sink,
+                collection=self._archive.collection,
+                document=lane.document,
+                number=head.number,
+                token=head.token,
+                since=now,
+                next_at=now,
+            )
+            fresh.append(waiting if lane.answer is None else self._failed(waiting, lane, now))
+        stored = await self._deliveries.put(fresh, fencing_token)
+        self.waiting += len(stored)
+        for lane in lanes:
+            reason = "it takes long" if lane.answer is None else lane.answer.reason
+            self._set_aside.note(listener=self._deliveries.sink, reason=reason)
+        return stored
+
+    def adopt(self, waiting: Waiting, lane: Lane, task: asyncio.Task[None]) -> None:
+        """Go on with one that was set aside while it is under way."""
+        lane.leave = True
+        self.working[identity(lane.document)] = _Work(waiting, lane, task)
+
+    @property
+    def room(self) -> int:
+        """How many more it can work on."""
+        return self.options.documents - len(self.working)
+
+    async def turn(self, upto: str, fencing_token: int) -> bool:
+        """Note what has ended, begin what is due. Returns whether something has moved.
+
+        Args:
+            upto: versions behind this token are not the queue's.
+        """
+        moved = await self._note_ended(fencing_token)
+        if not self.waiting:
+            return moved
+        if time.monotonic() - self._counted_at >= self.options.count_every_s:
+            await self._count()
+        if self.room > 0:
+            due = await self._deliveries.due(
+                datetime.now(UTC),
+                limit=self.room,
+                besides=[each.waiting.id for each in self.working.values()],
+            )
+            for each in due:
+                await self._begin(each, upto, fencing_token)
+                moved = True
+        return moved
+
+    async def _begin(self, waiting: Waiting, upto: str, fencing_token: int) -> None:
+        if waiting.drop is not None:
+            waiting = await self._drop(waiting, fencing_token)
+            if waiting.parked is not None:
+                return
+        records = await self._archive.find(
+            {"doc": {"$eq": waiting.document}, "v": {"$gte": waiting.number}},
+            sort=[("v", 1)],
+            limit=self.options.versions,
+            fill=False,
+        )
+        wanted = [each for each in records if each["_id"] <= upto and self._wanted(each["op"])]
+        found = await versions_of(self._archive, wanted)
+        versions = [
+            Lost(each, waiting.document, record["v"]) if isinstance(each, str) else each
+            for record, each in zip(wanted, found, strict=True)
+        ]
+        if waiting.token is not None and waiting.token not in {each["_id"] for each in records}:
+            reason = f"version {waiting.number} was dropped before it was delivered"
+            versions.insert(0, Lost(reason, waiting.document))
+        if versions:
+            lane = Lane(waiting.document, versions)
+            task = asyncio.create_task(self._courier.run(lane, fencing_token))
+            self.working[identity(waiting.document)] = _Work(waiting, lane, task)
+        elif len(records) == self.options.versions and records[-1]["_id"] <= upto:
+            # None of these are wanted; others may be.
+            await self._deliveries.save(_reset(waiting, records[-1]["v"] + 1), fencing_token)
+        else:
+            await self._deliveries.remove(waiting, fencing_token)
+            self.waiting -= 1
+
+    def _wanted(self, operation: str) -> bool:
+        return self._operations is None or operation in self._operations
+
+    async def _drop(self, waiting: Waiting, fencing_token: int) -> Waiting:
+        """What somebody has asked for, if that is still what waits."""
+        drop = waiting.drop
+        assert drop is not None
+        passed = drop.token == waiting.token
+        after = _reset(waiting, waiting.number + 1) if passed else replace(waiting, drop=None)
+        if passed:
+            await self._deliveries.drop(waiting, after, fencing_token)
+            log.warning("delivery dropped", extra={"listener": waiting.sink, "by": drop.by})
+        else:
+            await self._deliveries.forget_drop(waiting, fencing_token)
+        self._counted_at = 0.0
+        return after
+
+    async def _note_ended(self, fencing_token: int) -> bool:
+        ended = [(name, each) for name, each in self.working.items() if each.task.done()]
+        for name, work in ended:
+            work.task.result()
+            await self._deliveries.save(self._after(work), fencing_token)
+            # Only now: what is not noted is still being worked on.
+            del self.working[name]
+        return bool(ended)
+
+    def _after(self, work: _Work) -> Waiting:
+        """What waits now."""
+        waiting, lane, now = work.waiting, work.lane, datetime.now(UTC)
+        if lane.at:
+            last = lane.items[lane.at - 1]
+            # Of one that was dropped, the next that is there is not known yet.
+            number = waiting.number if last.number is None else last.number
+            waiting = _reset(waiting, number + 1)
+        if lane.answer is None:
+            return waiting
+        if isinstance(lane.head, Version):
+            waiting = replace(waiting, number=lane.head.number, token=lane.head.token)
+        after = self._failed(waiting, lane, now)
+        if after.parked is not None:
+            self.parked += 1
+            self._parked.note(listener=waiting.sink, reason=lane.answer.reason)
+        return after
+
+    def _failed(self, waiting: Waiting, lane: Lane, now: datetime) -> Waiting:
+        answer = lane.answer
+        assert answer is not None
+        vouched = (
+            waiting.tried_at is None or not answer.posted or self._courier.taken > waiting.tried_at
+        )
+        attempts = waiting.attempts + vouched
+        most = self.options.refusals if answer.fate is Fate.REFUSED else self.options.attempts
+        pause_s = self.options.first_s * 2.0 ** min(waiting.tries, 30) * random.uniform(0.75, 1.25)
+        pause_s = min(pause_s, self.options.most_s if vouched else self.options.unvouched_most_s)
+        pause_s = max(pause_s, answer.retry_after_s or 0.0)
+        return replace(
+            waiting,
+            attempts=attempts,
+            tries=waiting.tries + 1,
+            tried_at=now,
+            next_at=now + timedelta(seconds=pause_s),
+            reason=": ".join(filter(None, (answer.reason, answer.said))),
+            parked=now if vouched and attempts >= most else None,
+        )
+
+    async def _count(self) -> None:
+        self._counted_at = time.monotonic()
+        self.waiting, self.parked = await self._deliveries.count()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    waiting: Waiting
+    lane: Lane
+    task: asyncio.Task[None]
+
+
+def _reset(waiting: Waiting, number: int) -> Waiting:
+    """The next version's turn, which nobody has tried."""
+    return replace(
+        waiting,
+        number=number,
+        token=None,
+        attempts=0,
+        tries=0,
+        tried_at=None,
+        next_at=datetime.now(UTC),
+        reason=None,
+        parked=None,
+        drop=None,
+    )

@@ -1,0 +1,285 @@
+"""Deliver the changes of one collection to one receiver: in order for each document, at least once,
+many documents at a time.
+
+What the receiver does not take of one document, while it takes those of others, is set aside
+(`streams.listeners.webhooks.retry`), and what comes after it of the same document waits behind it.
+Where it takes nothing at all, the sink pauses and its place stays where it is.
+
+Guarantees: `handle` ends soon, whatever the receiver does, or raises; it holds a page of versions.
+Does not guarantee: that each comes once. A page is delivered again where its process dies before
+the place is saved; the id of each event, and its number, tell.
+Source: docs/decisions/0021-sinks.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core.errors import ReceiverAway
+from revstream.streams.core.log_throttle import Storm
+from revstream.streams.listeners.consumer import Handler
+from revstream.streams.listeners.webhooks.document_queue import Courier, Lane, Lost, Rendering
+from revstream.streams.listeners.webhooks.message import Answer, Fate, shown_url
+from revstream.streams.listeners.webhooks.parked_delivery import Deliveries
+from revstream.streams.listeners.webhooks.retry import Redelivery, RedeliveryOptions
+from revstream.streams.versioning.version import Version
+
+if TYPE_CHECKING:
+    from revstream.streams.listeners.webhooks.http_client import Receiver
+
+__all__ = ["Sink", "SinkOptions"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """Args:
+    documents: that are delivered at once, at most, those that were set aside among them.
+    grace_s: once no other document is left of a page, for so long those are waited for whose
+        receiver takes its time.
+    doubts: how many documents are set aside at most though nothing else was taken since.
+    patience_s: after a pause of so long, one more with each attempt, if somebody answers: perhaps
+        the next document is taken.
+    """
+
+    documents: int = 16
+    grace_s: float = 2.0
+    doubts: int = 8
+    patience_s: float = 300.0
+    redelivery: RedeliveryOptions = field(default_factory=RedeliveryOptions)
+
+    def __post_init__(self) -> None:
+        if self.redelivery.documents >= self.documents:
+            raise ValueError(
+                "documents must be more than those of redelivery, "
+                f"got {self.documents} and {self.redelivery.documents}"
+            )
+
+
+class Sink(Handler):
+    """Args:
+    operations: those that are delivered; None: all.
+    """
+
+    start = "now"
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        archive: Archive,
+        deliveries: Deliveries,
+        receiver: Receiver,
+        rendering: Rendering,
+        operations: Sequence[str] | None = None,
+        options: SinkOptions | None = None,
+    ) -> None:
+        self.name = name
+        self.collection = archive.collection
+        self.url = shown_url(receiver.url)
+        self._options = options or SinkOptions()
+        self._operations = None if operations is None else frozenset(operations)
+        self._receiver = receiver
+        self._courier = Courier(receiver, rendering)
+        self._deliveries = deliveries
+        self._redelivery = Redelivery(
+            self._courier, deliveries, archive, self._operations, self._options.redelivery
+        )
+        self._fencing_token = 0
+        # What is delivered of the page in hand; how far the pages before it reached.
+        self._done: set[str] = set()
+        self._upto = ""
+        # Documents set aside on doubt since something was last taken, and when the last one was.
+        self._doubts = 0
+        self._doubted_at = 0.0
+        self._paused_at: float | None = None
+        self._gone = Storm(log, "receiver gone", level=logging.ERROR, every_s=3600.0)
+
+    def statistics(self) -> dict[str, float]:
+        """Since the process began, and, of what waits, now."""
+        return {
+            "delivered": self._courier.delivered,
+            "failed": self._courier.failed,
+            "seconds": self._courier.seconds,
+            "waiting": self._redelivery.waiting,
+            "parked": self._redelivery.parked,
+        }
+
+    async def begin(self, fencing_token: int) -> None:
+        self._fencing_token = fencing_token
+        self._done.clear()
+        await self._receiver.open()
+        await self._redelivery.begin()
+        self._upto = await self._deliveries.position()
+        if not self._receiver.signed:
+            log.warning("sink does not sign", extra={"listener": self.name, "url": self.url})
+
+    async def end(self) -> None:
+        await self._redelivery.end()
+        await self._receiver.close()
+
+    async def handle(self, versions: Sequence[Version], fencing_token: int) -> None:
+        await self._rest()
+        lanes = await self._lanes(versions)
+        while lanes:
+            lanes = await self._deliver(lanes, fencing_token)
+        self._done.clear()
+        self._paused_at = None
+        self._upto = versions[-1].token
+
+    async def turn(self, fencing_token: int) -> bool:
+        return await self._redelivery.turn(self._upto, fencing_token)
+
+    async def lost(self, reason: str) -> None:
+        await self._rest()
+        lane = Lane(None, [Lost(reason)])
+        await self._courier.run(lane, self._fencing_token)
+        if lane.answer is None:
+            return
+        if lane.answer.fate is Fate.REFUSED or (
+            lane.answer.fate is Fate.FAILED and self._patience_is_over()
+        ):
+            log.error(
+                "lost history not told", extra={"listener": self.name, "reason": lane.answer.reason}
+            )
+            return
+        raise self._pause(lane.answer)
+
+    async def _rest(self) -> None:
+        """As long as the receiver has asked for, where it takes nothing."""
+        rest_s = self._courier.rest_until - time.monotonic()
+        if self._paused_at is not None and rest_s > 0:
+            await asyncio.sleep(rest_s)
+
+    async def _lanes(self, versions: Sequence[Version]) -> list[Lane]:
+        """What is left to do of a page, by document."""
+        found: dict[Any, list[Version]] = {}
+        for each in versions:
+            if self._operations is not None and each.operation not in self._operations:
+                continue
+            if each.token not in self._done:
+                found.setdefault(identity(each.document), []).append(each)
+        waiting = await self._redelivery.among([each[0].document for each in found.values()])
+        lanes = [Lane(v[0].document, v) for name, v in found.items() if name not in waiting]
+        if self._paused_at is not None:
+            # Those that are never taken shall not be the first each time.
+            random.shuffle(lanes)
+        return lanes
+
+    async def _deliver(self, lanes: Sequence[Lane], fencing_token: int) -> list[Lane]:
+        """Deliver, and set aside what has to be. Returns what was not begun.
+
+        Raises:
+            ReceiverAway: it takes nothing.
+        """
+        left = deque(lanes)
+        failed: list[Lane] = []
+        running: dict[asyncio.Task[None], Lane] = {}
+        try:
+            while running or left:
+                while left and self._has_room(running) and not self._hopeless(failed):
+                    lane = left.popleft()
+                    running[asyncio.create_task(self._courier.run(lane, fencing_token))] = lane
+                if not running:
+                    break
+                done, _ = await asyncio.wait(
+                    running,
+                    timeout=None if left else self._options.grace_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for task in done:
+                    lane = running.pop(task)
+                    task.result()
+                    if lane.answer is not None:
+                        failed.append(lane)
+                if not done and not left:
+                    await self._leave_behind(running, fencing_token)
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            for lane in lanes:
+                self._done |= lane.delivered
+        await self._judge(failed, fencing_token)
+        return list(left)
+
+    def _has_room(self, running: dict[asyncio.Task[None], Lane]) -> bool:
+        return len(running) + len(self._redelivery.working) < self._options.documents
+
+    def _hopeless(self, failed: Sequence[Lane]) -> bool:
+        """Whether so many failed, and nothing was taken since, that it is the receiver."""
+        return len(self._doubtful(failed)) > self._options.doubts
+
+    def _doubtful(self, failed: Sequence[Lane]) -> list[Lane]:
+        return [each for each in failed if not self._courier.vouched(each)]
+
+    async def _leave_behind(
+        self, running: dict[asyncio.Task[None], Lane], fencing_token: int
+    ) -> None:
+        """Set aside what takes long while the receiver takes other things, and go on with it
+        there."""
+        slow = {
+            task: lane
+            for task, lane in running.items()
+            if isinstance(lane.head, Version) and self._courier.taken_at > lane.began_at
+        }
+        chosen = dict(list(slow.items())[: max(0, self._redelivery.room)])
+        if not chosen:
+            return
+        stored = await self._redelivery.put(list(chosen.values()), fencing_token)
+        for (task, lane), waiting in zip(chosen.items(), stored, strict=True):
+            del running[task]
+            self._redelivery.adopt(waiting, lane, task)
+
+    async def _judge(self, failed: Sequence[Lane], fencing_token: int) -> None:
+        """Set aside what is the documents' own fault, or may be.
+
+        Raises:
+            ReceiverAway: it is the receiver.
+        """
+        doubtful = self._doubtful(failed)
+        aside = [each for each in failed if each not in doubtful]
+        if self._courier.taken_at > self._doubted_at:
+            self._doubts = 0
+        reached = all(_answer(each).fate is not Fate.AWAY for each in doubtful)
+        if reached and self._doubts + len(doubtful) <= self._options.doubts:
+            risked = doubtful
+        elif reached and self._patience_is_over():
+            risked = doubtful[:1]
+        else:
+            risked = []
+        if aside or risked:
+            await self._redelivery.put([*aside, *risked], fencing_token)
+        if risked:
+            self._doubts += len(risked)
+            self._doubted_at = time.monotonic()
+        if len(risked) < len(doubtful):
+            raise self._pause(_answer(doubtful[-1]))
+
+    def _patience_is_over(self) -> bool:
+        paused = self._paused_at
+        return paused is not None and time.monotonic() - paused >= self._options.patience_s
+
+    def _pause(self, answer: Answer) -> ReceiverAway:
+        now = time.monotonic()
+        if self._paused_at is None or self._courier.taken_at > self._paused_at:
+            self._paused_at = now
+        if answer.gone:
+            # It asks never to be asked again; only who runs revstream can see to that.
+            self._gone.note(listener=self.name, url=self.url, reason=answer.reason)
+        return ReceiverAway(f"{self.url} takes nothing: {answer.reason}")
+
+
+def _answer(lane: Lane) -> Answer:
+    assert lane.answer is not None
+    return lane.answer

@@ -1,0 +1,1 @@
+"""Live stream: fan-out of events to subscribers, and replay."""

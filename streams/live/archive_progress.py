@@ -1,0 +1,404 @@
+"""How far each archive has come, and waiting for it: what makes a read of history complete.
+
+Where a partition's recorder runs in this process it says so itself; where it runs elsewhere, its
+checkpoint does, together with this process's own stream: if that has passed the moment and its last
+event of the partition is archived, then so is everything up to the moment. A collection has come as
+far as the one of its partitions that is furthest behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from revstream.streams.changefeed.event import ChangeEvent, key_hash
+from revstream.streams.coordination.checkpoint import (
+    Baseline,
+    Checkpoint,
+    Checkpoints,
+    complete,
+    furthest,
+)
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind
+from revstream.streams.core.operation import execution_suspended
+from revstream.streams.live.hub import Hub
+from revstream.streams.live.pending_versions import Numbered, Numbers
+
+__all__ = ["Progress"]
+
+Stored = Mapping[Partition, Checkpoint]
+
+# A stream speaks ten times a second.
+_SILENT_S = 3.0
+_READING_POLL_S = 0.1
+
+
+class Progress:
+    """Positions of the recorders of all collections, as this process knows them.
+
+    Args:
+        limit_s: how long a read waits.
+        takeover_s: how long a subscription waits, at least: until another process has taken over
+            from a recorder that died.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        hub: Hub,
+        *,
+        limit_s: float = 5.0,
+        takeover_s: float = 0.0,
+        poll_s: float = 0.02,
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._hub = hub
+        self._limit_s = limit_s
+        self.takeover_s = max(limit_s, takeover_s)
+        self._poll_s = poll_s
+        # Up to here, all of a collection is archived.
+        self._known: Mapping[str, str] = {}
+        # Up to here, each partition is; those whose recorders run here say so themselves.
+        self._reached: dict[str, dict[Partition, str]] = {}
+        self._here: dict[str, dict[Partition, str]] = {}
+        # Of those that somebody has asked for.
+        self._numbers: dict[str, Numbers] = {}
+        self._moved: dict[str, asyncio.Event] = {}
+        self._asking: dict[str, asyncio.Future[dict[Partition, Checkpoint]]] = {}
+        # Of partitions whose recorders run here, how far they have read what was there before.
+        self._readings: dict[Partition, Baseline] = {}
+        # Collections of which all recorders have read what was there before them; and of which they
+        # have, or read it again.
+        self._whole: set[str] = set()
+        self._begun: set[str] = set()
+
+    def advance(self, partition: Partition, token: str) -> None:
+        """The recorder in this process has archived everything up to a token."""
+        here = self._here.setdefault(partition.collection, {})
+        here[partition] = max(token, here.get(partition, ""))
+        if self._all_here(partition.collection):
+            self._learn(partition.collection, min(here.values()))
+            self._wake(partition.collection)
+
+    def note_reading(self, partition: Partition, baseline: Baseline) -> None:
+        """Take from the recorder in this process how far it has read what was there before it."""
+        self._readings[partition] = baseline
+        alike = {
+            each: reading
+            for each, reading in self._readings.items()
+            if each.collection == partition.collection and each.count == partition.count
+        }
+        if not baseline.done or len(alike) == partition.count:
+            self._note_readings(partition.collection, alike.values())
+
+    def leave(self, partition: Partition) -> None:
+        """The recorder in this process has stopped: from now on another one's checkpoint tells."""
+        self.interrupt(partition)
+        self._readings.pop(partition, None)
+        self._here.get(partition.collection, {}).pop(partition, None)
+        self._wake(partition.collection)
+
+    def interrupt(self, partition: Partition) -> None:
+        """The recorder in this process has not seen all that happened."""
+        if (numbers := self._numbers.get(partition.collection)) is not None:
+            numbers.forget(partition)
+
+    def drafted(self, partition: Partition, token: str, numbered: Mapping[str, Numbered]) -> None:
+        """The recorder in this process has drafted everything up to a token: see `Numbers`."""
+        if (numbers := self._numbers.get(partition.collection)) is not None:
+            numbers.drafted(partition, token, numbered)
+
+    def numbers(self, collection: str) -> Numbers:
+        """Those that recorders in this process tell, from now on."""
+        return self._numbers.setdefault(collection, Numbers())
+
+    def known(self, collection: str) -> str:
+        """Everything of this collection up to here is known to be archived; asks nobody."""
+        return self._known.get(collection, "")
+
+    async def position(self, collection: str) -> str:
+        """Everything of this collection at or before this token is archived; "" where nothing was.
+
+        Those who ask while the answer is on its way share it.
+        """
+        if not self._all_here(collection):
+            asking = self._asking.get(collection)
+            if asking is None:
+                asking = asyncio.ensure_future(self._checkpoints.of(collection))
+                asking.add_done_callback(lambda _: self._asking.pop(collection, None))
+                self._asking[collection] = asking
+            # Shielded, since it is not only ours to cancel.
+            self._take(collection, await asyncio.shield(asking))
+        return self._known.get(collection, "")
+
+    async def checkpoint(self, collection: str) -> Checkpoint | None:
+        """Of the collection as a whole; None where no recorder has ever run for all of it."""
+        return furthest(await self._checkpoints.of(collection))
+
+    async def wait(self, collection: str, token: str, *, limit_s: float | None = None) -> None:
+        """Return once everything up to a token is archived.
+
+        Raises:
+            ArchiveBehind: not within the bound; carries the lag in seconds.
+        """
+        if self.known(collection) >= token:
+            return
+        async with execution_suspended():
+            await self._wait(collection, token, self._limit_s if limit_s is None else limit_s)
+
+    async def wait_deletions(self, collection: str, token: str, keys: Collection[Any]) -> None:
+        """Return once deletions up to a token of documents with these `_id`s are archived, or this
+        process's stream shows that there were none; at once where nobody has ever recorded.
+
+        Raises:
+            ArchiveBehind: not within the bound.
+        """
+        if self.known(collection) >= token or not await self.position(collection):
+            return
+        async with execution_suspended():
+            archived = asyncio.ensure_future(self._wait(collection, token, self._limit_s))
+            streamed = asyncio.ensure_future(self._hub.reached(token))
+            try:
+                await asyncio.wait((archived, streamed), return_when=asyncio.FIRST_COMPLETED)
+                if archived.done() or self._may_be_deleted(collection, token, keys):
+                    await archived
+            finally:
+                archived.cancel()
+                streamed.cancel()
+                await asyncio.wait((archived, streamed))
+
+    def _may_be_deleted(self, collection: str, token: str, keys: Collection[Any]) -> bool:
+        """Return whether one of them may have been deleted behind what is archived."""
+        later = self._hub.deletions(collection).after(self.known(collection))
+        if self._hub.position < token or later is None:
+            return True
+        # Another document with the same hash costs a wait.
+        wanted = set(map(key_hash, keys))
+        return any(each.all or each.key_hash in wanted for each in later)
+
+    async def _wait(self, collection: str, token: str, limit_s: float) -> None:
+        deadline = time.monotonic() + limit_s
+        while self.known(collection) < token:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                # Asked once more: the last answer may have been long on its way.
+                known = await self.position(collection)
+                if known >= token:
+                    break
+                raise _behind(collection, known, token, limit_s)
+            if self._all_here(collection):
+                moved = self._moved.setdefault(collection, asyncio.Event())
+                try:
+                    async with asyncio.timeout(remaining):
+                        await moved.wait()
+                except TimeoutError:
+                    continue
+                continue
+            known = await self.position(collection)
+            if known >= token or self._joined(collection, known, token):
+                self._learn(collection, token)
+                return
+            await asyncio.sleep(min(self._poll_s, remaining))
+
+    def whole(self, collection: str) -> bool:
+        """Return whether all that was there before the recorders is known to be read; asks
+        nobody."""
+        return collection in self._whole
+
+    def begun(self, collection: str) -> bool:
+        """Return whether that is known to be read once, whether or not it is read again after a
+        loss of history; asks nobody."""
+        return collection in self._begun
+
+    async def wait_whole(
+        self, collection: str, token: str, *, limit_s: float | None = None
+    ) -> None:
+        """Return once everything up to a token is archived, and all that was there before.
+
+        Raises:
+            ArchiveBehind: not within the bound.
+        """
+        limit_s = self._limit_s if limit_s is None else limit_s
+        deadline = time.monotonic() + limit_s
+        await self.wait(collection, token, limit_s=limit_s)
+        if self.whole(collection):
+            return
+        async with execution_suspended():
+            # Where another process records, its checkpoint says so.
+            await self.position(collection)
+            while not self.whole(collection):
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise _unread(collection, await self.checkpoint(collection), limit_s)
+                await asyncio.sleep(min(_READING_POLL_S, remaining))
+                await self.position(collection)
+
+    def seen(self) -> tuple[str, Mapping[str, str]]:
+        """Places that collections are known to have come to now, without asking: all to the one,
+        and each to what is known to be archived of it."""
+        return self._hub.position, self._known
+
+    def reached(self, partition: Partition) -> str:
+        """Everything of this partition up to here is known to be archived; asks nobody."""
+        reached = self._now(partition.collection).get(partition, "")
+        return max(reached, self._known.get(partition.collection, ""))
+
+    def lag_s(self, partition: Partition) -> float:
+        """The age of the oldest change that is not known to be archived; 0 where there is none.
+
+        Where the archive stands before all that this process's ring holds, as while it catches up
+        after an outage, what lies between is not seen: then it is the age of the place itself,
+        which no change that waits can exceed. The same while the live stream is silent.
+        """
+        _, oldest = self._waiting(partition)
+        return self._lag_s(partition.collection, self.reached(partition), oldest)
+
+    def lag_events(self, partition: Partition) -> int:
+        """How many changes, seen by this process, are not known to be archived; no more than the
+        ring holds."""
+        return self._waiting(partition)[0]
+
+    def lag_behind_s(self, collection: str, token: str) -> float:
+        """The age of the oldest change behind a token, as of `lag_s`; of who has yet to begin at
+        the very beginning, the oldest that the ring holds."""
+        _, oldest = self._hub.ring(collection).waiting(token)
+        return self._lag_s(collection, token, oldest)
+
+    def _lag_s(self, collection: str, token: str, oldest: ChangeEvent | None) -> float:
+        if resume_tokens.BEGINNING < token < self._hub.ring(collection).floor:
+            return _age_s(resume_tokens.cluster_time(token).as_datetime())
+        if oldest is not None:
+            return _age_s(oldest.wall)
+        silent_s = self._hub.silent_s
+        if silent_s < _SILENT_S or token <= resume_tokens.BEGINNING:
+            return 0.0
+        return min(silent_s, _age_s(resume_tokens.cluster_time(token).as_datetime()))
+
+    def _waiting(self, partition: Partition) -> tuple[int, ChangeEvent | None]:
+        """How many, and the oldest of them."""
+        ring, reached = self._hub.ring(partition.collection), self.reached(partition)
+        if partition.count == 1:
+            return ring.waiting(reached)
+        events = ring.after(reached)
+        if events is None:
+            # More may be waiting than the ring holds: its oldest is younger than the oldest of
+            # them.
+            waiting = ring.after(ring.floor) or []
+        else:
+            waiting = [each for each in events if partition.concerns(each)]
+        return len(waiting), waiting[0] if waiting else None
+
+    def _all_here(self, collection: str) -> bool:
+        here = self._here.get(collection)
+        return here is not None and any(each.count == len(here) for each in here)
+
+    def _now(self, collection: str) -> Mapping[Partition, str]:
+        if self._all_here(collection):
+            return self._here[collection]
+        return self._reached.get(collection, {})
+
+    def _take(self, collection: str, stored: Stored) -> None:
+        """What the checkpoints say; a recorder that runs here is further than its own."""
+        here = self._here.get(collection, {})
+        fresh = {
+            partition: replace(each, token=max(each.token, here.get(partition, "")))
+            for partition, each in stored.items()
+        }
+        best = max(
+            complete(fresh).values(),
+            key=lambda each: min(one.token for one in each.values()),
+            default=None,
+        )
+        if best is None:
+            return
+        readings = (self._readings.get(name, each.baseline) for name, each in best.items())
+        self._note_readings(collection, list(readings))
+        self._reached[collection] = {name: each.token for name, each in best.items()}
+        self._learn(collection, min(self._reached[collection].values()))
+
+    def _learn(self, collection: str, token: str) -> None:
+        known = max(token, self._known.get(collection, ""))
+        # Whoever has `seen` it keeps it as it was.
+        self._known = {**self._known, collection: known}
+
+    def _note_readings(self, collection: str, readings: Collection[Baseline]) -> None:
+        for names, reached in (
+            (self._whole, all(each.done for each in readings)),
+            (self._begun, all(each.done or each.doubt for each in readings)),
+        ):
+            if reached:
+                names.add(collection)
+            else:
+                names.discard(collection)
+
+    def _wake(self, collection: str) -> None:
+        moved = self._moved.pop(collection, None)
+        if moved is not None:
+            moved.set()
+
+    def _joined(self, collection: str, known: str, token: str) -> bool:
+        """Whether this process's stream shows that nothing lies between what is archived and the
+        token.
+
+        Of what lies between, each partition may have archived its own: so far as all have, it is
+        known from then on, and not looked at again.
+        """
+        later = self._hub.ring(collection).after(known)
+        if self._hub.position < token or later is None:
+            return False
+        for event in later:
+            if event.token > token:
+                break
+            if not self._archived(collection, event):
+                return False
+            self._learn(collection, event.token)
+        return True
+
+    def _archived(self, collection: str, event: ChangeEvent) -> bool:
+        reached = self._now(collection)
+        count = len(reached)
+        if not count:
+            return False
+        if not event.is_write or count == 1:
+            return event.token <= min(reached.values())
+        return event.token <= reached[Partition(collection, event.key_hash % count, count)]
+
+
+def _age_s(since: datetime) -> float:
+    return max(0.0, (datetime.now(UTC) - since).total_seconds())
+
+
+def _behind(collection: str, known: str, token: str, limit_s: float) -> ArchiveBehind:
+    wanted_at = resume_tokens.cluster_time(token).as_datetime()
+    if not known:
+        return ArchiveBehind(
+            f"no recorder has ever run for {collection}; "
+            "start `revstream serve` or `revstream record`",
+            collection=collection,
+        )
+    reached_at = resume_tokens.cluster_time(known).as_datetime()
+    lag_s = max(0.0, (wanted_at - reached_at).total_seconds())
+    return ArchiveBehind(
+        f"the archive of {collection} has reached {reached_at:%F %T}Z, "
+        f"and {wanted_at:%F %T}Z was asked for; "
+        f"waited {limit_s:g} s; try again, or look at Query.streams",
+        collection=collection,
+        lagSeconds=lag_s,
+    )
+
+
+def _unread(collection: str, checkpoint: Checkpoint | None, limit_s: float) -> ArchiveBehind:
+    read, total = 0, 0
+    if checkpoint is not None:
+        read, total = checkpoint.baseline.read, checkpoint.baseline.total
+    return ArchiveBehind(
+        f"the archive of {collection}: {read} of about {total} documents that were there before "
+        f"it are read; waited {limit_s:g} s; try again, or look at Query.streams",
+        collection=collection,
+    )

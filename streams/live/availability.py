@@ -1,0 +1,88 @@
+"""Availability of MongoDB: known by the live stream, and by a ping where the stream says nothing.
+
+Guarantees: an outage is known within some three seconds, and its end as soon as the stream is open
+again or a ping is answered. A stream that is interrupted for reasons of its own is no outage. One
+ping at a time is under way: a driver in threads holds one for each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+from revstream.streams.changefeed.source import Source
+from revstream.streams.core.errors import GatewayError, TimeLimit, Unavailable
+from revstream.streams.core.task_cleanup import seen
+from revstream.streams.live.hub import Hub
+from revstream.streams.mongo.database import Mongo
+
+__all__ = ["Availability"]
+
+_LOOK_S = 0.25
+# The stream says where it stands ten times a second.
+_SILENT_S = 1.0
+# As long as a ping may take before MongoDB is taken to be away; many elections end sooner.
+_PING_S = 1.5
+
+
+class Availability:
+    """Availability of one process's MongoDB.
+
+    Attributes:
+        trouble: why it does not answer; None where it does.
+        changed: called with `trouble` where it becomes another.
+    """
+
+    def __init__(self, mongo: Mongo, source: Source, hub: Hub) -> None:
+        self.trouble: str | None = None
+        self.changed: Callable[[str | None], None] = lambda trouble: None
+        self._mongo = mongo
+        self._source = source
+        self._hub = hub
+
+    async def watch(self) -> None:
+        """Look again and again; never ends."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if self._stream_is_well:
+                self._tell(None)
+            else:
+                await self._ping()
+
+    @property
+    def _stream_is_well(self) -> bool:
+        silent_s = time.monotonic() - self._hub.moved_at
+        return self._source.connected and silent_s < _SILENT_S
+
+    async def _ping(self) -> None:
+        ping = asyncio.ensure_future(self._mongo.command({"ping": 1}))
+        ping.add_done_callback(seen)
+        began = time.monotonic()
+        try:
+            while not ping.done():
+                await asyncio.wait({ping}, timeout=_LOOK_S)
+                if self._stream_is_well:
+                    return
+                if time.monotonic() - began > _PING_S and not ping.done():
+                    self._tell(f"it has not answered for {_PING_S:g} s")
+            self._tell(_trouble_of(ping))
+        finally:
+            ping.cancel()
+
+    def _tell(self, trouble: str | None) -> None:
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self.changed(trouble)
+
+
+def _trouble_of(ping: asyncio.Future[Any]) -> str | None:
+    try:
+        ping.result()
+    except (Unavailable, TimeLimit) as exc:
+        return exc.message
+    except GatewayError:
+        # It answers, and something else is wrong, which whoever asks is told.
+        return None
+    return None

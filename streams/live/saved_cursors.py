@@ -1,0 +1,91 @@
+"""Clients' places in the stream, kept on the server under a name: for clients that cannot keep a
+token themselves.
+
+One document per place, `{_id: {owner, name}, token, at}`; `at` is when it was saved or used last.
+The server deletes those that were not used for a year.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bson.max_key import MaxKey
+
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.database import Mongo
+
+__all__ = ["Cursors", "SavedCursor"]
+
+COLLECTION = "revstream.cursors"
+
+_KEPT_S = 365 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCursor:
+    """`at`: when it was saved or used last."""
+
+    name: str
+    token: str
+    at: datetime
+
+
+class Cursors:
+    """`owner` keeps one principal's names apart from another's."""
+
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+
+    async def prepare(self) -> None:
+        """Create the index by which the server deletes what is not used."""
+        await self._mongo.create_index(
+            COLLECTION, [("at", 1)], name="unused", expireAfterSeconds=_KEPT_S
+        )
+
+    async def load(self, owner: str, name: str) -> str | None:
+        """Return the token, and note that it is used."""
+        found = await self._mongo.find_one_and_update(
+            COLLECTION, _key(owner, name), {"$currentDate": {"at": True}}
+        )
+        return None if found is None else resume_tokens.canonical(found["token"])
+
+    async def save(self, owner: str, name: str, token: str, *, most: int) -> bool:
+        """Save a place.
+
+        Returns: False where the owner has so many others.
+        """
+        others = {**_all_of(owner), **{"$nor": [_key(owner, name)]}}
+        if await self._mongo.count(COLLECTION, others) >= most:
+            return False
+        await self._mongo.find_one_and_update(
+            COLLECTION,
+            _key(owner, name),
+            {"$set": {"token": token}, "$currentDate": {"at": True}},
+            upsert=True,
+        )
+        return True
+
+    async def of(self, owner: str) -> list[SavedCursor]:
+        """Return an owner's places by name."""
+        found = await self._mongo.find(COLLECTION, _all_of(owner), sort=[("_id", 1)])
+        return [
+            SavedCursor(each["_id"]["name"], resume_tokens.canonical(each["token"]), each["at"])
+            for each in found
+        ]
+
+    async def remove(self, owner: str, name: str) -> bool:
+        """Remove a place. Returns: whether there was one."""
+        return bool(await self._mongo.remove_all(COLLECTION, _key(owner, name)))
+
+
+def _key(owner: str, name: str) -> dict[str, Any]:
+    return {"_id": {"owner": owner, "name": name}}
+
+
+def _all_of(owner: str) -> Mapping[str, Any]:
+    """By the index of `_id`: an owner's keys lie next to one another."""
+    first, end = {"owner": owner, "name": ""}, {"owner": owner, "name": MaxKey()}
+    return {"_id": {"$gte": first, "$lt": end}}

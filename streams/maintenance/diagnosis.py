@@ -1,0 +1,398 @@
+"""Examine a deployment: what keeps revstream from serving it, or will cost it history one day, each
+with the command that mends it.
+
+Reads only, and asks for nothing that serving does not ask for; what it may not look at it says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from bson import Timestamp
+
+from revstream.model.definition import Model
+from revstream.streams.archive.coverage import Coverages
+from revstream.streams.archive.indexes import INDEXES
+from revstream.streams.archive.store import Archive
+from revstream.streams.coordination.checkpoint import Checkpoint
+from revstream.streams.coordination.lease import Holder
+from revstream.streams.coordination.partition import Partition, partitions_in
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import (
+    SHARDED,
+    check_collections,
+    check_stream,
+    inspect_server,
+    remedy,
+    unfit_collections,
+)
+from revstream.streams.recording.bootstrap.index_creation import wanted_indexes
+from revstream.streams.recording.layout_repair import half_done
+from revstream.streams.recording.set_aside import COLLECTION, SetAside
+
+__all__ = ["Diagnosis", "Finding"]
+
+Report = Callable[[str], None]
+
+# A recorder that is away for a night and a morning loses nothing.
+_SHORT_WINDOW_H = 24.0
+_SKEW_S = 1.0
+_IMAGES_LEAST_S = 3600
+# MongoDB's own is 300.
+_SNAPSHOT_LEAST_S, _SNAPSHOT_USUAL_S = 60, 300
+_LONGEST_TRANSACTION_S = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`level`: "ok", "note", "warning" or "error". `mend`: what to do, where something is to be
+    done."""
+
+    level: str
+    subject: str
+    says: str
+    mend: str | None = None
+
+
+class Diagnosis:
+    """Args:
+    checkpoints, holders: of the recorders, by partition.
+    sharded: whether a sharded cluster is accepted.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        model: Model,
+        checkpoints: Mapping[Partition, Checkpoint],
+        holders: Mapping[Partition, Holder],
+        *,
+        sharded: bool = False,
+    ) -> None:
+        self._mongo = mongo
+        self._model = model
+        self._checkpoints = checkpoints
+        self._holders = holders
+        self._sharded = sharded
+
+    async def run(self, report: Report = lambda subject: None) -> list[Finding]:
+        """Every examination in turn; one that cannot be made says why, and the others go on.
+
+        Args:
+            report: told what is examined next.
+
+        Raises:
+            Unavailable: MongoDB cannot be reached.
+        """
+        found: list[Finding] = []
+        for subject, examine in (
+            ("server", self._server),
+            ("change stream", self._stream),
+            ("oplog", self._oplog),
+            ("clock", self._clock),
+            ("images", self._images),
+            ("indexes", self._indexes),
+            ("recorders", self._recorders),
+            ("layouts", self._layouts),
+        ):
+            report(subject)
+            try:
+                async for each in examine():
+                    found.append(each)  # noqa: PERF401 — stays where what follows fails
+            except Unavailable:
+                raise
+            except Unsuitable as exc:
+                found.append(Finding(level="error", subject=subject, says=exc.message))
+            except GatewayError as exc:
+                found.append(Finding(level="warning", subject=subject, says=exc.message))
+        return found
+
+    async def _server(self) -> AsyncIterator[Finding]:
+        server = await inspect_server(self._mongo)
+        kind = "a sharded cluster" if server.sharded else "a replica set"
+        yield _ok("server", f"MongoDB {server.version}, {kind}")
+        lifetime_s = await self._parameter("transactionLifetimeLimitSeconds")
+        if lifetime_s is not None and lifetime_s > _LONGEST_TRANSACTION_S:
+            yield Finding(
+                level="note",
+                subject="server",
+                says=f"transactions live for {lifetime_s} s: where a gateway is killed within a "
+                "mutation that has an idempotency key, its document cannot be written to for so "
+                "long",
+                mend="db.adminCommand({setParameter: 1, transactionLifetimeLimitSeconds: "
+                f"{_LONGEST_TRANSACTION_S}}}), and in mongod's configuration",
+            )
+        window_s = await self._parameter("minSnapshotHistoryWindowInSeconds")
+        if window_s is not None and window_s < _SNAPSHOT_LEAST_S:
+            yield Finding(
+                level="warning",
+                subject="server",
+                says=f"minSnapshotHistoryWindowInSeconds is {window_s}: what was a moment ago "
+                "cannot be read: snapshots of subscriptions wait for the archive, which is read "
+                "instead, and versions that have no image may become gaps",
+                mend=f"db.adminCommand({{setParameter: 1, minSnapshotHistoryWindowInSeconds: "
+                f"{_SNAPSHOT_USUAL_S}}}), and in mongod's configuration",
+            )
+        if server.sharded:
+            yield Finding(
+                level="warning" if self._sharded else "error",
+                subject="server",
+                says=f"this is {SHARDED}",
+                mend="use a replica set; or serve it all the same with --experimental-sharded",
+            )
+            return
+        hello = await self._mongo.command({"hello": 1}, database="admin")
+        members = hello.get("hosts", ())
+        if len(members) < 3:
+            yield Finding(
+                level="note",
+                subject="server",
+                says=f"{len(members)} member{'s' if len(members) != 1 else ''} in the replica set: "
+                "when the primary is gone, so is everything",
+                mend='add members: rs.add("host:27017") in mongosh, three in all',
+            )
+
+    async def _parameter(self, name: str) -> int | None:
+        try:
+            reply = await self._mongo.command({"getParameter": 1, name: 1}, database="admin")
+        except GatewayError:
+            return None  # it is not ours to read
+        return int(reply[name])
+
+    async def _stream(self) -> AsyncIterator[Finding]:
+        await check_stream(self._mongo, await inspect_server(self._mongo))
+        await check_collections(self._mongo, [each.collection for each in self._model.entities])
+        yield _ok("change stream", "it can be followed")
+
+    async def _oplog(self) -> AsyncIterator[Finding]:
+        try:
+            oldest = await self._mongo.oldest("oplog.rs", {}, database="local")
+            stats = await self._mongo.command({"collStats": "oplog.rs"}, database="local")
+        except (Unsuitable, DatabaseError) as exc:
+            yield Finding(
+                level="warning",
+                subject="oplog",
+                says=f"it cannot be read, so that history begins at the first start: {exc.message}",
+                mend=await self._remedy("read", "local"),
+            )
+            return
+        if oldest is None:
+            yield Finding(level="error", subject="oplog", says="it is empty")
+            return
+        now = await self._mongo.operation_time()
+        window_h = (now.time - oldest["ts"].time) / 3600
+        used_mb, most_mb = stats["size"] / 2**20, stats.get("maxSize", 0) / 2**20
+        full = most_mb > 0 and used_mb > 0.8 * most_mb
+        says = f"it reaches back {window_h:.1f} h and holds {used_mb:.0f} of {most_mb:.0f} MB"
+        behind_h = self._behind_h(now)
+        if behind_h is not None and behind_h > window_h / 2 and full:
+            yield Finding(
+                level="error",
+                subject="oplog",
+                says=f"{says}; the recorder that is furthest behind is at {behind_h:.1f} h: what "
+                "leaves the oplog before it is recorded is lost",
+                mend="start `revstream record` now; enlarge the oplog: " + _resize(most_mb),
+            )
+        elif full and window_h < _SHORT_WINDOW_H:
+            yield Finding(
+                level="warning",
+                subject="oplog",
+                says=f"{says}: recorders that are away for longer lose history",
+                mend=_resize(most_mb),
+            )
+        else:
+            yield _ok("oplog", says)
+
+    def _behind_h(self, now: Timestamp) -> float | None:
+        reached = [resume_tokens.cluster_time(each.token) for each in self._checkpoints.values()]
+        return (now.time - min(reached).time) / 3600 if reached else None
+
+    async def _clock(self) -> AsyncIterator[Finding]:
+        asked = time.monotonic()
+        before = datetime.now(UTC)
+        server, _ = await self._mongo.clock()
+        round_trip_s = time.monotonic() - asked
+        skew_s = (server - before).total_seconds() - round_trip_s / 2
+        if abs(skew_s) > _SKEW_S + round_trip_s:
+            yield Finding(
+                level="warning",
+                subject="clock",
+                says=f"this machine's clock and the primary's differ by {skew_s:+.1f} s: `asOf: "
+                "{ time }` and lags go by the primary's",
+                mend="synchronize both with NTP",
+            )
+        else:
+            yield _ok("clock", f"{abs(skew_s):.3f} s from the primary's")
+
+    async def _images(self) -> AsyncIterator[Finding]:
+        names = [each.collection for each in self._model.entities]
+        reply = await self._mongo.command(
+            {
+                "listCollections": 1,
+                "filter": {"name": {"$in": names}, "type": "collection"},
+                "cursor": {"batchSize": 1000},
+            }
+        )
+        options = {each["name"]: each["options"] for each in reply["cursor"]["firstBatch"]}
+        lacking = [
+            name
+            for name in names
+            if name in options
+            and not options[name].get("changeStreamPreAndPostImages", {}).get("enabled")
+        ]
+        for name in lacking:
+            yield Finding(
+                level="warning",
+                subject="images",
+                says=f"{name} keeps no images before and after writes: versions are made from "
+                "deltas, and subscriptions wait for the archive",
+                mend=f'db.runCommand({{collMod: "{name}", '
+                "changeStreamPreAndPostImages: {enabled: true}})",
+            )
+        if not lacking:
+            yield _ok("images", "kept for every collection that exists")
+        try:
+            reply = await self._mongo.command(
+                {"getClusterParameter": "changeStreamOptions"}, database="admin"
+            )
+        except GatewayError:
+            return  # how long they are kept is not ours to read
+        kept = reply["clusterParameters"][0].get("preAndPostImages", {}).get("expireAfterSeconds")
+        if isinstance(kept, int | float) and kept < _IMAGES_LEAST_S:
+            yield Finding(
+                level="warning",
+                subject="images",
+                says=f"they expire after {kept:g} s: a recorder that is further behind works from "
+                "deltas",
+                mend="db.adminCommand({setClusterParameter: {changeStreamOptions: "
+                "{preAndPostImages: {expireAfterSeconds: 86400}}}})",
+            )
+
+    async def _indexes(self) -> AsyncIterator[Finding]:
+        wanted: dict[str, list[list[tuple[str, int]]]] = {}
+        for name, keys, _, _ in wanted_indexes(self._mongo, self._model):
+            wanted.setdefault(name, []).append(keys)
+        for name in {each.collection for each in self._checkpoints}:
+            wanted[Archive(self._mongo, name).name] = [keys for keys, _ in INDEXES]
+        lacking = 0
+        # They are made with a collection; a view has none, and is named before.
+        unfit = await unfit_collections(self._mongo, list(wanted))
+        for name in sorted(await self._mongo.existing(wanted) - unfit.keys()):
+            there = await self._keys(name)
+            # Another one that begins with these serves as well.
+            missing = [
+                keys
+                for keys in wanted[name]
+                if not any(each[: len(keys)] == keys for each in there)
+            ]
+            if missing:
+                lacking += 1
+                shown = ", ".join(map(_shown, missing))
+                yield Finding(
+                    level="warning",
+                    subject="indexes",
+                    says=f"{name} has none on {shown}",
+                    mend="start `revstream serve`, which creates them, and look at its log",
+                )
+        if not lacking:
+            yield _ok("indexes", "all there")
+
+    async def _keys(self, collection: str) -> list[list[tuple[str, int]]]:
+        """Return the keys of each index."""
+        reply = await self._mongo.command({"listIndexes": collection})
+        return [list(each["key"].items()) for each in reply["cursor"]["firstBatch"]]
+
+    async def _recorders(self) -> AsyncIterator[Finding]:
+        now = await self._mongo.operation_time()
+        partitions = partitions_in(self._model)
+        never = [each.label for each in partitions if each not in self._checkpoints]
+        if never:
+            yield Finding(
+                level="warning",
+                subject="recorders",
+                says=f"none has ever run for {', '.join(never)}: their history has not begun",
+                mend="start `revstream serve` or `revstream record`",
+            )
+        aside = await SetAside(self._mongo).troubles()
+        for partition in partitions:
+            name = partition.label
+            checkpoint = self._checkpoints.get(partition)
+            holder = self._holders.get(partition)
+            if checkpoint is None:
+                continue
+            if checkpoint.trouble is not None:
+                says = f"{name} is not recorded: {checkpoint.trouble}"
+                yield Finding(level="error", subject="recorders", says=says)
+            if partition.index == 0 and partition.collection in aside:
+                yield Finding(
+                    level="error",
+                    subject="recorders",
+                    says=f"{partition.collection}: {aside[partition.collection]}",
+                    mend="report the traceback that the log has; then db["
+                    f'"{COLLECTION}"].deleteMany({{collection: "{partition.collection}"}})',
+                )
+            behind_s = max(0, now.time - resume_tokens.cluster_time(checkpoint.token).time)
+            if holder is None or not holder.live:
+                yield Finding(
+                    level="error",
+                    subject="recorders",
+                    says=f"{name}: nobody records; it stands {behind_s} s back",
+                    mend="start `revstream serve` or `revstream record`",
+                )
+                continue
+            reading = "" if checkpoint.baseline.done else ", reading what was there before"
+            gaps = 0
+            if partition.index == 0:  # of them all, said once
+                archive = Archive(self._mongo, partition.collection)
+                gaps = await self._mongo.count(archive.name, {"gap": True, "unrecorded": None})
+                lost = (await Coverages(self._mongo).of(partition.collection)).gaps
+                if lost:
+                    yield Finding(
+                        level="note",
+                        subject="recorders",
+                        says=f"{partition.collection}: {len(lost)} windows of history were lost, "
+                        f"the last from {lost[-1].start.wall:%F %T}Z on ({lost[-1].why})",
+                        mend="Query.streams { gaps { from to why } } names each",
+                    )
+            said = f"{name}: {holder.holder} records{reading}, {behind_s} s back"
+            if gaps:
+                yield Finding(
+                    level="note",
+                    subject="recorders",
+                    says=f"{said}; {gaps} versions stand behind a gap",
+                )
+            else:
+                yield _ok("recorders", said)
+
+    async def _layouts(self) -> AsyncIterator[Finding]:
+        for name, count in (await half_done(self._mongo, self._model)).items():
+            says = f"{name}: {count} updates were left half done by a crash"
+            mend = "revstream verify --mend; a process that records mends it by itself"
+            yield Finding(
+                level="warning" if count else "ok", subject="layouts", says=says,
+                mend=mend if count else None,
+            )  # fmt: skip
+
+    async def _remedy(self, role: str, database: str) -> str | None:
+        try:
+            return await remedy(self._mongo, role, database=database)
+        except GatewayError:
+            return None
+
+
+def _ok(subject: str, says: str) -> Finding:
+    return Finding(level="ok", subject=subject, says=says)
+
+
+def _shown(keys: Sequence[tuple[str, int]]) -> str:
+    return "{" + ", ".join(f"{name}: {order}" for name, order in keys) + "}"
+
+
+def _resize(most_mb: float) -> str:
+    size = f"size: Double({max(990, round(most_mb * 2))}), minRetentionHours: 48"
+    return f"db.adminCommand({{replSetResizeOplog: 1, {size}}}) on each member"

@@ -1,0 +1,341 @@
+"""Move a collection that keeps its versions itself to one whose versions revstream keeps, history
+included, while it is in use.
+
+The new collection gets the current documents, and its archive every version, with the tokens and
+the numbers that they have: whoever holds a resume token goes on with it. Versions are copied in
+token order, so what the new archive has is where a move that was interrupted goes on; each step may
+be repeated. Programs write to the old collection until `seal` has it refuse them.
+Source: docs/decisions/0022-migration.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import bson
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import Unsuitable
+from revstream.streams.layouts.self_versioned.engine import Keeping
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.maintenance.collection_rules import Rules, carry_over, rules_of
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED, Document
+from revstream.streams.mongo.transactions import Writing, write
+from revstream.streams.versioning.version import CHANGE_FIELD
+
+__all__ = ["Migration", "Moved"]
+
+_PAGE = 500
+_MOST_FINDINGS = 100
+# Where a record's content lies, which may be elsewhere in the new archive.
+_OF_THE_LAYOUT = ("packed", "kept", "parts")
+_BESIDE = ("drafts", "comments")
+# Of the moves that have begun: `{_id: the new collection, of: the old one}`.
+_BEGUN = "revstream.moves"
+# Of collections that were sealed: `{_id: its name, validation: what was to be passed before}`.
+_SEALED = "revstream.sealed"
+# No document passes it.
+_SEAL: Document = {"$expr": False}
+Report = Callable[[int, int], None]
+
+
+@dataclass
+class Moved:
+    """What there is in the new place. `findings`: where it differs from the old one; the search
+    ends with the hundredth. `rules`: the old collection's validator and indexes."""
+
+    versions: int = 0
+    documents: int = 0
+    findings: list[str] = field(default_factory=list)
+    rules: Rules = field(default_factory=Rules)
+
+
+class Migration:
+    """Of one collection.
+
+    Args:
+        old: its archive, with its layout.
+        to: the name of the new collection, which no model names yet.
+    """
+
+    def __init__(self, mongo: Mongo, old: Archive, to: str, progress: Progress) -> None:
+        self._mongo = mongo
+        self._old = old
+        self._to = to
+        self._new = Archive(mongo, to)
+        self._progress = progress
+        self._checkpoints = Checkpoints(mongo)
+
+    async def copy(self, report: Report = lambda done, total: None) -> int:
+        """Copy what is recorded by now, and the current documents. Returns how many versions.
+
+        Raises:
+            Unsuitable: something else is in the new place.
+            HistoryLost: the collection no longer keeps what a version was.
+        """
+        await self._check_place()
+        upto = await self._progress.position(self._old.collection)
+        if not upto:
+            raise Unsuitable(
+                f"no recorder has ever run for {self._old.collection}, so its versions are not "
+                "known: start `revstream serve` or `revstream record` with this model"
+            )
+        if not await self._mongo.existing([self._old.collection]):
+            raise Unsuitable(f"there is no collection {self._old.collection}: nothing to move")
+        await self._new.prepare()
+        total = await self._mongo.estimated_count(self._old.name)
+        position, there = await self._position()
+        copied = 0
+        while records := await self._page(position, upto):
+            copied += await self._take(records)
+            there += len(records)
+            position = records[-1]["_id"]
+            report(min(there, total), total)
+        report(total, total)
+        return copied
+
+    async def wait_recorded(self, *, limit_s: float) -> None:
+        """Wait until the recorder has come to what there is now.
+
+        Raises:
+            ArchiveBehind: it has not within `limit_s`.
+        """
+        now = resume_tokens.moment(await self._mongo.operation_time())
+        await self._progress.wait(self._old.collection, now, limit_s=limit_s)
+
+    @property
+    def sealable(self) -> list[str]:
+        """The names of the old collection, of which there are two where previous versions lie
+        apart."""
+        return [self._old.collection, *self._old.layout.beside]
+
+    async def seal(self) -> list[str]:
+        """Have MongoDB refuse writes to the old collection. Returns its names. Removals are not
+        refused: `verify` finds them.
+
+        What was to be passed before is noted first, with the move: see `opened_by`."""
+        names = self.sealable
+        for name in names:
+            validation = (await rules_of(self._mongo, name)).validation
+            if validation.get("validator") != _SEAL:
+                await self._mongo.find_one_and_update(
+                    _SEALED, {"_id": name}, {"$set": {"validation": validation}}, upsert=True
+                )
+            await self._mongo.command(
+                {
+                    "collMod": name,
+                    "validator": _SEAL,
+                    "validationLevel": "strict",
+                    "validationAction": "error",
+                }
+            )
+        return names
+
+    async def opened_by(self, names: Sequence[str]) -> list[Document]:
+        """The commands that let programs write to sealed collections again, with the validators
+        that these had before."""
+        found = await self._mongo.find(_SEALED, {"_id": {"$in": list(names)}})
+        noted = {each["_id"]: each["validation"] for each in found}
+        free = {"validator": {}, "validationLevel": "strict", "validationAction": "error"}
+        return [{"collMod": name, **free, **noted.get(name, {})} for name in names]
+
+    async def finish(self, report: Report = lambda done, total: None) -> Moved:
+        """Copy the rest of a collection that is written to no more, compare, and say where the
+        recorder of the new one begins.
+
+        Raises:
+            ArchiveBehind: the recorder has yet to come to what there is.
+        """
+        await self.wait_recorded(limit_s=60)
+        await self.copy(report)
+        for name in _BESIDE:
+            await self._copy_beside(name)
+        moved = await self.verify()
+        if not moved.findings:
+            start = await self._progress.checkpoint(self._old.collection)
+            assert start is not None
+            moved.rules = await self._carry_over()
+            # Behind our own writes, which are no versions.
+            reached = resume_tokens.moment(await self._mongo.operation_time())
+            begins = Checkpoint(reached, start.start, Baseline(done=True))
+            await self._checkpoints.save(Partition(self._to).name, begins, fencing_token=0)
+            await self._mongo.remove_all(_BEGUN, {"_id": self._to})
+        return moved
+
+    async def _carry_over(self) -> Rules:
+        """Give the new collection the rules that the old one had before it was sealed."""
+        name, layout = self._old.collection, self._old.layout
+        rules = await rules_of(self._mongo, name)
+        (opened,) = await self.opened_by([name])
+        validation = {each: opened[each] for each in opened if each != "collMod"}
+        assert isinstance(layout, Keeping)
+        return await carry_over(
+            self._mongo, replace(rules, validation=validation), layout, self._to
+        )
+
+    async def verify(self) -> Moved:
+        """Compare every version and every current document, both ways."""
+        moved = Moved()
+        async for old, new in self._pairs():
+            one, other = {each["_id"]: each for each in old}, {each["_id"]: each for each in new}
+            moved.versions += len(other)
+            for token in sorted({*one, *other}):
+                if len(moved.findings) >= _MOST_FINDINGS:
+                    return moved
+                problem = _difference(one.get(token), other.get(token))
+                if problem is not None:
+                    record = one.get(token) or other[token]
+                    where = f"{record['doc']!r} version {record['v']}"
+                    moved.findings.append(f"{where}: {problem}")
+        await self._compare_present(moved)
+        return moved
+
+    async def _check_place(self) -> None:
+        if await self._checkpoints.load(Partition(self._to).name) is not None:
+            raise Unsuitable(
+                f"{self._to} has a recorder already: the move is done, or the name is another "
+                "collection's; name one that no model has"
+            )
+        mine = {"_id": self._to, "of": self._old.collection}
+        # One that was killed at once may have written documents, and no version yet.
+        begun = await self._mongo.find(_BEGUN, mine) or await self._mongo.find(
+            self._new.name, {}, limit=1
+        )
+        if begun:
+            return
+        if await self._mongo.find(self._to, {}, limit=1):
+            raise Unsuitable(f"there are documents in {self._to}: name a collection of its own")
+        await self._mongo.find_one_and_update(
+            _BEGUN, {"_id": self._to}, {"$set": mine}, upsert=True
+        )
+
+    async def _position(self) -> tuple[str, int]:
+        """Where to go on: a page before the end of what is there, since of the last one not all
+        may be done; and how many versions lie before that."""
+        count = await self._mongo.estimated_count(self._new.name)
+        last = await self._mongo.find(
+            self._new.name, {}, projection={"_id": 1}, sort=[("_id", -1)], limit=_PAGE + 1
+        )
+        return (last[-1]["_id"], count - _PAGE) if len(last) > _PAGE else ("", 0)
+
+    async def _page(self, position: str, upto: str) -> list[Any]:
+        query = {"_id": {"$gt": position, "$lte": upto}}
+        return await self._old.find(query, sort=[("_id", 1)], limit=_PAGE, raw=True)
+
+    async def _take(self, records: Sequence[Any]) -> int:
+        """The documents, then their versions: what is copied of these tells how far it went.
+        Returns how many versions were not there yet."""
+        newest = {identity(each["doc"]): each for each in records}
+        present = [each for each in newest.values() if each.get("full") is not None]
+        gone = [each["doc"] for each in newest.values() if each.get("full") is None]
+
+        async def work(writing: Writing) -> None:
+            if present:
+                changes = [_replaced(each) for each in present]
+                await writing.change_each(self._to, changes, upsert=True)
+            if gone:
+                await writing.remove_all(self._to, {"_id": {"$in": gone}})
+
+        await write(self._mongo, work)
+        there = await self._mongo.find(
+            self._new.name,
+            {"_id": {"$in": [each["_id"] for each in records]}},
+            projection={"_id": 1},
+        )
+        known = {each["_id"] for each in there}
+        made = [_own(each) for each in records if each["_id"] not in known]
+        if not await self._new.insert(made):
+            raise Unsuitable(f"somebody else writes to {self._new.name}: run one move at a time")
+        return len(made)
+
+    async def _copy_beside(self, name: str) -> None:
+        old, new = f"{self._old.collection}.{name}", f"{self._to}.{name}"
+        now = await self._mongo.operation_time()
+        pages = self._mongo.pages(old, {}, sort=[("_id", 1)], size=_PAGE, at=now)
+        async with aclosing(pages) as opened:
+            async for documents in opened:
+                changes = [(each["_id"], [_to_be(each)]) for each in documents]
+
+                async def work(writing: Writing, changes: Any = changes) -> None:
+                    await writing.change_each(new, changes, upsert=True)
+
+                await write(self._mongo, work)
+
+    async def _pairs(self) -> AsyncIterator[tuple[list[Any], list[Any]]]:
+        """The versions of both, page by page, between the same tokens."""
+        position = ""
+        while True:
+            old = await self._page(position, "~")
+            end = old[-1]["_id"] if len(old) == _PAGE else "~"
+            between = {"_id": {"$gt": position, "$lte": end}}
+            new = await self._new.find(between, sort=[("_id", 1)], raw=True)
+            yield old, new
+            if end == "~":
+                return
+            position = end
+
+    async def _compare_present(self, moved: Moved) -> None:
+        now = await self._mongo.operation_time()
+        pages = self._old.layout.pages({}, size=_PAGE, at=now)
+        async with aclosing(pages) as opened:
+            async for documents in opened:
+                ids = [each["_id"] for each in documents]
+                found = await self._mongo.find(self._to, {"_id": {"$in": ids}})
+                new = {identity(each["_id"]): each for each in found}
+                moved.documents += len(found)
+                for each in documents:
+                    if len(moved.findings) >= _MOST_FINDINGS:
+                        return
+                    other = new.get(identity(each["_id"]))
+                    if other is None or _encoded(other) != _encoded(each):
+                        what = "is not there" if other is None else "is another one"
+                        moved.findings.append(f"{each['_id']!r}: the current document {what}")
+        there = await self._mongo.count(self._to, {})
+        if there != moved.documents:
+            moved.findings.append(
+                f"{self._to} has {there:,} documents, and {moved.documents:,} are current"
+            )
+
+
+def _own(record: Any) -> Document:
+    """The record of a version whose content the archive keeps."""
+    return {name: value for name, value in record.items() if name not in _OF_THE_LAYOUT}
+
+
+def _replaced(record: Any) -> tuple[Any, list[Document]]:
+    content: Document = dict(record["full"].items())
+    if record.get("change") is not None:
+        content[CHANGE_FIELD] = record["change"]
+    return record["doc"], [_to_be(content)]
+
+
+def _to_be(document: Mapping[str, Any]) -> Document:
+    return {"$replaceWith": {"$literal": document}}
+
+
+def _difference(old: Any, new: Any) -> str | None:
+    if old is None or new is None:
+        return f"is only in the {'old' if new is None else 'new'} archive"
+    one, other = _own(old), _own(new)
+    every = sorted({*one, *other})
+    names = [name for name in every if _plain(one.get(name)) != _plain(other.get(name))]
+    return f"differs in {', '.join(names)}" if names else None
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value.raw) if isinstance(value, RawBSONDocument) else value
+
+
+def _encoded(document: Mapping[str, Any]) -> bytes:
+    """Whatever the order of its fields."""
+    ordered = dict(sorted(document.items()))
+    return bson.encode(ordered, codec_options=DECODED)

@@ -1,0 +1,166 @@
+"""Drop what the model says need not be kept (`@collection(keep:)`): pass after pass over one
+archive, in small steps.
+
+Costs what is dropped and what was written since the last pass: what has come to be old enough
+since, where age counts; not what is kept.
+Source: docs/decisions/0016-retention.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from bson import Timestamp
+
+from revstream.model.definition import Keep
+from revstream.streams.archive.horizon import Horizons, Place
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import GatewayError, LeaseLost, Unavailable
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.maintenance.truncate import Cutting
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+
+__all__ = ["Retention"]
+
+log = logging.getLogger(__name__)
+
+_PORTION = 500
+"""Records looked at together."""
+
+_NUMBER = {"doc": 1, "v": 1}
+
+_Oldest = Callable[[Sequence[Any]], Awaitable[list[Document]]]
+"""Of these documents the oldest versions that stay; of those that have nothing to lose, none."""
+
+
+class Retention:
+    """Of one collection. `run` it under a lease: to save work, since two at once do no harm."""
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archive: Archive,
+        progress: Progress,
+        keep: Keep,
+        *,
+        name: str,
+        every_s: float = 3600.0,
+    ) -> None:
+        self.name = name
+        self.collection = archive.collection
+        self._mongo = mongo
+        self._archive = archive
+        self._progress = progress
+        self._keep = keep
+        self._every_s = every_s
+        self._cutting = Cutting(mongo, archive)
+        self._horizons = Horizons(mongo)
+        self._versions = self._failures = 0
+
+    async def run(self, _fencing_token: int) -> None:
+        """A pass, and another one after a while, for ever."""
+        while True:
+            try:
+                await self.go_through()
+            except (Unavailable, LeaseLost):
+                raise
+            except GatewayError as exc:
+                # Nothing depends on it: the next pass begins where this one came to.
+                self._failures += 1
+                log.error(
+                    "retention failed",
+                    extra={"collection": self.collection, "reason": exc.message},
+                )
+            await asyncio.sleep(self._every_s)
+
+    def statistics(self) -> dict[str, Any]:
+        return {
+            "versions": self._versions,
+            "failures": self._failures,
+        }
+
+    async def go_through(self, now: Timestamp | None = None) -> int:
+        """One pass. Returns how many versions it has dropped.
+
+        Args:
+            now: what age is reckoned from; None: by the database.
+
+        Cancellation: safe; the next pass begins where this one came to.
+        """
+        before = self._versions
+        if self._keep.seconds is not None:
+            now = await self._mongo.operation_time() if now is None else now
+            await self._drop_older(Timestamp(max(0, now.time - self._keep.seconds), 0))
+        else:
+            assert self._keep.versions is not None
+            await self._drop_more_than(self._keep.versions)
+        dropped = self._versions - before
+        if dropped:
+            log.info(
+                "versions dropped",
+                extra={
+                    "collection": self.collection,
+                    "versions": dropped,
+                    "keep": self._keep.text,
+                },
+            )
+        return dropped
+
+    async def _drop_older(self, horizon: Timestamp) -> None:
+        """What was replaced at a moment or before."""
+
+        async def stood(keys: Sequence[Any]) -> list[Document]:
+            wanted = [{"key": key, "at": horizon} for key in keys]
+            return await self._archive.newest(wanted, limit=1, projection=_NUMBER)
+
+        await self._look_through(resume_tokens.moment(horizon), stood)
+
+    async def _drop_more_than(self, count: int) -> None:
+        async def last_to_stay(keys: Sequence[Any]) -> list[Document]:
+            wanted, skipped = [{"key": key} for key in keys], [{"$skip": count - 1}]
+            return await self._archive.newest(wanted, match=skipped, limit=1, projection=_NUMBER)
+
+        await self._look_through(None, last_to_stay)
+
+    async def _look_through(self, end: str | None, oldest: _Oldest) -> None:
+        """Of the documents written since the last pass, up to where the recorder has come, drop
+        what is older than the versions that stay.
+
+        Args:
+            end: not beyond this token.
+        """
+        place = await self._horizons.place(self.collection)
+        position = place.token if place is not None and place.keep == self._keep.text else ""
+        upto = await self._progress.position(self.collection)
+        if end is not None:
+            upto = min(upto, end)
+        while position < upto:
+            written = await self._mongo.find(
+                self._archive.name,
+                {"_id": {"$gt": position, "$lte": upto}},
+                projection={"doc": 1, "prev": 1},
+                sort=[("_id", 1)],
+                limit=_PORTION,
+            )
+            # A first version has replaced nothing.
+            replaced = {identity(each["doc"]): each["doc"] for each in written if each["prev"]}
+            await self._cut(await oldest(list(replaced.values())))
+            position = written[-1]["_id"] if len(written) == _PORTION else upto
+            await self._horizons.save_place(self.collection, Place(self._keep.text, position))
+
+    async def _cut(self, oldest: Sequence[Document]) -> None:
+        """Drop what is older than these records."""
+
+        async def announce(token: str) -> None:
+            await self._horizons.advance(self.collection, token)
+
+        dropped = await self._cutting.cut(
+            [(each["doc"], each["v"]) for each in oldest], announce=announce
+        )
+        self._versions += dropped

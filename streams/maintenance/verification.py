@@ -1,0 +1,320 @@
+"""Check an archive: each document's versions against one another, and the last ones against the
+present.
+
+Reads the present as of the place that the recorder has reached, document by document in `_id`
+order, and beside it the versions of the same documents. While others write, and without a recorder
+too: then what it has not come to is told, and the rest is checked.
+
+Does not see: a change of a version that has no checksum, together with what the two around it say
+of it; nor one that all checksums behind it were made anew for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import bson
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import INEXACT, identity, is_exact
+from revstream.streams.coordination.checkpoint import Checkpoint
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DamagedArchive, DatabaseError, HistoryLost
+from revstream.streams.layouts.core.snapshot_scan import PAST_UNKNOWN
+from revstream.streams.maintenance.version_chain import (
+    Flaw,
+    flaws_of_chain,
+    flaws_of_links,
+    is_first,
+)
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED, Document
+from revstream.streams.raw_bson.diff import differences, same
+from revstream.streams.versioning.checksum import checksum_flaws
+from revstream.streams.versioning.version import without_reserved
+
+__all__ = ["Finding", "Verification", "Verified"]
+
+Report = Callable[[int], None]
+
+_CHUNK = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something is wrong.
+
+    `kind`: MISSING (a version), INTERVAL (times that do not follow each other), NUMBER, CONTENT,
+    CHECKSUM (it, or its place, is not what was recorded), PRESENT (it differs from the last
+    version), BEHIND (not checked).
+    """
+
+    collection: str
+    kind: str
+    problem: str
+    document: Any = None
+    version: int | None = None
+
+
+@dataclass(slots=True)
+class Verified:
+    """What was looked at; `unsealed`: versions without a checksum; `mended`: documents in which
+    updates that were left half done are mended."""
+
+    documents: int = 0
+    versions: int = 0
+    gaps: int = 0
+    unsealed: int = 0
+    mended: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+class Verification:
+    """Of one collection.
+
+    Args:
+        checkpoint: of its recorder, or of those of its partitions together; None where none has
+            ever run, or not all of them.
+        version_field: as the model says.
+        partitioned: whether several recorders write it, or did so lately.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archive: Archive,
+        checkpoint: Checkpoint | None,
+        *,
+        version_field: str | None,
+        partitioned: bool = False,
+    ) -> None:
+        self._mongo = mongo
+        self._archive = archive
+        self._checkpoint = checkpoint
+        self._version_field = version_field
+        self._partitioned = partitioned
+        self._verified = Verified()
+        self._position = ""
+
+    async def run(self, report: Report = lambda documents: None) -> Verified:
+        """Args:
+        report: given the number of documents that were looked at, now and then.
+        """
+        if self._checkpoint is None:
+            self._tell("BEHIND", "no recorder has ever run for it; start `revstream serve`")
+            return self._verified
+        self._position = self._checkpoint.token
+        if not self._partitioned:
+            # What it has written behind its checkpoint is there too, without a hole. Of several
+            # that write beside one another, one may be ahead of the others.
+            newest = await self._mongo.find(
+                self._archive.name, {}, sort=[("_id", -1)], limit=1, projection={"_id": 1}
+            )
+            self._position = max([self._position, *(each["_id"] for each in newest)])
+        at = resume_tokens.cluster_time(self._position)
+        after: tuple[Any] | None = None
+        async with aclosing(self._archive.layout.present(size=_CHUNK, at=at)) as pages:
+            while (present := await self._next_of(pages, at)) is not None:
+                documents, end = present
+                exact = [each for each in documents if is_exact(each)]
+                for each in documents:
+                    if not is_exact(each):
+                        self._tell("MISSING", f"has no versions: {INEXACT}", each["_id"])
+                if end or exact:
+                    last = None if end else (exact[-1]["_id"],)
+                    await self._check_range(after, last, at, exact)
+                    after = last
+                report(self._verified.documents)
+                if end:
+                    return self._verified
+        await self._check_range(after, None, at, None)
+        return self._verified
+
+    async def _next_of(
+        self, pages: AsyncGenerator[tuple[list[RawBSONDocument], bool]], at: Timestamp
+    ) -> tuple[list[RawBSONDocument], bool] | None:
+        """The next documents, and whether they are the last; None where they cannot be read as of
+        that time."""
+        try:
+            return await anext(pages)
+        except DatabaseError as exc:
+            if exc.number not in PAST_UNKNOWN:
+                raise
+        self._tell(
+            "BEHIND",
+            f"its recorder has reached {at.as_datetime():%F %T}Z, which is too long ago to read "
+            "the present as of then; the versions alone were checked",
+        )
+        return None
+
+    async def _check_range(
+        self,
+        after: tuple[Any] | None,
+        last: tuple[Any] | None,
+        at: Timestamp,
+        present: Sequence[RawBSONDocument] | None,
+    ) -> None:
+        assert self._checkpoint is not None
+        there = {identity(each["_id"]): each for each in present or ()}
+        differing: list[tuple[Document, str]] = []
+        beheaded: list[Document] = []
+        async for packed in self._versions(after, last, at):
+            self._verified.documents += 1
+            try:
+                versions = await self._archive.contents.filled(packed, whole=True, raw=True)
+            except DamagedArchive as exc:
+                self._about(packed[0], "CONTENT", exc.message)
+                self._note(flaws_of_links(packed))
+                if not is_first(packed[-1]):
+                    beheaded.append(packed[-1])
+                there.pop(identity(packed[0]["doc"]), None)
+                continue
+            except HistoryLost:
+                # Cut while it was read.
+                there.pop(identity(packed[0]["doc"]), None)
+                continue
+            self._note(flaws_of_chain(versions, version_field=self._version_field))
+            for record, reason in checksum_flaws(versions, kept=self._archive.layout.keeps):
+                self._about(record, "CHECKSUM", reason)
+            newest = versions[0]
+            if not is_first(versions[-1]):
+                beheaded.append(versions[-1])
+            if present is not None:
+                problem = _difference(newest, there.pop(identity(newest["doc"]), None))
+                if problem is not None:
+                    differing.append((newest, problem))
+        await self._check_beheaded(beheaded)
+        unknown = list(there.values()) if self._first_reading_done else []
+        before = await self._just_before(at, differing, unknown)
+        later = await self._read_later(at, differing, unknown)
+        differing = [each for each in differing if identity(each[0]["doc"]) not in later]
+        unknown = [each for each in unknown if identity(each["_id"]) not in later]
+        for newest, problem in differing:
+            key = identity(newest["doc"])
+            if newest["at"] == at or key not in before or _difference(newest, before[key]):
+                self._about(newest, "PRESENT", problem)
+        for document in unknown:
+            if before.get(identity(document["_id"]), document) is not None:
+                self._tell("MISSING", "is there, and has no version", document["_id"])
+
+    async def _just_before(
+        self,
+        at: Timestamp,
+        differing: Sequence[tuple[Document, str]],
+        unknown: Sequence[RawBSONDocument],
+    ) -> Mapping[Any, RawBSONDocument | None]:
+        """Of documents that differ from their last version, what they were one moment earlier.
+
+        The recorder may stand in the middle of a transaction: what that did to other documents at
+        the same cluster time, it has yet to come to. Where it does not, nothing is asked.
+        """
+        keys = [newest["doc"] for newest, _ in differing] + [each["_id"] for each in unknown]
+        if not keys or self._position.endswith("~"):
+            return {}
+        earlier = Timestamp(at.time, at.inc - 1) if at.inc else Timestamp(at.time - 1, 2**32 - 1)
+        found = await self._archive.layout.find({"_id": {"$in": keys}}, at=earlier, raw=True)
+        documents = {identity(each["_id"]): each for each in found}
+        return {identity(each): documents.get(identity(each)) for each in keys}
+
+    async def _read_later(
+        self,
+        at: Timestamp,
+        differing: Sequence[tuple[Document, str]],
+        unknown: Sequence[RawBSONDocument],
+    ) -> set[Any]:
+        """Of the same documents, those that a partition has read behind the place that all have
+        reached: what it found, which stood there before, is known since then."""
+        keys = [newest["doc"] for newest, _ in differing] + [each["_id"] for each in unknown]
+        if not keys or not self._partitioned:
+            return set()
+        read = {"$or": [{"readAt": {"$exists": True}}, {"gap": True}]}
+        found = await self._mongo.find(
+            self._archive.name,
+            {"doc": {"$in": keys}, "at": {"$gt": at}, **read},
+            projection={"doc": 1},
+        )
+        return {identity(each["doc"]) for each in found}
+
+    async def _versions(
+        self, after: tuple[Any] | None, last: tuple[Any] | None, at: Timestamp
+    ) -> AsyncIterator[list[Document]]:
+        """Document by document its versions, the newest first, up to a time."""
+        bounds = [
+            # In expressions values of all types are in one order, as in the index.
+            {operator: ["$doc", {"$literal": bound[0]}]}
+            for operator, bound in (("$gt", after), ("$lte", last))
+            if bound is not None
+        ]
+        query = {"at": {"$lte": at}, "$expr": {"$and": bounds}}
+        found: list[Document] = []
+        pages = self._mongo.pages(
+            self._archive.name, query, sort=[("doc", 1), ("v", -1)], size=_CHUNK, raw=True
+        )
+        async with aclosing(pages) as opened:
+            async for page in opened:
+                for record in page:
+                    self._verified.versions += 1
+                    self._verified.unsealed += "sum" not in record
+                    self._verified.gaps += record.get("gap", False) and "unrecorded" not in record
+                    if found and identity(found[0]["doc"]) != identity(record["doc"]):
+                        yield found
+                        found = []
+                    found.append(record)
+        if found:
+            yield found
+
+    async def _check_beheaded(self, oldest: Sequence[Document]) -> None:
+        """The first versions that were found of some documents, and that say that they are not."""
+        # They may have been cut while they were read.
+        now = await self._archive.by_token(
+            [each["_id"] for each in oldest], projection={"prev": 1, "first": 1}
+        )
+        for each in oldest:
+            record = now.get(each["_id"])
+            if record is not None and not is_first(record):
+                self._about(each, "MISSING", "the versions before it are not there")
+
+    @property
+    def _first_reading_done(self) -> bool:
+        return self._checkpoint is not None and self._checkpoint.baseline.done
+
+    def _note(self, flaws: Iterable[Flaw]) -> None:
+        for each in flaws:
+            self._about(each.record, each.kind, each.problem)
+
+    def _about(self, record: Mapping[str, Any], kind: str, problem: str) -> None:
+        key = record["doc"]
+        plain = bson.decode(key.raw, DECODED) if isinstance(key, RawBSONDocument) else key
+        self._tell(kind, problem, plain, record["v"])
+
+    def _tell(
+        self, kind: str, problem: str, document: Any = None, version: int | None = None
+    ) -> None:
+        self._verified.findings.append(
+            Finding(
+                collection=self._archive.collection,
+                kind=kind,
+                problem=problem,
+                document=document,
+                version=version,
+            )
+        )
+
+
+def _difference(newest: Document, document: RawBSONDocument | None) -> str | None:
+    """What is wrong between a document and its last version."""
+    full = newest["full"]
+    if document is None:
+        return None if full is None else "is the last version, and the document is gone"
+    if full is None:
+        return "is a deletion, and the document is there"
+    content = without_reserved(document)
+    if same(full, content):
+        return None
+    paths = [each.dotted for each in differences(full, content)]
+    return f"differs from the document in {', '.join(paths)}"

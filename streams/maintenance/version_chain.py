@@ -1,0 +1,105 @@
+"""What is wrong between the versions of one document: holes, overlaps, numbers, contents. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from revstream.model.naming import with_article
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.versioning.content_encoding import KEYFRAME_EVERY
+from revstream.streams.versioning.version import changed_paths, next_number
+
+__all__ = ["Flaw", "flaws_of_chain", "flaws_of_links", "is_first"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """`kind`: as `streams.maintenance.verification.Finding` has it."""
+
+    record: Mapping[str, Any]
+    kind: str
+    problem: str
+
+
+def flaws_of_chain(versions: Sequence[Document], *, version_field: str | None) -> Iterator[Flaw]:
+    """Args:
+    versions: of one document, the newest first, with their contents.
+    """
+    yield from flaws_of_links(versions)
+    yield from _of_keyframes(versions)
+    for newer, older in pairwise(versions):
+        if newer["prev"] == older["_id"]:
+            yield from _of_pair(older, newer, version_field)
+    if is_first(versions[-1]):
+        yield from _of_content(None, versions[-1], version_field)
+
+
+def flaws_of_links(versions: Sequence[Document]) -> Iterator[Flaw]:
+    """The same of what their records say without contents."""
+    for newer, older in pairwise(versions):
+        if newer.get("first"):
+            yield Flaw(newer, "MISSING", f"says that it is the first, and version {older['v']} is")
+        elif newer["prev"] != older["_id"]:
+            problem = f"does not follow version {older['v']}, which is the one before"
+            yield Flaw(newer, "MISSING", problem)
+
+
+def is_first(record: Mapping[str, Any]) -> bool:
+    return record["prev"] is None and bool(record.get("first"))
+
+
+def _of_keyframes(versions: Sequence[Document]) -> Iterator[Flaw]:
+    """Whether readers, who read from the number of the keyframe on, come upon it."""
+    base = 0
+    for each in reversed(versions):
+        if "patch" not in each:
+            base = each["v"]
+        elif each["keyframe"] > base or each["depth"] >= KEYFRAME_EVERY:
+            yield Flaw(
+                each,
+                "CONTENT",
+                f"is kept as patch {each['depth']} on version {each['keyframe']}, "
+                f"and version {base} is the last whole one",
+            )
+
+
+def _of_pair(older: Document, newer: Document, version_field: str | None) -> Iterator[Flaw]:
+    if newer["_id"] <= older["_id"] or newer["at"] < older["at"]:
+        yield Flaw(
+            older,
+            "INTERVAL",
+            f"stands from {older['wall']}, and version {newer['v']}, which replaced it, from "
+            f"{newer['wall']}",
+        )
+    number, _ = next_number(
+        older["v"],
+        newer["full"],
+        version_field,
+        newer.get("kept"),
+        offset=older.get("offset", 0),
+        inserted=newer["op"] == "INSERT",
+    )
+    if newer["v"] != number:
+        yield Flaw(newer, "NUMBER", f"should be version {number}")
+    yield from _of_content(older, newer, version_field)
+
+
+def _of_content(
+    older: Document | None, newer: Document, version_field: str | None
+) -> Iterator[Flaw]:
+    """What a version says it has changed is what differs from the one before."""
+    full = newer["full"]
+    if (full is None) != (newer["op"] == "DELETE"):
+        has = "no content" if full is None else "content"
+        yield Flaw(newer, "CONTENT", f"is {with_article(newer['op'])} and has {has}")
+        return
+    if "cut" in newer or "setAside" in newer:
+        # What it has changed is said against a version that was dropped, or was not concluded.
+        return
+    changed = changed_paths(None if older is None else older["full"], full, version_field)
+    if list(newer["changed"]) != changed:
+        problem = f"says that it changed {newer['changed']}, and {changed} differs"
+        yield Flaw(newer, "CONTENT", problem)

@@ -1,0 +1,1 @@
+"""MongoDB: reads, writes and transactions."""

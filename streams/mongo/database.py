@@ -1,0 +1,227 @@
+"""Reach MongoDB through a driver's client, whichever that is.
+
+Guarantees: the same calls mean the same on both drivers; every read has a time limit; driver errors
+leave as `streams.core.errors`.
+Does not guarantee: retries of change streams and writes; their owners know what may be repeated
+(`source`, `recorder`).
+Source: docs/decisions/0004-driver.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, nullcontext, suppress
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import pymongo
+import pymongo.errors
+from bson import Timestamp
+
+from revstream.streams.core.errors import Unsuitable
+from revstream.streams.mongo.driver.client import MongoOptions, open_client
+from revstream.streams.mongo.driver.codecs import DECODED, RAW, REPLY, Document
+from revstream.streams.mongo.driver.cursor_batches import rounds
+from revstream.streams.mongo.driver.error_translation import STANDALONE, translated
+from revstream.streams.mongo.reads import COLLATION, Reads, awaited
+from revstream.streams.mongo.wire.pool import WirePool
+
+__all__ = ["COLLATION", "Mongo"]
+
+# What is only courtesy to the server is not waited for any longer.
+_PARTING_S = 1.0
+_NOTHING_TO_DROP = {26, 27}  # NamespaceNotFound, IndexNotFound
+
+
+class Mongo(Reads):
+    """One database. Open with `async with Mongo.connect(...) as mongo`."""
+
+    def __init__(
+        self,
+        client: Any,
+        name: str,
+        options: MongoOptions,
+        wires: WirePool | None = None,
+    ) -> None:
+        super().__init__(client, name, options, wires)
+        self._replies = client.get_database(name, codec_options=REPLY)
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls, uri: str, name: str, *, options: MongoOptions | None = None
+    ) -> AsyncIterator[Mongo]:
+        """Connect, lazily: no server is asked before the first command.
+
+        Raises:
+            Unsuitable: the URI cannot be understood.
+        """
+        options = options or MongoOptions()
+        client = open_client(uri, options)
+        wires = WirePool(uri, options)
+        mongo = cls(client, name, options, wires)
+        try:
+            yield mongo
+        finally:
+            # They say goodbye to the server, which may be gone.
+            with pymongo.timeout(_PARTING_S), suppress(pymongo.errors.PyMongoError):
+                await wires.close()
+                await mongo._sessions.close()
+                await awaited(client.close())
+
+    async def insert_in_order(
+        self, collection: str, documents: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Insert one after the other, stopping at the first that is refused.
+
+        Raises:
+            DuplicateKey: one of its unique keys was taken; those before it are inserted.
+        """
+        if not documents:
+            return
+        with translated():
+            await self._database[collection].insert_many(documents, ordered=True)
+
+    async def update_each(
+        self,
+        collection: str,
+        updates: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    ) -> int:
+        """One update_one per (filter, update), in one round trip. Returns how many matched."""
+        if not updates:
+            return 0
+        with translated():
+            result = await self._database[collection].bulk_write(
+                [pymongo.UpdateOne(query, change) for query, change in updates], ordered=False
+            )
+            return int(result.matched_count)
+
+    async def update_all(
+        self, collection: str, query: Mapping[str, Any], change: Mapping[str, Any]
+    ) -> int:
+        """Returns how many matched."""
+        with translated():
+            result = await self._database[collection].update_many(query, change)
+            return int(result.matched_count)
+
+    async def remove_all(self, collection: str, query: Mapping[str, Any]) -> int:
+        """Returns how many there were."""
+        with translated():
+            return int((await self._database[collection].delete_many(query)).deleted_count)
+
+    async def find_one_and_update(
+        self,
+        collection: str,
+        query: Mapping[str, Any],
+        change: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        upsert: bool = False,
+    ) -> Document | None:
+        """The document after the change, or None where none matched.
+
+        Raises:
+            DuplicateKey: the upsert met a document that the filter left out.
+        """
+        with translated():
+            found = await self._database[collection].find_one_and_update(
+                query,
+                change,
+                upsert=upsert,
+                return_document=pymongo.ReturnDocument.AFTER,
+            )
+            return None if found is None else dict(found)
+
+    async def create_index(
+        self, collection: str, keys: Sequence[tuple[str, int]], **options: Any
+    ) -> None:
+        with translated():
+            await self._database[collection].create_index(list(keys), **options)
+
+    async def create_indexes(
+        self,
+        collection: str,
+        indexes: Iterable[tuple[Sequence[tuple[str, int]], Mapping[str, Any]]],
+    ) -> None:
+        """Create several, all in one step where the collection is not there: nobody sees it with
+        some of them."""
+        models = [pymongo.IndexModel(list(keys), **options) for keys, options in indexes]
+        with translated():
+            await self._database[collection].create_indexes(models)
+
+    async def drop_index(self, collection: str, name: str) -> None:
+        """One that is not there is left alone."""
+        with translated():
+            try:
+                await self._database[collection].drop_index(name)
+            except pymongo.errors.OperationFailure as exc:
+                if exc.code not in _NOTHING_TO_DROP:
+                    raise
+
+    async def command(self, command: Mapping[str, Any], *, database: str | None = None) -> Document:
+        """Its reply. Not for writes: that one was refused, or not confirmed, a reply only says."""
+        with translated():
+            target = self._database if database is None else self._client[database]
+            return dict(await target.command(command, codec_options=DECODED))
+
+    async def existing(self, names: Iterable[str]) -> set[str]:
+        """Return those of these collections that are there, views among them."""
+        wanted = list(names)
+        command = {"listCollections": 1, "nameOnly": True, "filter": {"name": {"$in": wanted}}}
+        reply = await self.command({**command, "cursor": {"batchSize": len(wanted) + 1}})
+        return {each["name"] for each in reply["cursor"]["firstBatch"]}
+
+    async def estimated_count(self, collection: str) -> int:
+        """From the collection's figures, without looking at it."""
+        return int((await self.command({"count": collection}))["n"])
+
+    async def operation_time(self) -> Timestamp:
+        """The cluster time of the last operation the primary knows: now, in the stream's terms."""
+        return (await self.clock())[1]
+
+    async def confirmed_time(self) -> Timestamp:
+        """The same, once a majority has confirmed that who is asked still is the primary: one that
+        is cut off does not know how far the others have come."""
+        read = {"find": "revstream.deployment", "limit": 1, "maxTimeMS": self._limit_ms}
+        await self.command({**read, "readConcern": {"level": "linearizable"}})
+        return await self.operation_time()
+
+    async def clock(self) -> tuple[datetime, Timestamp]:
+        """Now, by the primary's wall clock (UTC, to the millisecond) and by the cluster's time."""
+        reply = await self.command({"hello": 1})
+        time = reply.get("operationTime")
+        if time is None and "lastWrite" in reply:
+            # A server that asks for passwords leaves the time out until it has the keys to sign it
+            # with, some seconds after a restart.
+            time = reply["lastWrite"]["opTime"]["ts"]
+        if not isinstance(time, Timestamp):
+            raise Unsuitable(STANDALONE)
+        return reply["localTime"], time
+
+    def raw(self, collection: str) -> Any:
+        """The driver's, giving documents raw, for `streams.mongo.transactions`."""
+        return self._replies[collection]
+
+    @asynccontextmanager
+    async def change_batches(
+        self, pipeline: Sequence[Mapping[str, Any]], *, size: int, wait_ms: int
+    ) -> AsyncIterator[AsyncIterator[Document]]:
+        """Open a change stream; iterate over what each round trip brings: `batch`, raw, and
+        `token`, its postBatchResumeToken.
+
+        Commands instead of `watch()`: a whole batch with its token is handed over or is not;
+        nothing lies in a driver's buffer when the task is cancelled. And on a connection of its
+        own: what waits ten times a second for what is to come need not wake a thread for it.
+        """
+        command = {"aggregate": 1, "pipeline": list(pipeline), "cursor": {"batchSize": size}}
+        more: dict[str, Any] = {"size": size, "wait_ms": wait_ms}
+        where = "$cmd.aggregate"
+        async with nullcontext() if self.wires is None else self.wires.dedicated() as connection:
+            if connection is None:
+                opened = self._rounds(where, command, RAW, **more)
+            else:
+                ask = partial(connection.run, self.name)
+                kill = self._database.command
+                opened = rounds(ask, kill, where, command, ahead=True, **more)
+            async with aclosing(opened):
+                yield opened

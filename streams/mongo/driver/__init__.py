@@ -1,0 +1,1 @@
+"""The driver: client, codecs, translation of its errors."""

@@ -1,0 +1,93 @@
+"""The driver's client: Motor's, or PyMongo's own for asyncio; the one module that makes one.
+
+Source: docs/decisions/0004-driver.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import warnings
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import pymongo
+import pymongo.errors
+import pymongo.lock
+from motor.motor_asyncio import AsyncIOMotorClient
+
+from revstream.streams.core.errors import Unsuitable
+from revstream.streams.mongo.driver.error_translation import harmless
+
+__all__ = ["Driver", "MongoOptions", "open_client"]
+
+Driver = Literal["motor", "pymongo"]
+
+T = TypeVar("T")
+
+if sys.version_info < (3, 12):
+    # PyMongo brings the locks and conditions of Python 3.13, but waits by the `wait_for` of the
+    # Python that runs, which makes a second task before 3.12. Who is cancelled just as the time is
+    # up leaves that one behind, and with it the lock of all servers, for good; each wait for a
+    # primary takes half a second. This is what 3.12 does (python/cpython pull request 98518).
+    async def _wait_for(awaitable: Awaitable[T], timeout_s: float | None) -> T:
+        async with asyncio.timeout(timeout_s):
+            return await awaitable
+
+    pymongo.lock.wait_for = _wait_for  # type: ignore[attr-defined, assignment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MongoOptions:
+    """Args:
+    driver: "motor" or "pymongo".
+    read_limit_s: the longest a read may take on the server.
+    server_selection_s: how long to look for a primary before `Unavailable`.
+    """
+
+    driver: Driver = "motor"
+    read_limit_s: float = 30.0
+    server_selection_s: float = 10.0
+
+
+def open_client(uri: str, options: MongoOptions, *, listeners: Sequence[Any] = ()) -> Any:
+    """Lazily: no server is asked before the first command.
+
+    Args:
+        listeners: of the driver's events.
+
+    Raises:
+        Unsuitable: the URI cannot be understood.
+    """
+    kind = AsyncIOMotorClient if options.driver == "motor" else pymongo.AsyncMongoClient
+    heard: dict[str, Any] = {"event_listeners": listeners} if listeners else {}
+    try:
+        with warnings.catch_warnings():
+            # PyMongo warns of an option that it cannot use, and goes on without: `tls=yes`.
+            warnings.simplefilter("error", UserWarning)
+            return kind(
+                uri,
+                tz_aware=True,
+                appname="revstream",
+                serverSelectionTimeoutMS=int(options.server_selection_s * 1000),
+                # Snapshot reads and the archive are only worth something when the majority has
+                # them.
+                w="majority",
+                **heard,
+            )
+    except OSError as exc:
+        # Of a certificate or a key, which the URI names. PyMongo from 4.20.1 on tells the option in
+        # place of the name.
+        said = exc.strerror or str(exc)
+        reason = os.strerror(exc.errno) if exc.errno else said
+        problem = ": ".join(dict.fromkeys([exc.filename or said, reason]))
+        raise Unsuitable(f"the MongoDB URI cannot be used: {problem}") from exc
+    except (
+        pymongo.errors.ConfigurationError,
+        pymongo.errors.InvalidURI,
+        UserWarning,
+        ValueError,
+    ) as exc:
+        raise Unsuitable(f"the MongoDB URI cannot be used: {harmless(exc, uri)}") from exc

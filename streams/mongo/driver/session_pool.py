@@ -1,0 +1,87 @@
+"""The driver's sessions, kept for the next one who needs one.
+
+Motor makes and ends each in a thread of its own, which costs two hops per write. A session serves
+one at a time; one that something went wrong in is not kept, since a transaction may be open in it.
+
+A connection that the driver opens while its server recovers from an election has no sessions, also
+once the server is primary: it asks once, when it connects (PyMongo 4.20). Whoever comes upon such a
+connection is told that it was lost, and it is not used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pymongo.errors
+
+from revstream.streams.core.task_cleanup import seen
+
+__all__ = ["Sessions"]
+
+# As many writes at once come from few processes; more are made, and not kept.
+_MOST_KEPT = 64
+# As the driver says it.
+_NONE = "Sessions are not supported"
+
+
+class Sessions:
+    """Of one client."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._idle: list[Any] = []
+        self._ending: set[asyncio.Future[Any]] = set()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[Any]:
+        """It knows the cluster time of its last reply.
+
+        Raises:
+            AutoReconnect: the driver's; what was asked for last was not sent.
+        """
+        if self._idle:
+            session = self._idle.pop()
+        else:
+            made = self._client.start_session(causal_consistency=False)
+            session = await made if inspect.isawaitable(made) else made
+        kept = False
+        try:
+            yield session
+            kept = len(self._idle) < _MOST_KEPT
+        except pymongo.errors.ConfigurationError as exc:
+            if not str(exc).startswith(_NONE):
+                raise
+            try:
+                await self._forget_connections()
+            except AttributeError:
+                # Another PyMongo: the connection would go on being used.
+                raise exc from None
+            raise pymongo.errors.AutoReconnect(
+                "it was opened while the server was not ready; try again"
+            ) from exc
+        finally:
+            if kept:
+                self._idle.append(session)
+            else:
+                # An operation that was ended because the server is away must not wait for it again.
+                ending = asyncio.ensure_future(session.end_session())
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
+                ending.add_done_callback(seen)
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().end_session()
+
+    async def _forget_connections(self) -> None:
+        """Those that are lent are closed when they come back."""
+        # Motor has one; of others each attribute is a database.
+        driver = vars(self._client).get("delegate", self._client)
+        for server in list(driver._topology._servers.values()):
+            resetting = server.pool.reset_without_pause()
+            if inspect.isawaitable(resetting):
+                await resetting

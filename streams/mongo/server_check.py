@@ -1,0 +1,295 @@
+"""What MongoDB this is, and whether it can serve: a replica set or a sharded cluster, new
+enough."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError, GatewayError, Unsuitable
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.error_translation import NOT_INITIATED, STANDALONE
+
+__all__ = [
+    "OLDEST_VERSION",
+    "SHARDED",
+    "Server",
+    "check_collections",
+    "check_sharding",
+    "check_stream",
+    "collection_uuids",
+    "create_collection",
+    "enable_images",
+    "inspect_server",
+    "keep_images",
+    "permitted",
+    "remedy",
+    "unfit_collections",
+]
+
+log = logging.getLogger(__name__)
+
+OLDEST_VERSION = (6, 0)
+_NAMESPACE_NOT_FOUND = 26
+_NAMESPACE_EXISTS = 48
+_WITHOUT_HISTORY = {
+    "view": "a view, and views have no change stream: name the collection behind it in the model",
+    "timeseries": "a time-series collection, and those have no change stream: "
+    "take it out of the model, or copy it into an ordinary collection",
+    "capped": "a capped collection, and MongoDB does not read those as of a moment: "
+    "take it out of the model, or copy it into an ordinary collection "
+    "(one with a TTL index, where old documents are to go)",
+}
+SHARDED = (
+    "a sharded cluster, whose changes are not all understood: a document whose shard key changes, "
+    "or a primary shard that moves (before 8.0), can be recorded as deletions; moments and events "
+    "come up to 10 s late while a shard is idle; asOf: {token} is not exact where two shards "
+    "write at one cluster time; cursors that are given up stay open on other routers"
+)
+_PRODUCTS = {
+    "docdb.amazonaws.com": "Amazon DocumentDB",
+    "docdb-elastic.amazonaws.com": "Amazon DocumentDB",
+    "cosmos.azure.com": "Azure Cosmos DB",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """`version`: as in "6.0.5". `sharded`: reached through mongos. `product`: another database that
+    speaks MongoDB's protocol, as far as it says so; None for MongoDB."""
+
+    version: str
+    sharded: bool
+    product: str | None = None
+
+    @property
+    def disambiguates(self) -> bool:
+        """Whether change streams say how the paths of an update are meant, if expanded events are
+        asked for."""
+        return _numbers(self.version) >= (6, 1)
+
+
+async def inspect_server(mongo: Mongo) -> Server:
+    """Ask the server what it is.
+
+    Raises:
+        Unavailable: it cannot be reached.
+        Unsuitable: a standalone, or older than `OLDEST_VERSION`; says how to mend it. Of another
+            product, that it is one.
+    """
+    hello = await mongo.command({"hello": 1}, database="admin")
+    build = await mongo.command({"buildInfo": 1}, database="admin")
+    server = Server(
+        version=str(build["version"]),
+        sharded=hello.get("msg") == "isdbgrid",
+        product=_product(hello, build),
+    )
+    if not server.sharded and "setName" not in hello:
+        if server.product is not None:
+            raise _refused(server, "it is no replica set")
+        raise Unsuitable(NOT_INITIATED if hello.get("isreplicaset") else STANDALONE)
+    if _numbers(server.version) < OLDEST_VERSION:
+        wanted = ".".join(map(str, OLDEST_VERSION))
+        raise _refused(server, f"{server.version} is too old; revstream needs {wanted} or newer")
+    return server
+
+
+def check_sharding(server: Server, *, experimental: bool) -> None:
+    """Refuse a sharded cluster that is not asked for.
+
+    Raises:
+        Unsuitable: says what is not right there.
+    """
+    if server.sharded and not experimental:
+        raise Unsuitable(
+            f"this is {SHARDED}; use a replica set, or accept that with --experimental-sharded"
+        )
+
+
+def _product(hello: Mapping[str, Any], build: Mapping[str, Any]) -> str | None:
+    if any(name.lower().startswith("ferretdb") for name in build):
+        return "FerretDB"
+    hosts = [str(each) for each in (*hello.get("hosts", ()), hello.get("me"), hello.get("primary"))]
+    for each in hosts:
+        name = each.rpartition(":")[0]
+        for domain, product in _PRODUCTS.items():
+            if name.endswith(f".{domain}"):
+                return product
+    return "Azure Cosmos DB" if hello.get("setName") == "globaldb" else None
+
+
+def _refused(server: Server, reason: str) -> Unsuitable:
+    if server.product is None:
+        return Unsuitable(f"MongoDB {reason}")
+    return _not_mongodb(server.product, reason)
+
+
+def _not_mongodb(product: str, reason: str) -> Unsuitable:
+    return Unsuitable(
+        f"this is {product}, not MongoDB, and its changes cannot be followed: {reason}; "
+        "use a MongoDB replica set"
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Its first two."""
+    return tuple(int(part) for part in version.split("-")[0].split(".")[:2])
+
+
+async def check_stream(mongo: Mongo, server: Server) -> None:
+    """Open a change stream, so that a missing privilege, or a token that cannot be read, shows at
+    start and not in the background.
+
+    Raises:
+        Unsuitable: not permitted; says how to mend it. Or no stream of MongoDB's.
+    """
+    needs = "following the stream needs the actions changeStream and find, which are in"
+    try:
+        async with (
+            permitted(mongo, needs, "read"),
+            mongo.change_batches([{"$changeStream": {}}], size=1, wait_ms=1) as replies,
+        ):
+            reply = await anext(replies)
+    except DatabaseError as exc:
+        if server.product is None:
+            raise
+        raise _not_mongodb(server.product, exc.message) from exc
+    try:
+        resume_tokens.from_stream(reply["token"]["_data"])
+    except (TypeError, KeyError, AttributeError, ValueError) as exc:
+        raise _not_mongodb(
+            server.product or "another database",
+            "the resume tokens of its change stream do not begin with a cluster time",
+        ) from exc
+
+
+async def check_collections(mongo: Mongo, names: Sequence[str]) -> None:
+    """Those that exist are ordinary collections.
+
+    Raises:
+        Unsuitable: one is of a kind whose history cannot be kept; says of each why, and the way
+            out.
+    """
+    unfit = await unfit_collections(mongo, names)
+    if unfit:
+        raise Unsuitable("; ".join(unfit.values()))
+
+
+async def unfit_collections(mongo: Mongo, names: Sequence[str]) -> dict[str, str]:
+    """By name, those of a kind whose history cannot be kept: why, and the way out."""
+    reply = await mongo.command(
+        {
+            "listCollections": 1,
+            "filter": {"name": {"$in": list(names)}},
+            "cursor": {"batchSize": len(names)},
+        }
+    )
+    kinds = {
+        each["name"]: "capped" if each["options"].get("capped") else each["type"]
+        for each in reply["cursor"]["firstBatch"]
+    }
+    return {
+        name: f"{mongo.name}.{name} is {_WITHOUT_HISTORY[kind]}"
+        for name, kind in kinds.items()
+        if kind in _WITHOUT_HISTORY
+    }
+
+
+async def enable_images(mongo: Mongo, collections: Sequence[str]) -> None:
+    """Have the server keep the images before and after each write, where it permits; elsewhere
+    history is kept by applying deltas, which is logged. What does not exist any more is left out.
+    """
+    refused: dict[str, GatewayError] = {}
+    for name in collections:
+        try:
+            await keep_images(mongo, name, create=False)
+        except (DatabaseError, Unsuitable) as exc:
+            refused[name] = exc
+    # One line for all that one grant mends.
+    forbidden = [name for name, exc in refused.items() if isinstance(exc, Unsuitable)]
+    if forbidden:
+        grant = await remedy(mongo, "dbAdmin")
+        _log_refusal(forbidden, refused[forbidden[0]], remedy=grant)
+    for name, reason in refused.items():
+        if name not in forbidden:
+            _log_refusal([name], reason)
+
+
+async def collection_uuids(mongo: Mongo, names: Sequence[str]) -> dict[str, Any]:
+    """Return those of these collections that exist, by name, with their UUIDs."""
+    which = {"name": {"$in": list(names)}, "type": "collection"}
+    cursor = {"batchSize": len(names) + 1}
+    reply = await mongo.command({"listCollections": 1, "filter": which, "cursor": cursor})
+    return {each["name"]: each["info"].get("uuid") for each in reply["cursor"]["firstBatch"]}
+
+
+async def keep_images(mongo: Mongo, name: str, *, create: bool = True) -> None:
+    """Have the server keep the images of one collection.
+
+    Args:
+        create: make one that does not exist; else it is left out.
+
+    Raises:
+        DatabaseError, Unsuitable: the server does not permit it.
+    """
+    images = {"enabled": True}
+    try:
+        await mongo.command({"collMod": name, "changeStreamPreAndPostImages": images})
+    except DatabaseError as exc:
+        if exc.number != _NAMESPACE_NOT_FOUND:
+            raise
+        if create and not await create_collection(mongo, name, images=True):
+            await keep_images(mongo, name)
+
+
+async def create_collection(mongo: Mongo, name: str, *, images: bool) -> bool:
+    """Create a collection; False where somebody else has created it in between.
+
+    Args:
+        images: whether the server keeps them from its first document on.
+    """
+    options = {"changeStreamPreAndPostImages": {"enabled": True}} if images else {}
+    try:
+        await mongo.command({"create": name, **options})
+    except DatabaseError as exc:
+        if exc.number != _NAMESPACE_EXISTS:
+            raise
+        return False
+    return True
+
+
+def _log_refusal(names: Sequence[str], exc: GatewayError, **more: str) -> None:
+    log.warning(
+        "no images: versions are made from deltas",
+        extra={"collections": ", ".join(names), "reason": exc.message, **more},
+    )
+
+
+@contextlib.asynccontextmanager
+async def permitted(mongo: Mongo, needs: str, role: str) -> AsyncIterator[None]:
+    """Add to a refusal what is needed, the role that has it, and the command that grants that."""
+    try:
+        yield
+    except Unsuitable as exc:
+        if exc.message == STANDALONE:
+            raise
+        raise Unsuitable(
+            f"{exc.message}; {needs} the role {role} on the database {mongo.name}; "
+            f"{await remedy(mongo, role)}"
+        ) from exc
+
+
+async def remedy(mongo: Mongo, role: str, *, database: str | None = None) -> str:
+    """What somebody who may has to run in mongosh for us to have that role."""
+    status = await mongo.command({"connectionStatus": 1}, database="admin")
+    users = status["authInfo"]["authenticatedUsers"]
+    if not users:
+        return "the connection is not authenticated: put a user and a password into the URI"
+    user, home = (json.dumps(users[0][name]) for name in ("user", "db"))
+    roles = f'[{{role: "{role}", db: "{database or mongo.name}"}}]'
+    return f"run in mongosh: db.getSiblingDB({home}).grantRolesToUser({user}, {roles})"

@@ -1,0 +1,1 @@
+"""OP_MSG connections borrowed from the driver."""

@@ -1,0 +1,1 @@
+"""BSON documents as bytes: fields, differences, patches."""

@@ -1,0 +1,1 @@
+"""First recording of a collection."""

@@ -1,0 +1,74 @@
+"""Recording of a collection that came as a whole, by a rename or `$out`: at the place of the event
+that brought it, so that followers of the stream get its documents in the order of the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from revstream.streams.changefeed.event import ChangeEvent, is_exact
+from revstream.streams.coordination.checkpoint import Baseline
+from revstream.streams.layouts.core.snapshot_scan import last_place
+from revstream.streams.recording.commit_pipeline import Committing
+from revstream.streams.recording.coverage_writer import ARRIVED, CoverageWriter
+from revstream.streams.recording.version_builder import Drafting
+from revstream.streams.recording.versions.snapshot_chunk import Chunk
+
+__all__ = ["Arrival", "read_on"]
+
+ReadChunk = Callable[[Baseline, ChangeEvent], Awaitable[Chunk]]
+
+
+class Arrival:
+    """Arrivals of one recorder."""
+
+    def __init__(
+        self, drafting: Drafting, committing: Committing, coverage: CoverageWriter, read: ReadChunk
+    ) -> None:
+        self._drafting = drafting
+        self._committing = committing
+        self._coverage = coverage
+        self._read = read
+
+    async def record(self, event: ChangeEvent, former: Baseline) -> Baseline:
+        """Read all documents, and record them behind the deletions at the event.
+
+        Args:
+            former: how far what was there before had been read.
+        Returns: that all is read.
+        """
+        baseline, later = Baseline(doubt=former.doubt), False
+        number = await self._drafting.mass_deletions.last_number(event.token) + 1
+        while not baseline.done:
+            chunk = await self._read(baseline, event)
+            if not (chunk.is_exact or later):
+                later = True
+                await self._coverage.lose(event.token, ARRIVED)
+            draft = await self._drafting.chunk(chunk, number)
+            number += len(draft.records)
+            await self._committing.write(draft)
+            baseline = read_on(baseline, chunk, number)
+        if not (former.done or former.doubt):
+            await self._coverage.replace(event)
+        await self._coverage.complete(chunk, lost=later or bool(baseline.doubt))
+        return baseline
+
+
+def read_on(baseline: Baseline, chunk: Chunk, number: int) -> Baseline:
+    """Return a reading's progress after a chunk, with so many records in all."""
+    found = chunk.keys
+    read = baseline.read + (len(found) if chunk.versions is not None else len(chunk.documents))
+    beyond = baseline.beyond
+    if chunk.documents:
+        beyond = None if is_exact(chunk.documents[-1]) else last_place(chunk.documents)
+    return replace(
+        baseline,
+        done=chunk.end,
+        started=bool(found) or baseline.started,
+        after=found[-1] if found else baseline.after,
+        beyond=beyond,
+        documents=number,
+        read=read,
+        total=read if chunk.end else max(baseline.total, read + 1),
+    )

@@ -1,0 +1,124 @@
+"""The images and indexes of a collection: what a model asks for, made once there is such a
+collection, and again after somebody has dropped it.
+
+Guarantees: a collection that is not there is not created for the model's sake, whose name for it
+may be a typo; only before a document is inserted here, and where one was dropped. Each collection
+is seen to once, known by its UUID, so that one that takes the place of another is, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from revstream.model.definition import Model
+from revstream.streams.core.errors import DatabaseError, Unsuitable
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import collection_uuids, create_collection, enable_images
+from revstream.streams.recording.bootstrap.index_creation import create_indexes
+
+__all__ = ["CollectionSetup"]
+
+log = logging.getLogger(__name__)
+
+Report = Callable[[str, int, int], None]
+
+
+class CollectionSetup:
+    """Args:
+    images: whether the server is to keep images.
+
+    Attributes:
+        refused: by index, why it is not there; without values of documents.
+    """
+
+    def __init__(self, mongo: Mongo, model: Model, *, images: bool) -> None:
+        self._mongo = mongo
+        self._model = model
+        self._images = images
+        self.refused: dict[str, str] = {}
+        # By collection: the UUID of the one that was seen to.
+        self._done: dict[str, Any] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._inserted_into: set[str] = set()
+
+    async def begin(self, report: Report) -> None:
+        """Make what is missing of all collections of the model that are there; a refusal is logged.
+
+        Raises:
+            Unavailable: MongoDB is away.
+        """
+        names = [entity.collection for entity in self._model.entities]
+        found = await collection_uuids(self._mongo, names)
+        await self._make([name for name in names if name in found], report)
+        self._done = found
+        self._inserted_into = set(found)
+
+    async def apply(self, name: str, *, create: bool = False) -> bool:
+        """Make what is missing of a collection; a refusal is logged.
+
+        Args:
+            create: where it is not there, too.
+        Returns: whether it is there.
+
+        Raises:
+            Unavailable: MongoDB is away.
+        """
+        async with self._locks[name]:
+            found = await collection_uuids(self._mongo, [name])
+            if create and not found:
+                await self._create(name)
+                # Now: it may be another one by the time that the indexes are made.
+                found = await collection_uuids(self._mongo, [name])
+            if name in found and self._done.get(name) != found[name]:
+                await self._make([name], lambda text, done, total: None)
+                self._done |= found
+            return bool(found)
+
+    async def before_insert(self, name: str) -> None:
+        """Create a collection that is not there before a document is inserted, so that what is
+        unique is so from the first one on.
+
+        Raises:
+            Unavailable: MongoDB is away.
+        """
+        if name in self._inserted_into:
+            return
+        # With documents of other programs in it, the indexes may take a while: the recorder makes
+        # them.
+        if not await self._mongo.find(name, {}, projection={"_id": 1}, limit=1):
+            await self.apply(name, create=True)
+        self._inserted_into.add(name)
+
+    async def _create(self, name: str) -> None:
+        try:
+            await create_collection(self._mongo, name, images=self._images)
+        except (DatabaseError, Unsuitable) as exc:
+            log.warning(
+                "collection cannot be created", extra={"collection": name, "reason": exc.message}
+            )
+
+    async def _make(self, names: Sequence[str], report: Report) -> None:
+        if not names:
+            return
+        if self._images:
+            await enable_images(self._mongo, names)
+        self.refused = {
+            index: why for index, why in self.refused.items() if index.split()[1] not in names
+        }
+        for refused in await create_indexes(self._mongo, self._model, names, report):
+            fields = ", ".join(refused.fields)
+            self.refused[f"index {refused.collection} {fields}"] = (
+                "it could not be made; the log and `revstream doctor` say why"
+            )
+            log.error(
+                "index refused",
+                extra={
+                    "collection": refused.collection,
+                    "fields": refused.fields,
+                    "reason": refused.reason,
+                },
+            )

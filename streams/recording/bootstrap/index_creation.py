@@ -1,0 +1,112 @@
+"""The indexes that a model asks for, created where their collections are, with progress to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from revstream.model.definition import Index, Model
+from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unsuitable
+from revstream.streams.layouts.factory import layout_of
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.versioning.copied_field import copied_fields
+
+__all__ = ["IndexRefused", "create_indexes", "wanted_indexes"]
+
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRefused:
+    """An index that could not be made, and what the server said."""
+
+    collection: str
+    fields: tuple[str, ...]
+    reason: str
+
+
+async def create_indexes(
+    mongo: Mongo, model: Model, collections: Sequence[str], report: Report
+) -> list[IndexRefused]:
+    """Create what is missing on these collections; what is there already is left alone.
+
+    Args:
+        report: called with a text, how many are done, and how many there are.
+    Returns: those that were refused (a unique one over data that is not, or one of another kind on
+        the same fields).
+    """
+    wanted = [each for each in wanted_indexes(mongo, model) if each[0] in collections]
+    refused = []
+    for done, (collection, keys, index, more) in enumerate(wanted):
+        report(f"index {collection}({', '.join(index.fields)})", done, len(wanted))
+        # As reads compare; the collection may be made otherwise.
+        options: dict[str, Any] = {"collation": {"locale": "simple"}, **more}
+        if index.unique:
+            options["unique"] = True
+        if index.unique and len(index.fields) == 1:
+            # Documents without the field do not count as equal.
+            options["sparse"] = True
+        try:
+            await mongo.create_index(collection, keys, **options)
+        except (DatabaseError, DuplicateKey, Unsuitable) as exc:
+            refused.append(IndexRefused(collection, index.fields, exc.message))
+    report("indexes", len(wanted), len(wanted))
+    return refused
+
+
+Wanted = tuple[str, list[tuple[str, int]], Index, dict[str, Any]]
+
+
+def wanted_indexes(mongo: Mongo, model: Model) -> list[Wanted]:
+    """Those that a model asks for or needs: collection, keys, the model's index, and options; where
+    the collection's layout has the fields, and has a use for an index."""
+    wanted = [(entity.collection, index) for entity in model.entities for index in entity.indexes]
+    wanted += [each for each in _back_references(model) if each not in wanted]
+    wanted += [each for each in dict.fromkeys(_copies(model)) if each not in wanted]
+    layouts = {each.collection: layout_of(mongo, each) for each in model.entities}
+    found: list[Wanted] = []
+    for collection, index in wanted:
+        keys = _keys(index)
+        indexed = layouts[collection].indexed([name for name, _ in keys])
+        if indexed is not None:
+            names, options = indexed
+            directions = [direction for _, direction in keys]
+            found.append((collection, list(zip(names, directions, strict=True)), index, options))
+    return found
+
+
+def _copies(model: Model) -> list[tuple[str, Index]]:
+    """By which the targets of a source are found, in the order of their ids."""
+    unique = {
+        (entity.collection, index.fields)
+        for entity in model.entities
+        for index in entity.indexes
+        if index.unique
+    }
+    return [
+        (each.target, Index(fields=(each.by_path,)))
+        for each in copied_fields(model)
+        if (each.target, (each.by_path,)) not in unique and each.by_path != "_id"
+    ]
+
+
+def _keys(index: Index) -> list[tuple[str, int]]:
+    keys = [(name, 1) for name in index.fields]
+    if not index.unique and "_id" not in index.fields:
+        # Pages are sorted by these fields and then by _id; without it here they would be sorted in
+        # memory.
+        keys.append(("_id", 1))
+    return keys
+
+
+def _back_references(model: Model) -> list[tuple[str, Index]]:
+    """Without an index each parent of a `@referencedBy` would be a scan of the whole collection."""
+    found = []
+    for entity in model.entities:
+        for each in entity.back_references:
+            target = model.entity(each.target)
+            field = target.field(each.field)
+            if field is not None and not any(i.fields[0] == field.stored for i in target.indexes):
+                found.append((target.collection, Index(fields=(field.stored,))))
+    return found

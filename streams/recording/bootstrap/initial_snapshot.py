@@ -1,0 +1,169 @@
+"""Where a recorder begins that has never run, and the reading of what was there before.
+
+The start is the oldest entry of the oplog that is not a no-op: documents whose insert is still in
+the oplog get their whole history. The others are read from the present, in chunks, each at its own
+cluster time, and placed in the stream at that time: a chunk is recorded once every event up to its
+time is. Documents that the archive knows by then are compared with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.event import ChangeEvent
+from revstream.streams.coordination.checkpoint import Baseline
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
+from revstream.streams.layouts.core.snapshot_scan import (
+    PAST_UNKNOWN,
+    SNAPSHOT_TOO_OLD,
+    place_behind,
+    read_documents,
+    scan_command,
+)
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.server_check import remedy
+from revstream.streams.recording.versions.snapshot_chunk import Chunk
+
+if TYPE_CHECKING:
+    from revstream.streams.layouts.self_versioned.engine import Keeping
+
+__all__ = [
+    "oldest_start",
+    "read_chunk",
+]
+
+log = logging.getLogger(__name__)
+
+_CAPPED_POSITION_LOST = 136
+
+
+async def oldest_start(mongo: Mongo) -> str:
+    """The token before the oldest change that the oplog still holds; now, where the oplog may not
+    be read.
+
+    Raises:
+        Unavailable: nobody knows yet; to be asked again.
+    """
+    now = await mongo.operation_time()
+    try:
+        entry = await _oldest_entry(mongo)
+    except Unavailable:
+        raise
+    except GatewayError as exc:
+        facts = {"reason": exc.message}
+        if isinstance(exc, Unsuitable):
+            facts["remedy"] = await remedy(mongo, "read", database="local")
+        log.warning("the oplog cannot be read: history begins now", extra=facts)
+        entry = None
+    return resume_tokens.time_prefix(now if entry is None else entry["ts"])
+
+
+async def _oldest_entry(mongo: Mongo) -> RawBSONDocument | None:
+    attempts = 5
+    while True:
+        try:
+            return await mongo.oldest("oplog.rs", {"op": {"$ne": "n"}}, database="local")
+        except DatabaseError as exc:
+            attempts -= 1
+            # A busy server lets the oldest entries go while they are looked through.
+            if exc.number != _CAPPED_POSITION_LOST or not attempts:
+                raise
+
+
+async def read_chunk(
+    mongo: Mongo,
+    collection: str,
+    baseline: Baseline,
+    *,
+    size: int,
+    layout: Keeping | None = None,
+    arrival: ChangeEvent | None = None,
+) -> Chunk:
+    """The chunk after the last one: at most `size` documents, and not much more than 16 MB.
+
+    Args:
+        layout: of a collection that keeps versions itself.
+        arrival: read as of this event, unless the server no longer can.
+    """
+    if arrival is not None:
+        try:
+            return await _chunk_at(
+                mongo, collection, baseline, size, layout, arrival.wall, arrival.at, arrival
+            )
+        except DatabaseError as exc:
+            if exc.number not in PAST_UNKNOWN:
+                raise
+    attempts = 20
+    while True:
+        wall, at = await mongo.clock()
+        try:
+            return await _chunk_at(mongo, collection, baseline, size, layout, wall, at, arrival)
+        except DatabaseError as exc:
+            attempts -= 1
+            # Somebody has created the collection, or an index, since the clock was read. Layouts
+            # need more than one read.
+            if exc.number not in PAST_UNKNOWN or not attempts:
+                raise
+            if exc.number == SNAPSHOT_TOO_OLD and layout is None:
+                chunk = await _last_chunk(mongo, collection, baseline, size, wall, arrival)
+                if chunk is not None:
+                    return chunk
+
+
+async def _last_chunk(
+    mongo: Mongo,
+    collection: str,
+    baseline: Baseline,
+    size: int,
+    wall: datetime,
+    arrival: ChangeEvent | None,
+) -> Chunk | None:
+    """Read as of the last moment, in one batch, which says what moment that was: of a server that
+    keeps no past (minSnapshotHistoryWindowInSeconds: 0).
+
+    Returns: None where that moment, too, was forgotten before it was read, since documents are
+    written.
+    """
+    try:
+        command = scan_command(collection, _place(baseline), size)
+        found, complete, at = await mongo.read_now(command)
+    except DatabaseError as exc:
+        if exc.number != SNAPSHOT_TOO_OLD:
+            raise
+        return None
+    end = complete and len(found) <= size
+    return Chunk(at, wall, _after(baseline), found[:size], end, arrival=arrival)
+
+
+async def _chunk_at(
+    mongo: Mongo,
+    collection: str,
+    baseline: Baseline,
+    size: int,
+    layout: Keeping | None,
+    wall: datetime,
+    at: Timestamp,
+    arrival: ChangeEvent | None,
+) -> Chunk:
+    after = _after(baseline)
+    if layout is not None:
+        versions, end = await layout.read(after, size=size, at=at)
+        return Chunk(at, wall, after, (), end, versions, arrival)
+    documents, end = await read_documents(mongo, collection, _place(baseline), size=size, at=at)
+    return Chunk(at, wall, after, documents, end, arrival=arrival)
+
+
+def _after(baseline: Baseline) -> tuple[Any] | None:
+    return (baseline.after,) if baseline.started else None
+
+
+def _place(baseline: Baseline) -> RawBSONDocument | None:
+    if baseline.beyond is not None or not baseline.started:
+        return baseline.beyond
+    return place_behind(baseline.after)

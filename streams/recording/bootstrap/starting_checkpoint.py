@@ -1,0 +1,49 @@
+"""Stored checkpoints of a collection, from which a recorder goes on, however it was divided."""
+
+from __future__ import annotations
+
+from revstream.streams.coordination.checkpoint import (
+    Baseline,
+    Checkpoint,
+    Checkpoints,
+    complete,
+    furthest,
+)
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.bootstrap.initial_snapshot import oldest_start
+
+__all__ = ["forget_former", "stored_place"]
+
+
+async def stored_place(mongo: Mongo, checkpoints: Checkpoints, partition: Partition) -> Checkpoint:
+    """From where to go on: a partition's own checkpoint, or where the collection as a whole is
+    archived further, as it was divided before."""
+    stored = await checkpoints.of(partition.collection)
+    own, whole = stored.get(partition), furthest(stored)
+    if own is None and whole is None:
+        if await mongo.find(f"{partition.collection}.versions", {}, limit=1, projection={"_id": 1}):
+            # Versions that were brought from elsewhere: the oplog here is not theirs.
+            now = resume_tokens.time_prefix(await mongo.operation_time())
+            return Checkpoint(now, now, Baseline(doubt=now))
+        start = await oldest_start(mongo)
+        return Checkpoint(start, start)
+    found = [each for each in (own, whole) if each is not None]
+    # The first where both are as far.
+    return max(found, key=lambda each: each.token)
+
+
+async def forget_former(checkpoints: Checkpoints, partition: Partition) -> list[Partition]:
+    """Forget how the collection was divided before, once that tells nothing any more; returns what
+    was forgotten."""
+    stored = await checkpoints.of(partition.collection)
+    mine = complete(stored).get(partition.count)
+    others = [each for each in stored if each.count != partition.count]
+    whole = furthest(stored)
+    if not others or mine is None or whole is None:
+        return []
+    if min(each.token for each in mine.values()) == whole.token:
+        await checkpoints.remove(each.name for each in others)
+        return others
+    return []

@@ -1,0 +1,385 @@
+"""Write history: every change event of one collection becomes a version in its archive, in order,
+once. Where the collection is divided, of one partition of it.
+
+Order: archive, then checkpoint. Crash anywhere, restart, and each version is there once: what a
+document's last version already covers is passed over. Runs under a lease; a checkpoint with an
+older fencing token is refused and ends it (`LeaseLost`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.changefeed.source import Source
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import HistoryLost
+from revstream.streams.core.task_cleanup import ended
+from revstream.streams.layouts.core.translation import translated_apart
+from revstream.streams.layouts.self_versioned.engine import Keeping
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.shared_source import JointSource
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.recording.bootstrap.collection_arrival import Arrival, read_on
+from revstream.streams.recording.bootstrap.collection_setup import CollectionSetup
+from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
+from revstream.streams.recording.bootstrap.preparation import Preparation
+from revstream.streams.recording.bootstrap.starting_checkpoint import forget_former, stored_place
+from revstream.streams.recording.commit_pipeline import Committing
+from revstream.streams.recording.coverage_writer import UNREADABLE, CoverageWriter
+from revstream.streams.recording.health import Health, Stuck
+from revstream.streams.recording.layout_repair import repair_layout
+from revstream.streams.recording.version_builder import Drafting
+from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.version_batch import Draft
+
+__all__ = ["Recorder", "RecorderOptions"]
+
+log = logging.getLogger(__name__)
+
+Report = Callable[[str, int, int], None]
+
+_GONE = frozenset({"drop", "rename", "dropDatabase"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecorderOptions:
+    """Args:
+    cache_bytes: last versions kept in memory.
+    chunk_documents: documents per chunk of the first reading.
+    idle_save_s: how often a quiet stream's position is saved, so that it does not age out of the
+        oplog.
+    """
+
+    cache_bytes: int = 64 * 1024 * 1024
+    chunk_documents: int = 2000
+    idle_save_s: float = 5.0
+
+
+class Recorder:
+    """The recorder of one partition of a collection. `run` it under the partition's lease.
+
+    Args:
+        source: of the partition's events, at least; one of the whole collection does too.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archive: Archive,
+        source: Source | JointSource,
+        checkpoints: Checkpoints,
+        progress: Progress,
+        *,
+        version_field: str | None,
+        fence_field: str | None = None,
+        partition: Partition | None = None,
+        deltas: bool = False,
+        options: RecorderOptions | None = None,
+        report: Report = lambda collection, read, total: None,
+        setup: CollectionSetup | None = None,
+    ) -> None:
+        """Args:
+        report: given how far the first reading has come: what is read, how many documents were
+            read, and how many there are, as far as is known; equal at the end, both 0 where it
+            breaks off.
+        setup: makes the images and indexes of the collection.
+        """
+        self.partition = partition or Partition(archive.collection)
+        self.name = self.partition.name
+        self.collection = archive.collection
+        self._mongo = mongo
+        self._archive = archive
+        self._layout = archive.layout
+        self._source = source
+        self._checkpoints = checkpoints
+        self._progress = progress
+        self._options = options or RecorderOptions()
+        self._report = report
+        self._preparation = Preparation(self.collection, self._layout, setup)
+        self._committing = Committing(
+            self.name,
+            archive,
+            self._save,
+            archived=functools.partial(progress.advance, self.partition),
+            idle_save_s=self._options.idle_save_s,
+        )
+        self._drafting = Drafting(
+            mongo,
+            archive,
+            self.partition,
+            version_field=version_field,
+            fence_field=fence_field,
+            deltas=deltas,
+            cache_bytes=self._options.cache_bytes,
+            settled=self._committing.settled,
+        )
+        self._coverage = CoverageWriter(mongo, archive, self.partition)
+        self._arrival = Arrival(self._drafting, self._committing, self._coverage, self._read_chunk)
+        self._checkpoint = Checkpoint("", "")
+        self._fencing_token = 0
+        self._chunk: Chunk | None = None
+        self._health = Health(mongo, checkpoints, self.partition)
+        self._caught_up_at = self._upto = ""
+        self._batches = self._aside = 0
+
+    async def run(self, fencing_token: int) -> None:
+        """Record from the stored checkpoint on, for ever.
+
+        Raises:
+            LeaseLost: another process has taken over.
+        """
+        self._fencing_token = fencing_token
+        while True:
+            try:
+                await self._run()
+            except Stuck as exc:
+                await self._health.note(exc, self._upto, fencing_token=fencing_token)
+                await asyncio.sleep(self._health.pause_s)
+
+    async def _run(self) -> None:
+        """Record until something is in the way."""
+        # From what is stored, not from memory: another holder may have gone on in between.
+        self._drafting.forget()
+        self._archive.forget()
+        self._preparation.done = False
+        self._chunk = None
+        self._checkpoint = checkpoint = await stored_place(
+            self._mongo, self._checkpoints, self.partition
+        )
+        self._health.begin(checkpoint.trouble)
+        await self._coverage.begin(checkpoint)
+        # Before the first event, so that a crash on it loses nothing; and refuses the last holder.
+        await self._committing.save(checkpoint)
+        self._progress.note_reading(self.partition, checkpoint.baseline)
+        await self._coverage.forget(await forget_former(self._checkpoints, self.partition))
+        self._caught_up_at = resume_tokens.moment(await self._mongo.operation_time())
+        repairs = self._layout.keeps and self.partition.index == 0
+        recovering = asyncio.ensure_future(repair_layout(self._layout)) if repairs else None
+        try:
+            while True:
+                try:
+                    await self._follow()
+                except HistoryLost as exc:
+                    await self._committing.settled()
+                    await self._begin_anew(exc)
+        except asyncio.CancelledError:
+            await self._committing.part()
+            raise
+        finally:
+            try:
+                await ended(recovering)
+            finally:
+                try:
+                    await self._committing.end()
+                finally:
+                    self._progress.leave(self.partition)
+                    self._report(self.partition.label, 0, 0)
+
+    def statistics(self) -> dict[str, Any]:
+        baseline = self._checkpoint.baseline
+        return {
+            "versions": self._committing.versions,
+            "duplicates": self._drafting.duplicates,
+            "skipped": self._drafting.skipped,
+            "gaps": self._drafting.gaps,
+            "unrecorded": self._drafting.unrecorded,
+            "set_aside": self._drafting.aside,
+            "batches": self._batches,
+            "reconnects": self._source.reconnects,
+            "baseline_documents": baseline.documents,
+            "baseline_read": baseline.read,
+            "baseline_total": baseline.total,
+            "baseline_done": baseline.done,
+            "position": self._checkpoint.token,
+        }
+
+    @property
+    def trouble(self) -> str | None:
+        """Why its stream is not open; None where it is, or is about to be."""
+        return self._source.trouble
+
+    @property
+    def collection_trouble(self) -> str | None:
+        """Why the history of its collection is not kept, or not whole; that of others is."""
+        return self._health.trouble
+
+    async def _follow(self) -> None:
+        # What a document was before a write is the first version of one that has none yet.
+        self._source.before_images = not self._checkpoint.baseline.done
+        batches = self._source.batches(self._checkpoint.token)
+        upcoming = asyncio.ensure_future(anext(batches))
+        try:
+            while True:
+                batch = await upcoming
+                # The next batch is on its way while this one is drafted and written.
+                upcoming = asyncio.ensure_future(anext(batches))
+                try:
+                    await self._take(batch)
+                except Exception as exc:
+                    self._upto = batch.position
+                    raise await self._health.stuck(exc) from exc
+        finally:
+            try:
+                await ended(upcoming)
+            finally:
+                await batches.aclose()
+
+    async def _take(self, batch: Batch) -> None:
+        """Draft a batch, and the chunk of the first reading that stands in it; it is written
+        meanwhile."""
+        await self._health.look()
+        events = batch.events
+        await self._preparation.follow(written=any(each.is_write for each in events))
+        if batch.passed_over or (self._layout.keeps and any(each.bare for each in events)):
+            await self._doubt(batch.position)
+        if self._chunk is not None and batch.position >= resume_tokens.moment(self._chunk.at):
+            before = [each for each in events if each.at <= self._chunk.at]
+            await self._committing.write(await self._draft(before))
+            # None where another collection has arrived under the name since the chunk was read.
+            if self._chunk is not None:
+                await self._take_chunk(self._chunk)
+                self._chunk = None
+            events = events[len(before) :]
+        draft = await self._draft(events)
+        self._batches += 1
+        # Never back: what stands at the chunk's moment stands behind the moment itself.
+        position = max(self._checkpoint.token, batch.position)
+        self._progress.drafted(self.partition, position, draft.numbered)
+        self._checkpoint = replace(self._checkpoint, token=position)
+        await self._committing.put(draft, self._checkpoint, worth_saving=bool(batch.events))
+        baseline = self._checkpoint.baseline
+        if not baseline.done and self._chunk is None and batch.position >= self._caught_up_at:
+            if not baseline.started:
+                total = await self._mongo.estimated_count(self.collection)
+                baseline = replace(baseline, total=total)
+                self._checkpoint = replace(self._checkpoint, baseline=baseline)
+                self._report(self.partition.label, 0, total)
+            self._chunk = await self._read_chunk(baseline)
+        if self._drafting.aside != self._aside:
+            self._aside = self._drafting.aside
+            await self._health.count()
+        if self._checkpoint.baseline.done or self._chunk is not None:
+            await self._health.passed(position, fencing_token=self._fencing_token)
+
+    async def _doubt(self, position: str) -> None:
+        """A write up to there could not be read: read the present again behind it."""
+        self._progress.interrupt(self.partition)
+        log.error(
+            "a change could not be read: reading the present again",
+            extra={"collection": self.collection},
+        )
+        await self._coverage.lose(self._checkpoint.token, UNREADABLE)
+        self._chunk = None
+        self._caught_up_at = position
+        self._checkpoint = replace(self._checkpoint, baseline=Baseline(doubt=position))
+        self._progress.note_reading(self.partition, self._checkpoint.baseline)
+
+    async def _draft(self, events: Sequence[ChangeEvent]) -> Draft:
+        """The versions of a batch, not yet written; only what befalls the whole collection is
+        written on the way."""
+        draft = Draft()
+        for writes, group in itertools.groupby(events, key=lambda each: each.is_write):
+            if writes:
+                await self._committing.write(draft)
+                meant = await self._meant(list(group))
+                draft = await self._drafting.writes(meant, self._checkpoint.baseline)
+                continue
+            await self._committing.write(draft)
+            draft = Draft()
+            for event in group:
+                await self._take_fate(event)
+        return draft
+
+    async def _meant(self, events: Sequence[ChangeEvent]) -> Sequence[ChangeEvent]:
+        """The writes of this partition's documents."""
+        if not self._layout.keeps:
+            return events
+        meant, untranslated = await translated_apart(self._layout, events)
+        for event, fault in untranslated:
+            # Of several partitions one does; whose document it is, nobody can tell.
+            if self.partition.index == 0:
+                await self._drafting.set_aside(event, fault)
+        return [each for each in meant if self.partition.concerns(each)]
+
+    async def _take_fate(self, event: ChangeEvent) -> None:
+        """What happens to the collection as a whole."""
+        arrived = event.renamed_to == self.collection
+        if arrived or event.operation in _GONE:
+            async for draft in self._drafting.mass_deletions.end(event):
+                await self._committing.write(draft)
+        if event.operation == "dropDatabase":
+            # The archive went with it.
+            self._drafting.forget()
+            self._archive.forget()
+            if self._preparation.done:
+                await self._archive.prepare()
+            await self._coverage.begin_again(event)
+        dropped = event.operation == "dropDatabase" and self._preparation.done
+        if arrived or dropped or event.operation == "drop":
+            await self._preparation.make(create=True)
+        elif event.operation == "rename":
+            # Not at once: it would stand in the way of the one that is to be renamed to its name.
+            self._preparation.done = False
+        if arrived:
+            self._chunk = None
+            self._progress.note_reading(self.partition, Baseline(doubt=event.token))
+            read = await self._arrival.record(event, self._checkpoint.baseline)
+            self._checkpoint = replace(self._checkpoint, baseline=read)
+            self._progress.note_reading(self.partition, read)
+            self._report(self.partition.label, read.read, read.total)
+
+    async def _take_chunk(self, chunk: Chunk) -> None:
+        baseline = self._checkpoint.baseline
+        draft = await self._drafting.chunk(chunk, baseline.documents, doubt=baseline.doubt)
+        await self._committing.write(draft)
+        await self._archive.mark_spanning(draft.spanning)
+        number = baseline.documents + len(draft.records)
+        async for vanished in self._drafting.mass_deletions.vanished(chunk, number):
+            await self._committing.write(vanished)
+        read = read_on(baseline, chunk, number)
+        self._report(self.partition.label, read.read, read.total)
+        if read.done:
+            await self._coverage.complete(chunk, lost=bool(read.doubt))
+        place = resume_tokens.behind(resume_tokens.moment(chunk.at))
+        self._checkpoint = replace(self._checkpoint, token=place, baseline=read)
+        self._progress.note_reading(self.partition, read)
+
+    async def _read_chunk(self, baseline: Baseline, arrival: ChangeEvent | None = None) -> Chunk:
+        return await read_chunk(
+            self._mongo,
+            self.collection,
+            baseline,
+            size=self._options.chunk_documents,
+            layout=self._layout if isinstance(self._layout, Keeping) else None,
+            arrival=arrival,
+        )
+
+    async def _save(self, checkpoint: Checkpoint) -> None:
+        await self._checkpoints.save(self.name, checkpoint, fencing_token=self._fencing_token)
+
+    async def _begin_anew(self, lost: HistoryLost) -> None:
+        """The oplog no longer reaches back: read the present again and record what differs, marked
+        as a gap."""
+        self._progress.interrupt(self.partition)
+        now = await self._mongo.operation_time()
+        log.error(
+            "history lost: reading the present again",
+            extra={"collection": self.collection, "reason": lost.message},
+        )
+        await self._coverage.lose(self._checkpoint.token)
+        start = resume_tokens.time_prefix(now)
+        self._checkpoint = replace(self._checkpoint, token=start, baseline=Baseline(doubt=start))
+        self._progress.note_reading(self.partition, self._checkpoint.baseline)
+        self._caught_up_at = resume_tokens.moment(now)
+        self._chunk = None
+        await self._committing.save(self._checkpoint)

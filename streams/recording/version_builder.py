@@ -1,0 +1,400 @@
+"""From change events, chunks of the first reading and dropped collections to the records of their
+versions.
+
+Holds what the last version of each document was; writes nothing. Deterministic: the same events
+over the same archive make the same records, so a second process that drafts them too collides with
+the first instead of telling another story.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.archive.change_register import ChangeRegister, Verdicts
+from revstream.streams.archive.store import Archive
+from revstream.streams.changefeed.event import INEXACT, ChangeEvent, identity, is_exact
+from revstream.streams.coordination.checkpoint import Baseline
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import InexactKey, is_fault_of_document
+from revstream.streams.layouts.core.stored_version import Kept
+from revstream.streams.layouts.self_versioned.recording_rules import Passed, found_there, write_of
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.raw_bson.diff import same
+from revstream.streams.recording.mass_deletions import MassDeletions, read_after
+from revstream.streams.recording.set_aside import SetAside
+from revstream.streams.recording.versions.bare_version import event_of_reading, make_bare_version
+from revstream.streams.recording.versions.delete_attribution import Deletions
+from revstream.streams.recording.versions.doubtful_documents import doubtful_keys
+from revstream.streams.recording.versions.last_version_cache import LastVersions
+from revstream.streams.recording.versions.reconstruction import Reconstruction
+from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.version_batch import Draft
+from revstream.streams.versioning.checksum import seal
+from revstream.streams.versioning.content_encoding import as_kept, as_patch
+from revstream.streams.versioning.version import (
+    Last,
+    archived_operation,
+    make_version,
+    without_reserved,
+)
+
+__all__ = ["Drafting"]
+
+log = logging.getLogger(__name__)
+
+# Events drafted before others have their turn of the event loop: a few milliseconds' worth.
+_TURN = 64
+
+
+class Drafting:
+    """Of one collection, or of one partition of it.
+
+    Args:
+        partition: its documents alone are drafted; of writes, it is given no others.
+        deltas: whether versions are kept as patches: see `streams.versioning.content_encoding`.
+        settled: waits until everything drafted before is in the archive; called before what it
+            says of these documents is read.
+    """
+
+    def __init__(
+        self,
+        mongo: Mongo,
+        archive: Archive,
+        partition: Partition,
+        *,
+        version_field: str | None,
+        fence_field: str | None = None,
+        deltas: bool,
+        cache_bytes: int,
+        settled: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.gaps = 0
+        self.unrecorded = 0
+        self.duplicates = 0
+        self.skipped = 0
+        self.aside = 0
+        self._mongo = mongo
+        self._archive = archive
+        self._partition = partition
+        self._version_field = version_field
+        self._fence_field = fence_field
+        self._deltas = deltas
+        self._settled = settled
+        self._lasts = LastVersions(archive, capacity_bytes=cache_bytes)
+        self._changes = ChangeRegister(mongo, archive)
+        self._reconstruction = Reconstruction(mongo, archive.collection)
+        self._deletions = Deletions(mongo)
+        self.mass_deletions = MassDeletions(
+            mongo, archive, partition, lasts=self._lasts, load=self._load, add=self._add,
+            settled=settled,
+        )  # fmt: skip
+        self._set_aside = SetAside(mongo)
+
+    def forget(self) -> None:
+        self._lasts.clear()
+        self._changes.clear()
+
+    async def writes(self, events: Sequence[ChangeEvent], baseline: Baseline) -> Draft:
+        """The versions of writes.
+
+        Args:
+            baseline: what it has not come to yet, it may have to tell of: an update that has no
+                image, of a document that has no version or one in doubt, is left to it.
+        """
+        draft = Draft()
+        await self._load(each.key for each in events)
+        doubtful = await doubtful_keys(self._mongo, self._archive, self._lasts, events, baseline)
+        deletions = await self._deletions.of(self._archive.collection, events)
+        verdicts = await self._changes.judge(events)
+        for count, event in enumerate(events, 1):
+            deletion = deletions.get(event.token, event.deletion)
+            try:
+                if event.fault is not None:
+                    raise event.fault
+                if self._archive.layout.keeps:
+                    self._write_kept(event, draft, baseline.done, deletion, verdicts)
+                else:
+                    doubt = baseline.doubt if identity(event.key) in doubtful else ""
+                    await self._write(event, draft, baseline, deletion, verdicts, doubt=doubt)
+            except Exception as exc:
+                if not is_fault_of_document(exc):
+                    raise
+                await self.set_aside(event, exc)
+                if not isinstance(exc, InexactKey):
+                    await self._write_bare(event, draft)
+            if count % _TURN == 0:
+                await asyncio.sleep(0)
+        return draft
+
+    async def set_aside(self, event: ChangeEvent, fault: Exception) -> None:
+        """Keep an event for an operator: nothing more can be made of it here."""
+        if await self._set_aside.put(self._archive.collection, event, fault):
+            self.aside += 1
+
+    async def _write_bare(self, event: ChangeEvent, draft: Draft) -> None:
+        """The version of an event that was set aside: a gap, with the document as it is."""
+        last = self._lasts.get(event.key)
+        if last is not None and last.token >= event.token:
+            return
+        after, read_at = event.after, None
+        if after is None and event.operation != "delete":
+            rebuilt = await self._reconstruction.after(event, None)
+            if rebuilt is None:
+                return
+            after, read_at = rebuilt.document, rebuilt.read_at
+        try:
+            record, made = make_bare_version(event, after, last, read_at=read_at)
+        except ValueError:
+            # Its bytes are no document: what was set aside is all that can be kept.
+            log.exception("no version of an event that was set aside")
+            return
+        self.gaps += 1
+        self._put(draft, record, last, made)
+
+    async def chunk(self, chunk: Chunk, number: int, *, doubt: str = "") -> Draft:
+        """Documents that the archive does not know become BASELINE; those it knows otherwise, a
+        version with a gap.
+
+        Args:
+            number: how many records the reading has made before.
+            doubt: see `Baseline`.
+        """
+        if chunk.versions is not None:
+            return await self._chunk_of_versions(chunk, chunk.versions, number, doubt)
+        draft = Draft()
+        place, arrival = chunk.place, chunk.arrival
+        documents = [each for each in chunk.documents if self._partition.holds(each["_id"])]
+        await self._load(each["_id"] for each in documents)
+        for count, document in enumerate(documents, 1):
+            if count % _TURN == 0:
+                await asyncio.sleep(0)
+            if not is_exact(document):
+                token = self._partition_token(place, number + len(draft.records))
+                fault = InexactKey(INEXACT)
+                await self._unread(fault, draft, chunk, token, document["_id"], document)
+                continue
+            last = self._lasts.get(document["_id"])
+            full = None if last is None else last.full
+            if last is not None and read_after(last, chunk):
+                continue
+            if full is not None and same(full, without_reserved(document)):
+                draft.note_spanning(last, doubt)
+                continue
+            token = self._partition_token(place, number + len(draft.records))
+            try:
+                self._add(
+                    draft,
+                    last,
+                    token=token,
+                    at=chunk.placed_at,
+                    wall=chunk.placed_wall,
+                    key=document["_id"],
+                    operation="BASELINE" if full is None else "REPLACE",
+                    after=document,
+                    read_at=None if chunk.is_exact else chunk.at,
+                    gap=not chunk.is_exact and bool(last or doubt or arrival),
+                    born=arrival is not None,
+                )
+            except Exception as exc:
+                await self._unread(exc, draft, chunk, token, document["_id"], document)
+        return draft
+
+    async def _unread(
+        self,
+        fault: Exception,
+        draft: Draft,
+        chunk: Chunk,
+        token: str,
+        key: Any,
+        content: RawBSONDocument | None,
+        kept: int | None = None,
+    ) -> None:
+        """Set aside what the first reading has found, as if it had been written then."""
+        if not is_fault_of_document(fault):
+            raise fault
+        event = event_of_reading(chunk, token, key, content, kept)
+        await self.set_aside(event, fault)
+        if not isinstance(fault, InexactKey):
+            await self._write_bare(event, draft)
+
+    async def _chunk_of_versions(
+        self, chunk: Chunk, versions: Sequence[Kept], number: int, doubt: str
+    ) -> Draft:
+        """Of a collection that keeps them itself, all that the archive does not know: BASELINE for
+        the first of a document, and for others what they were."""
+        draft = Draft()
+        place, at, wall = chunk.place, chunk.placed_at, chunk.placed_wall
+        mine = [each for each in versions if self._partition.holds(each.key)]
+        await self._load(each.key for each in mine)
+        for count, version in enumerate(mine, 1):
+            if count % _TURN == 0:
+                await asyncio.sleep(0)
+            last = self._lasts.get(version.key)
+            token = self._partition_token(place, number + len(draft.records))
+            try:
+                found = found_there(version, last, token=token, at=at, wall=wall)
+                if found is not None:
+                    self._add(draft, last, born=chunk.arrival is not None, **found)
+                else:
+                    draft.note_spanning(last, doubt)
+            except Exception as exc:
+                content, kept = version.content, version.number
+                await self._unread(exc, draft, chunk, token, version.key, content, kept)
+        return draft
+
+    def _partition_token(self, place: str, number: int) -> str:
+        """Other partitions have records at the same place."""
+        return resume_tokens.numbered(place, self._partition.numbered(number))
+
+    async def _load(self, keys: Iterable[Any]) -> None:
+        if self._lasts.crowded:
+            await self._settled()
+        # Otherwise what is being written meanwhile is remembered, and not among what is read.
+        await self._lasts.load(keys)
+
+    async def _write(
+        self,
+        event: ChangeEvent,
+        draft: Draft,
+        baseline: Baseline,
+        deletion: Mapping[str, Any] | None,
+        verdicts: Verdicts,
+        *,
+        doubt: str,
+    ) -> None:
+        last = self._lasts.get(event.key)
+        # Written before the first reading has come to it, and there before history began.
+        unrecorded = last is None and not (baseline.done or baseline.doubt)
+        if unrecorded and event.operation != "insert" and event.before is not None:
+            self._begin(event, event.before, draft)
+            last, unrecorded = self._lasts.get(event.key), False
+        if last is not None and (
+            resume_tokens.canonical(last.token) >= event.token
+            or (last.read_at is not None and event.at <= last.read_at)
+        ):
+            self.duplicates += 1
+            return
+        existed = last is not None and last.full is not None
+        if (
+            event.operation == "insert"
+            and event.after is not None
+            and last is not None
+            and last.full is not None
+            and same(last.full, without_reserved(event.after))
+        ):
+            # A restore writes what the archive has copied already.
+            self.duplicates += 1
+            return
+        doubtful = existed and last is not None and last.token < doubt
+        # Of a last version that cannot be read, what has changed since is not known.
+        damaged = last is not None and last.damaged
+        gap = doubtful or damaged or (existed if event.operation == "insert" else not existed)
+        after: RawBSONDocument | None = event.after
+        read_at = None
+        if event.operation != "delete" and after is None:
+            if doubtful or (not existed and not baseline.done):
+                self.skipped += 1
+                return
+            rebuilt = await self._reconstruction.after(event, None if damaged else last)
+            if rebuilt is None:  # gone again; its delete follows
+                self.skipped += 1
+                return
+            after, read_at = rebuilt.document, rebuilt.read_at
+            gap = gap or read_at is not None or event.bare
+        self._add(
+            draft,
+            last,
+            token=event.token,
+            at=event.at,
+            wall=event.wall,
+            key=event.key,
+            operation=archived_operation(event),
+            after=None if event.operation == "delete" else after,
+            event=event,
+            deletion=deletion,
+            read_at=read_at,
+            gap=gap,
+            disowned=event.token in verdicts.disowned,
+            by_copier=event.token in verdicts.copied,
+            unrecorded=unrecorded and gap,
+        )
+
+    def _begin(self, event: ChangeEvent, before: RawBSONDocument, draft: Draft) -> None:
+        """The first version of a document that was there before history began: what it was before
+        a write."""
+        self._add(
+            draft,
+            None,
+            token=resume_tokens.just_before(event.token),
+            at=event.at,
+            wall=event.wall,
+            key=event.key,
+            operation="BASELINE",
+            after=before,
+        )
+
+    def _write_kept(
+        self,
+        event: ChangeEvent,
+        draft: Draft,
+        all_known: bool,
+        deletion: Mapping[str, Any] | None,
+        verdicts: Verdicts,
+    ) -> None:
+        """Of a collection that keeps its versions itself."""
+        last = self._lasts.get(event.key)
+        found = write_of(event, last, all_known=all_known)
+        if isinstance(found, Passed):
+            self.duplicates += found is Passed.KNOWN
+            self.skipped += found is Passed.SKIPPED
+        else:
+            disowned = event.token in verdicts.disowned
+            self._add(draft, last, deletion=deletion, disowned=disowned, **found)
+
+    def _add(
+        self,
+        draft: Draft,
+        last: Last | None,
+        *,
+        gap: bool = False,
+        unrecorded: bool = False,
+        born: bool = False,
+        kept: int | None = None,
+        **write: Any,
+    ) -> None:
+        record, made = make_version(
+            last=last,
+            version_field=self._version_field,
+            fence_field=self._fence_field,
+            gap=gap,
+            kept=kept,
+            **write,
+        )
+        if born and last is None:
+            # It came with its collection, and was not there before.
+            record["born"] = True
+        if self._archive.layout.keeps:
+            # A removal leaves no number: those up to the last one are known all the same.
+            known = last.kept if kept is None and last is not None else kept
+            made = as_kept(record, made, known)
+        elif self._deltas:
+            made = as_patch(record, last, made)
+        if unrecorded:
+            record["unrecorded"] = True
+        self.unrecorded += unrecorded
+        self.gaps += gap and not unrecorded
+        self._put(draft, record, last, made)
+
+    def _put(self, draft: Draft, record: Document, last: Last | None, made: Last) -> None:
+        before = None if last is None else last.chain
+        chain = seal(record, made.full, before, kept=self._archive.layout.keeps)
+        draft.add(record, last)
+        self._lasts.put(record["doc"], replace(made, chain=chain))

@@ -1,0 +1,73 @@
+"""Version of an event that cannot be read: a gap, with the stored content."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.event import ChangeEvent
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.versioning.version import Last, archived_operation, without_reserved
+
+__all__ = ["event_of_reading", "make_bare_version"]
+
+
+def make_bare_version(
+    event: ChangeEvent,
+    after: RawBSONDocument | None,
+    last: Last | None,
+    *,
+    read_at: Timestamp | None,
+) -> tuple[Document, Last]:
+    """Make the record of a write that cannot be read: a gap, with the stored content and without
+    conclusions from it; and the part of it that the next version needs."""
+    number = (0 if last is None else last.number) + 1
+    full = None if after is None else without_reserved(after)
+    record: Document = {
+        "_id": event.token,
+        "doc": event.key,
+        "v": number,
+        "op": archived_operation(event),
+        "at": event.at,
+        "wall": event.wall,
+        "prev": None if last is None else last.token,
+        "by": None,
+        "why": None,
+        "changed": [],
+        "gap": True,
+        "setAside": True,
+        "full": full,
+    }
+    if last is None:
+        record["first"] = True
+    if read_at is not None:
+        record["readAt"] = read_at
+    kept = event.kept if event.kept is not None or last is None else last.kept
+    offset = 0 if last is None else last.offset
+    if offset:
+        record["offset"] = offset
+    made = Last(
+        token=event.token, number=number, full=full, kept=kept, read_at=read_at, offset=offset
+    )
+    return record, made
+
+
+def event_of_reading(
+    chunk: Chunk, token: str, key: Any, content: RawBSONDocument | None, kept: int | None
+) -> ChangeEvent:
+    """Make an event of a document that a reading of the present has found."""
+    return ChangeEvent(
+        token=token,
+        at=chunk.at,
+        wall=chunk.wall,
+        operation="delete" if content is None else "insert",
+        collection="",
+        key=key,
+        after=content,
+        before=None,
+        update=None,
+        kept=kept,
+    )

@@ -1,0 +1,99 @@
+"""Who deleted a document, and why, and which fence it had: nothing is left of it that could say so.
+
+Written in the transaction that deletes. The change event of a delete has that transaction's
+session, and of several transactions of one session the last that began before the event is the one.
+Kept for as long as the archive is.
+Source: docs/decisions/0012-writes.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from revstream.streams.changefeed.event import ChangeEvent, identity
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.transactions import Writing
+
+__all__ = ["Deletions"]
+
+COLLECTION = "revstream.deletions"
+
+
+class Deletions:
+    def __init__(self, mongo: Mongo) -> None:
+        self._mongo = mongo
+
+    async def prepare(self) -> None:
+        await self._mongo.create_index(COLLECTION, [("session", 1), ("collection", 1), ("doc", 1)])
+        await self._mongo.create_index(
+            COLLECTION,
+            [("collection", 1), ("doc", 1)],
+            name="fences",
+            partialFilterExpression={"fence": {"$exists": True}},
+        )
+
+    @staticmethod
+    async def add(
+        writing: Writing,
+        collection: str,
+        key: Any,
+        change: Mapping[str, Any],
+        *,
+        fence: Any = None,
+    ) -> None:
+        """Within the transaction, behind the delete.
+
+        Args:
+            change: as documents carry it under `_change`.
+            fence: the fencing token that the document had.
+        """
+        await writing.insert(
+            COLLECTION,
+            {
+                "session": writing.session_id,
+                "collection": collection,
+                "doc": key,
+                "after": writing.at,
+                "change": change,
+                **({} if fence is None else {"fence": fence}),
+            },
+        )
+
+    async def fences(self, collection: str, keys: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """The fencing tokens that documents had when they were deleted, each with its `_id`."""
+        query = {"collection": collection, "doc": {"$in": keys}, "fence": {"$exists": True}}
+        found = await self._mongo.find(
+            COLLECTION, query, projection={"_id": 0, "doc": 1, "fence": 1}
+        )
+        return [(each["doc"], each["fence"]) for each in found]
+
+    async def of(
+        self, collection: str, events: Iterable[ChangeEvent]
+    ) -> dict[str, Mapping[str, Any]]:
+        """Of those deletes that were attributed, the change by the event's token. One read, or
+        none."""
+        deletes = [
+            each for each in events if each.operation == "delete" and each.session is not None
+        ]
+        if not deletes:
+            return {}
+        found = await self._mongo.find(
+            COLLECTION,
+            {
+                "session": {"$in": [each.session for each in deletes]},
+                "collection": collection,
+                "doc": {"$in": [each.key for each in deletes]},
+            },
+            sort=[("after", 1)],
+        )
+        changes: dict[str, Mapping[str, Any]] = {}
+        for event in deletes:
+            for each in found:
+                if (
+                    each["session"] == event.session
+                    and identity(each["doc"]) == identity(event.key)
+                    and each["after"] < event.at
+                ):
+                    changes[event.token] = each["change"]
+        return changes

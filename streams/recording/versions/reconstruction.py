@@ -1,0 +1,138 @@
+"""What a document was after an update for which the server has no image.
+
+First the delta, applied to the archived state; where its paths can be read in more than one way,
+the oplog's own entry, which nests and cannot be misread; where that does not help, the document as
+it was at the event's cluster time; where that is too long ago, the present document, marked as a
+gap. Never a guess.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import bson
+from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.event import ChangeEvent, identity
+from revstream.streams.core.errors import DatabaseError, GatewayError
+from revstream.streams.core.log_throttle import Storm
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, plain
+from revstream.streams.raw_bson.update_description import Ambiguous, apply_delta, apply_oplog_diff
+from revstream.streams.versioning.version import CHANGE_FIELD, COPIES_FIELD, Last
+
+__all__ = ["Rebuilt", "Reconstruction"]
+
+log = logging.getLogger(__name__)
+
+_NEVER = Timestamp(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """`read_at` is set where the document was read again: it may hold later writes too."""
+
+    document: RawBSONDocument
+    read_at: Timestamp | None = None
+
+
+class Reconstruction:
+    """Of the documents of one collection."""
+
+    def __init__(self, mongo: Mongo, collection: str) -> None:
+        self._mongo = mongo
+        self._collection = collection
+        self._gaps = Storm(log, "version cannot be rebuilt exactly: read again, marked as a gap")
+
+    async def after(self, event: ChangeEvent, last: Last | None) -> Rebuilt | None:
+        """The document after `event`; None where it can only be read again and is gone.
+
+        Args:
+            last: the version before. What the archive keeps beside the document is put back.
+        """
+        reason = "the state before is not known"
+        if last is not None and last.full is not None and event.update is not None:
+            state, update = plain(last.full), plain(event.update)
+            if not (_holds(state, last.full) and _holds(update, event.update)):
+                return await self._read(event, "there are values that Python has no types for")
+            for name, beside in ((CHANGE_FIELD, last.change), (COPIES_FIELD, last.copies)):
+                if beside is not None:
+                    state[name] = plain(beside)
+            try:
+                return Rebuilt(_raw(apply_delta(state, update)))
+            except Ambiguous as exc:
+                reason = str(exc)
+            try:
+                diff = await self._oplog_diff(event)
+                if diff is not None:
+                    return Rebuilt(_raw(apply_oplog_diff(state, diff)))
+            except (Ambiguous, GatewayError) as exc:
+                reason = f"{reason}; {exc}"
+        return await self._read(event, reason)
+
+    async def _oplog_diff(self, event: ChangeEvent) -> Document | None:
+        """The `diff` of the oplog entry behind an event.
+
+        None where the entry is gone, is of another form, or belongs to a transaction that wrote the
+        document more than once: which of the writes this is, the entry does not tell.
+        """
+        entry = await self._mongo.oldest("oplog.rs", {"ts": event.at}, database="local")
+        if entry is None:
+            return None
+        operations = [entry]
+        if entry["op"] == "c":
+            if (entry.get("prevOpTime") or {}).get(
+                "ts", _NEVER
+            ) != _NEVER:  # a longer transaction's end
+                return None
+            operations = entry["o"].get("applyOps") or []
+        namespace, key = f"{self._mongo.name}.{self._collection}", identity(event.key)
+        writes = [
+            each for each in operations if each["ns"] == namespace and identity(_id_of(each)) == key
+        ]
+        if len(writes) != 1 or writes[0]["op"] != "u" or writes[0]["o"].get("$v") != 2:
+            return None
+        diff = writes[0]["o"].get("diff")
+        return None if diff is None else plain(diff)
+
+    async def _read(self, event: ChangeEvent, reason: str) -> Rebuilt | None:
+        try:
+            found = await self._find(event, event.at)
+        except DatabaseError as exc:  # the server keeps only the last minutes
+            reason = f"{reason}; {exc}"
+        else:
+            # Only within a transaction is a cluster time shared by several writes to one document.
+            read_at = event.at if event.in_transaction else None
+            if found is not None and read_at is not None:
+                self._log_gap(event, reason)
+            return None if found is None else Rebuilt(found, read_at)
+        self._log_gap(event, reason)
+        now = await self._mongo.operation_time()
+        found = await self._find(event, now)
+        return None if found is None else Rebuilt(found, now)
+
+    async def _find(self, event: ChangeEvent, at: Timestamp) -> RawBSONDocument | None:
+        query = {"_id": event.key}
+        found = await self._mongo.find(self._collection, query, limit=1, at=at, raw=True)
+        return found[0] if found else None
+
+    def _log_gap(self, event: ChangeEvent, reason: str) -> None:
+        self._gaps.note(collection=self._collection, key=str(event.key), reason=reason)
+
+
+def _id_of(operation: Mapping[str, Any]) -> Any:
+    """The `_id` of the document that an oplog entry writes; inserts carry it in `o`."""
+    return (operation.get("o2") or operation["o"]).get("_id")
+
+
+def _holds(values: Document, document: RawBSONDocument) -> bool:
+    """Whether Python's values hold all of it: not a symbol, say, nor text that is not UTF-8."""
+    return bson.encode(values, codec_options=DECODED) == document.raw
+
+
+def _raw(document: Document) -> RawBSONDocument:
+    return RawBSONDocument(bson.encode(document, codec_options=DECODED), RAW)

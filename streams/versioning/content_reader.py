@@ -1,0 +1,234 @@
+"""The contents of versions, wherever they lie: in their records, in patches on earlier ones, in
+parts, or in the collection itself (`streams.versioning.content_encoding`).
+
+Source: docs/decisions/0017-delta.md, docs/decisions/0019-layouts.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import bson
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.event import identity
+from revstream.streams.core.errors import DamagedArchive, HistoryLost
+from revstream.streams.core.operation import count_made
+from revstream.streams.core.read_memory import count_values
+from revstream.streams.mongo.database import Mongo
+from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, decode
+from revstream.streams.raw_bson.patch import patched
+from revstream.streams.versioning.content_encoding import PACKED, part_ids
+from revstream.streams.versioning.version import without_reserved
+
+__all__ = ["Contents", "empty"]
+
+_CHAIN = dict.fromkeys(("doc", "v", "prev", "full", "patch", *PACKED), 1)
+
+
+class StoredContent(Protocol):
+    """Version as its own collection keeps it."""
+
+    @property
+    def content(self) -> RawBSONDocument | None: ...
+
+
+class VersionSource(Protocol):
+    """Layout of a collection that keeps its versions itself."""
+
+    async def versions(
+        self, wanted: Sequence[tuple[Any, int]]
+    ) -> Mapping[tuple[Any, int], StoredContent]:
+        """Read versions by document id and number; those that are gone are left out."""
+        ...
+
+
+class Contents:
+    """Of the records of one collection's archive.
+
+    Args:
+        layout: how the collection keeps versions itself; None where it does not.
+    """
+
+    def __init__(self, mongo: Mongo, collection: str, layout: VersionSource | None = None) -> None:
+        self._mongo = mongo
+        self._collection = collection
+        self._layout = layout
+        self._archive = f"{collection}.versions"
+        self._parts = f"{collection}.overflow"
+
+    async def filled(
+        self,
+        records: Sequence[Any],
+        *,
+        whole: bool = False,
+        raw: bool = False,
+        lenient: bool = False,
+    ) -> list[Any]:
+        """The records, which were read with `storage.PACKED`, each with its content in `full`. One
+        read more where some of them are packed, however many; another one where parts are, or where
+        the collection keeps them.
+
+        Args:
+            whole: nothing was left out of these records: they may follow from one another.
+            raw: the content of those that were packed is not decoded.
+            lenient: a content that the collection no longer keeps is an empty one, and no error.
+
+        Raises:
+            DamagedArchive: a version that another one follows from is not there.
+            HistoryLost: one of the records was dropped since it was read.
+        """
+        packed = [each for each in records if each.get("packed")]
+        if self._layout is not None and any("kept" in each for each in packed):
+            records = await self._kept(self._layout, records, raw=raw, lenient=lenient)
+            packed = [each for each in records if each.get("packed")]
+        if not packed:
+            return list(records)
+        chain = {each["_id"]: each for each in records} if whole else {}
+        broken = [each for each in packed if not _reaches_down(each, chain)]
+        if broken:
+            found = await self._mongo.find(
+                self._archive, {"$or": list(_ranges(broken))}, projection=_CHAIN, raw=True
+            )
+            chain = {**chain, **{each["_id"]: each for each in found}}
+        made = await self._parted(chain.values())
+        shown: list[Any] = []
+        for each in records:
+            if each.get("packed"):
+                before = len(made)
+                content = _content(each, chain, made)
+                states = max(1, len(made) - before)
+                shown.append({**_opened(each), "full": await _counted(content, states, raw=raw)})
+            else:
+                shown.append(each)
+        return shown
+
+    async def _kept(
+        self, layout: VersionSource, records: Sequence[Any], *, raw: bool, lenient: bool
+    ) -> list[Any]:
+        """The records, with the contents that the collection itself keeps."""
+        wanted = {
+            (identity(each["doc"]), each["kept"]): (each["doc"], each["kept"])
+            for each in records
+            if _is_kept(each)
+        }
+        found = await layout.versions(list(wanted.values()))
+        made: list[Any] = []
+        for record in records:
+            if not _is_kept(record):
+                made.append(record)
+                continue
+            kept = found.get((identity(record["doc"]), record["kept"]))
+            content = None if kept is None else kept.content
+            if content is None and not lenient:
+                raise HistoryLost(
+                    f"{self._collection}/{record['doc']!r}: version {record['v']} is not kept any "
+                    f"more: it was number {record['kept']} there"
+                )
+            content = empty(record["doc"]) if content is None else without_reserved(content)
+            made.append({**_opened(record), "full": await _counted(content, 1, raw=raw)})
+        return made
+
+    async def _parted(self, records: Any) -> dict[str, RawBSONDocument | None]:
+        """The contents that lie in parts, by token."""
+        wanted = {each["_id"]: part_ids(each) for each in records if each.get("parts")}
+        ids = [name for names in wanted.values() for name in names]
+        found = await self._mongo.find(self._parts, {"_id": {"$in": ids}}) if ids else []
+        data = {(each["_id"]["of"], each["_id"]["n"]): each["data"] for each in found}
+        if len(data) < len(ids):
+            raise DamagedArchive(
+                f"{self._parts} has {len(data)} of {len(ids)} parts that it should"
+            )
+        return {
+            token: RawBSONDocument(b"".join(data[token, name["n"]] for name in names), RAW)
+            for token, names in wanted.items()
+        }
+
+
+def _is_kept(record: Mapping[str, Any]) -> bool:
+    return bool(record.get("packed")) and "kept" in record
+
+
+def empty(key: Any) -> RawBSONDocument:
+    """The content that stands for one that cannot be read any more."""
+    return RawBSONDocument(bson.encode({"_id": key}, codec_options=DECODED), RAW)
+
+
+def _opened(record: Any) -> Document:
+    return {name: value for name, value in record.items() if name != "packed"}
+
+
+def _reaches_down(record: Any, chain: Mapping[str, Any]) -> bool:
+    """Whether all that a version follows from is at hand."""
+    place: Any = chain.get(record["_id"])
+    while place is not None and "patch" in place:
+        place = chain.get(place["prev"])
+    return place is not None and ("full" in place or bool(place.get("parts")))
+
+
+def _ranges(records: Sequence[Any]) -> Iterator[Document]:
+    """Queries for the records that these follow from, and for themselves."""
+    most: dict[tuple[Any, int], tuple[Any, int]] = {}
+    for each in records:
+        start = each["v"] if each.get("keyframe") is None else each["keyframe"]
+        place = (identity(each["doc"]), start)
+        most[place] = (each["doc"], max(each["v"], most.get(place, (None, 0))[1]))
+    for (_, start), (key, end) in most.items():
+        yield {"doc": {"$eq": key}, "v": {"$gte": start, "$lte": end}}
+
+
+def _content(
+    record: Any, chain: Mapping[str, Any], made: dict[str, RawBSONDocument | None]
+) -> RawBSONDocument | None:
+    """From the keyframe on, patch by patch; each state is made once."""
+    patches: list[Any] = []
+    token = record["_id"]
+    while token not in made:
+        place = chain.get(token)
+        if place is not None and "full" in place:
+            made[token] = _raw(place["full"])
+            break
+        if place is None and token == record["_id"]:
+            raise HistoryLost(f"version {record['v']} was dropped a moment ago")
+        if place is None or "patch" not in place:
+            raise DamagedArchive(
+                f"version {record['v']} of {record['doc']!r} cannot be read: it follows from "
+                f"{token!r}, which is not there; see `revstream verify`"
+            )
+        patches.append(place)
+        token = place["prev"]
+    content = made[token]
+    for place in reversed(patches):
+        try:
+            if content is None:
+                raise KeyError(place["prev"])
+            content = patched(content, place["patch"])
+        except (KeyError, TypeError, ValueError) as exc:
+            raise DamagedArchive(
+                f"version {place['v']} of {place['doc']!r} cannot be read: it does not fit what it "
+                "follows from; see `revstream verify`"
+            ) from exc
+        made[place["_id"]] = content
+    return content
+
+
+def _raw(document: Any) -> RawBSONDocument | None:
+    if document is None or isinstance(document, RawBSONDocument):
+        return document
+    return RawBSONDocument(bson.encode(document, codec_options=DECODED), RAW)
+
+
+async def _counted(content: RawBSONDocument | None, states: int, *, raw: bool) -> Any:
+    """Decode a content, and count it for the running operation: a version of some bytes may follow
+    from one of megabytes.
+
+    Args:
+        states: how many of about its size are kept until all records are filled.
+    """
+    if content is None:
+        return None
+    size = len(content.raw)
+    shown = content if raw else decode(content.raw)
+    await count_made(size * states, 0 if raw else count_values(shown, size))
+    return shown

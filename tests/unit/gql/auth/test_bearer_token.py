@@ -1,0 +1,237 @@
+"""gql.auth.bearer_token and gql.auth.jwks: tokens are what they say, keys change, and what is read
+is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+
+from revstream.gql.auth import jwks
+from revstream.gql.auth.bearer_token import Bearer, BearerOptions
+from revstream.gql.auth.jwks import KeySet
+from revstream.gql.auth.sessions import Session, Sessions
+from revstream.resolvers.errors import Unauthenticated
+from revstream.streams.core.errors import Unavailable
+from tests.support.eventually import eventually
+from tests.support.issuer import AUDIENCE, ISSUER, Issuer
+
+OPTIONS = BearerOptions(
+    algorithms=["ES256"], issuer=ISSUER, audience=AUDIENCE, leeway_s=1, roles="realm.roles"
+)
+
+
+@pytest.fixture
+def issuer(tmp_path: Path) -> Issuer:
+    return Issuer(tmp_path / "jwks.json")
+
+
+@pytest.fixture
+def bearer(issuer: Issuer) -> Bearer:
+    return Bearer(KeySet(str(issuer.place)), OPTIONS)
+
+
+async def test_a_token_is_a_principal(issuer: Issuer, bearer: Bearer) -> None:
+    """With roles out of the claim that is named, and all of its claims for rules."""
+    token = issuer.token(realm={"roles": ["staff", 3]}, tenant="acme")
+    principal = await bearer.principal(token)
+    assert (principal.name, principal.roles) == ("ann", {"staff"})
+    assert principal.claim("tenant") == "acme"
+    assert await bearer.principal(token) is principal
+
+
+def tampered(token: str) -> str:
+    head, body, signature = token.split(".")
+    claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    other = base64.urlsafe_b64encode(json.dumps({**claims, "sub": "eve"}).encode()).decode()
+    return f"{head}.{other.rstrip('=')}.{signature}"
+
+
+def hashed(claims: dict[str, Any], secret: bytes) -> str:
+    """PyJWT itself refuses to sign so."""
+    parts = [{"alg": "HS256", "typ": "JWT", "kid": "first"}, claims]
+    encoded = [base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=") for each in parts]
+    signature = hmac.digest(secret, b".".join(encoded), "sha256")
+    return b".".join([*encoded, base64.urlsafe_b64encode(signature).rstrip(b"=")]).decode()
+
+
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        ({"lasts_s": -10}, "expired"),
+        ({"nbf": time.time() + 100_000}, "not valid yet"),
+        ({"aud": "another"}, "another audience"),
+        ({"aud": None}, "no claim 'aud'"),
+        ({"iss": "https://evil.example.org"}, "another issuer"),
+        ({"iss": None}, "no claim 'iss'"),
+        ({"exp": None}, "no claim 'exp'"),
+        ({"sub": None}, "no claim 'sub'"),
+        ({"sub": 5}, "cannot be accepted"),
+        ({"exp": float("inf")}, "."),
+        ({"exp": float("nan")}, "."),
+        ({"nbf": float("inf")}, "."),
+        ({"sub": "revstream:copier"}, "names that begin with revstream: are reserved"),
+    ],
+)
+async def test_claims_that_do_not_hold_are_refused(
+    issuer: Issuer, bearer: Bearer, claims: dict[str, Any], said: str
+) -> None:
+    """And what is wrong is said."""
+    with pytest.raises(Unauthenticated, match=said):
+        await bearer.principal(issuer.token(**claims))
+
+
+@pytest.mark.parametrize("exp", [4_102_444_800_000, 10**30, 1e308])
+async def test_an_end_in_milliseconds_can_be_shown(
+    issuer: Issuer, bearer: Bearer, exp: float
+) -> None:
+    """A mistake of the issuer's; administrators see who is connected all the same."""
+    sessions = Sessions()
+    session = Session(await bearer.principal(issuer.token(exp=exp)), "websocket", lambda *_: None)
+    sessions.open(session)
+    [shown] = sessions.shown()
+    assert shown["expiresAt"].startswith("9999-12-31T")
+    sessions.close(session)
+
+
+async def test_a_token_of_another_hand_is_refused(issuer: Issuer, bearer: Bearer) -> None:
+    """Changed, unsigned, signed with the public key as a secret, or no token at all."""
+    token = issuer.token()
+    public = json.dumps(issuer.jwks()["keys"][0]).encode()
+    claims = jwt.decode(token, options={"verify_signature": False})
+    forged = [
+        tampered(token),
+        jwt.encode(claims, None, algorithm="none", headers={"kid": "first"}),
+        hashed(claims, public),
+        token.rsplit(".", 1)[0] + ".",
+        *("", "x", "a.b.c", "x" * 20_000),
+    ]
+    for each in forged:
+        with pytest.raises(Unauthenticated):
+            await bearer.principal(each)
+
+
+async def test_a_token_ends_when_it_says(issuer: Issuer, bearer: Bearer) -> None:
+    """Also one that was known: what is remembered is looked at again."""
+    token = issuer.token(lasts_s=1)
+    principal = await bearer.principal(token)
+    await eventually(lambda: principal.expired)
+    with pytest.raises(Unauthenticated, match="expired"):
+        await bearer.principal(token)
+
+
+async def test_a_new_key_is_read_and_an_old_one_forgotten(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens of keys that the issuer has taken back are known no longer."""
+    monkeypatch.setattr(jwks, "_AGAIN_S", 0)
+    bearer = Bearer(KeySet(str(issuer.place)), OPTIONS)
+    old = issuer.token()
+    await bearer.principal(old)
+    issuer.rotate("second")
+    assert (await bearer.principal(issuer.token("bob"))).name == "bob"
+    with pytest.raises(Unauthenticated, match="not known"):
+        await bearer.principal(old)
+
+
+async def test_a_withdrawn_key_ends_what_was_accepted_with_it(issuer: Issuer) -> None:
+    """Within the time that the set is fresh for, though each token is remembered and no unknown one
+    comes; a key that stays keeps its tokens."""
+    now = 0.0
+    keys = KeySet(str(issuer.place), fresh_s=300, clock=lambda: now)
+    bearer = Bearer(keys, OPTIONS)
+    old = issuer.token()
+    withdrawn = await bearer.principal(old)
+    issuer.rotate("second", keep=True)
+    now += 301
+    token = issuer.token("bob")
+    stays = await bearer.principal(token)
+    assert await bearer.principal(old) is withdrawn
+    issuer.withdraw("first")
+    now += 301
+    assert await bearer.principal(token) is stays
+    assert not keys.holds(withdrawn.key)
+    with pytest.raises(Unauthenticated, match="not known"):
+        await bearer.principal(old)
+
+
+async def test_a_set_is_read_again_while_nobody_asks(issuer: Issuer) -> None:
+    """Whoever is connected hears of a key that was withdrawn."""
+    keys = KeySet(str(issuer.place), fresh_s=0.01)
+    principal = await Bearer(keys, OPTIONS).principal(issuer.token())
+    changed = asyncio.Event()
+    keys.changed = changed.set
+    watching = asyncio.create_task(keys.watch())
+    issuer.rotate("second")
+    async with asyncio.timeout(10):
+        await changed.wait()
+    watching.cancel()
+    assert not keys.holds(principal.key)
+
+
+async def test_unknown_keys_have_the_set_read_no_more_than_so_often(issuer: Issuer) -> None:
+    """Whoever sends tokens of invented keys does not make the gateway send requests."""
+    now = 0.0
+    keys = KeySet(str(issuer.place), clock=lambda: now)
+    reads = 0
+    read = keys._read
+
+    async def counted() -> Any:
+        nonlocal reads
+        reads += 1
+        return await read()
+
+    keys._read = counted  # type: ignore[method-assign]
+    await keys.key("first", "ES256")
+    for number in range(50):
+        now += 0.1
+        with pytest.raises(Unauthenticated):
+            await keys.key(f"invented-{number}", "ES256")
+    assert reads == 1
+    now += 10
+    with pytest.raises(Unauthenticated):
+        await keys.key("invented", "ES256")
+    assert reads == 2
+
+
+async def test_a_set_that_cannot_be_read_leaves_the_last_one(issuer: Issuer) -> None:
+    """And where there never was one, it is the gateway that cannot say."""
+    now = 0.0
+    keys = KeySet(str(issuer.place), clock=lambda: now)
+    await keys.key("first", "ES256")
+    issuer.place.write_text("not JSON")
+    now += 1000
+    assert await keys.key("first", "ES256")
+    with pytest.raises(Unavailable):
+        await KeySet(str(issuer.place)).key("first", "ES256")
+
+
+@pytest.mark.parametrize("algorithms", [[], ["none"], ["HS256", "RS256"], ["XX"]])
+def test_algorithms_that_must_not_be_are_refused(algorithms: list[str]) -> None:
+    """At the start."""
+    with pytest.raises(ValueError, match="algorithm"):
+        BearerOptions(algorithms=algorithms, issuer="i", audience="a")
+
+
+async def test_what_is_known_without_a_look_is_known_no_longer_than_it_holds(
+    issuer: Issuer, bearer: Bearer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not before it was looked at, nor once it has expired or its key is withdrawn."""
+    token = issuer.token()
+    assert bearer.known(token) is None
+    principal = await bearer.principal(token)
+    assert bearer.known(token) is principal
+    with monkeypatch.context() as later:
+        later.setattr(time, "time", lambda: principal.expires_at)
+        assert bearer.known(token) is None
+    assert bearer.known(token) is principal
+    with monkeypatch.context() as withdrawn:
+        withdrawn.setattr(bearer.keys, "_made", {})
+        assert bearer.known(token) is None

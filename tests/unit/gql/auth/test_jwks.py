@@ -1,0 +1,214 @@
+"""gql.auth.jwks over HTTP: rotation, and an issuer that is away, slow or tells nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import orjson
+import pytest
+
+from revstream.gql.auth import jwks
+from revstream.gql.auth.bearer_token import Bearer, BearerOptions
+from revstream.gql.auth.jwks import KeySet
+from revstream.resolvers.errors import Unauthenticated
+from revstream.streams.core.errors import Unavailable
+from tests.support.eventually import eventually
+from tests.support.issuer import AUDIENCE, ISSUER, Issuer
+from tests.support.key_server import KeyServer, key_server
+
+OPTIONS = BearerOptions(algorithms=["ES256"], issuer=ISSUER, audience=AUDIENCE)
+
+
+class Clock:
+    """Moved by the test."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def issuer(tmp_path: Path) -> Issuer:
+    return Issuer(tmp_path / "unused.json")
+
+
+@pytest.fixture
+def server(issuer: Issuer) -> Iterator[KeyServer]:
+    with key_server(shown(issuer)) as served:
+        yield served
+
+
+def shown(issuer: Issuer) -> bytes:
+    return orjson.dumps(issuer.jwks())
+
+
+async def test_keys_rotate(issuer: Issuer, server: KeyServer) -> None:
+    """A new one is asked for when a token names it; an old one goes when the set is read again."""
+    clock = Clock()
+    bearer = Bearer(KeySet(server.url, clock=clock), OPTIONS)
+    old = issuer.token()
+    await bearer.principal(old)
+    issuer.rotate("second", keep=True)
+    server.pieces = [shown(issuer)]
+    clock.now += 11
+    assert await bearer.principal(issuer.token("bob"))
+    assert await bearer.principal(old)
+    issuer.withdraw("first")
+    server.pieces = [shown(issuer)]
+    clock.now += 301
+    with pytest.raises(Unauthenticated, match="not known"):
+        await bearer.principal(old)
+    assert server.asked == 3
+
+
+async def test_an_issuer_that_is_away_at_the_start(
+    issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody can tell who it is, and when to come again is said; then it is there. The log has a
+    line for each change of that, however often it was tried."""
+    with key_server() as gone:
+        pass
+    clock = Clock()
+    bearer = Bearer(KeySet(gone.url, clock=clock), OPTIONS)
+    with caplog.at_level(logging.INFO):
+        for _ in range(3):
+            with pytest.raises(Unavailable) as refused:
+                await bearer.principal(issuer.token())
+            assert refused.value.facts == {"retryAfterSeconds": 10}
+            clock.now += 11
+        with key_server(shown(issuer), gone.port):
+            assert await bearer.principal(issuer.token())
+    assert [each.message for each in caplog.records] == ["keys not read", "keys read"]
+
+
+async def test_an_issuer_that_is_away_later(
+    issuer: Issuer, server: KeyServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its last keys hold, and are those in force when it is back."""
+    clock = Clock()
+    bearer = Bearer(KeySet(server.url, clock=clock), OPTIONS)
+    token = issuer.token()
+    principal = await bearer.principal(token)
+    with caplog.at_level(logging.INFO):
+        server.status = 500
+        clock.now += 301
+        assert await bearer.principal(token) is principal
+        clock.now += 11
+        assert await bearer.principal(issuer.token("bob"))
+        server.status = 200
+        clock.now += 11
+        assert await bearer.principal(token) is principal
+    assert [each.message for each in caplog.records] == ["keys not read", "keys read"]
+
+
+async def test_a_set_that_comes_in_pieces_is_read_whole(issuer: Issuer, server: KeyServer) -> None:
+    """As over a slow line."""
+    whole = shown(issuer)
+    server.pieces = (whole[at : at + 10] for at in range(0, len(whole), 10))
+    server.held.clear()
+    keys = KeySet(server.url)
+    reading = asyncio.create_task(keys.key("first", "ES256"))
+    await eventually(lambda: server.asked)
+    server.held.set()
+    assert await reading
+
+
+async def test_an_issuer_that_does_not_come_to_an_end(
+    issuer: Issuer, server: KeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for so long, whoever asks; those of a token that is known are served."""
+    monkeypatch.setattr(jwks, "_PATIENCE_S", 0.2)
+    clock = Clock()
+    bearer = Bearer(KeySet(server.url, clock=clock), OPTIONS)
+    token = issuer.token()
+    await bearer.principal(token)
+    server.held.clear()
+    server.pieces = [b"{", b"}"]
+    clock.now += 301
+    assert all(await asyncio.gather(*(bearer.principal(token) for _ in range(5))))
+    assert server.asked == 2
+    with pytest.raises(Unavailable):
+        await Bearer(KeySet(server.url), OPTIONS).principal(token)
+
+
+def key(**given: Any) -> bytes:
+    return orjson.dumps({"keys": [{"kty": "EC", **given}]})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b'{"keys": 1}',
+        b"\xff",
+        b'{"keys": [' + b" " * 1024 * 1024 + b"]}",
+    ],
+)
+async def test_what_is_no_set_leaves_the_last_one(
+    issuer: Issuer, server: KeyServer, body: bytes
+) -> None:
+    """Nor does one that has no end."""
+    clock = Clock()
+    keys = KeySet(server.url, clock=clock)
+    good = await keys.key("first", "ES256")
+    server.pieces = [body]
+    clock.now += 301
+    assert await keys.key("first", "ES256") is good
+    assert keys.holds(good)
+
+
+@pytest.mark.parametrize("headers", [{"location": "http://127.0.0.1/elsewhere"}])
+async def test_a_redirection_is_not_followed(
+    issuer: Issuer, server: KeyServer, headers: dict[str, str]
+) -> None:
+    """The keys are where the settings say, or nowhere."""
+    server.status, server.headers = 302, headers
+    with pytest.raises(Unavailable):
+        await KeySet(server.url).key("first", "ES256")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        key(kid="first"),
+        key(kid=["first"]),
+        key(kid={}),
+        key(kid="first", crv="P-256", x=5, y="AA"),
+        key(kid="first", crv="P-256", x="AA", y="AA"),
+        key(kid="first", crv="P-256", x="é", y="%"),
+        key(kid="first", crv=[], x="AA", y="AA"),
+        b'{"keys": [{"kty": 5, "kid": "first"}]}',
+        b'{"keys": [{"kty": "RSA", "kid": "first", "n": 5, "e": "AQAB"}]}',
+        b'{"keys": [{"kty": "oct", "kid": "first", "k": null}]}',
+    ],
+)
+async def test_a_key_that_is_none_is_believed_by_nobody(server: KeyServer, body: bytes) -> None:
+    """A token that names it is refused; it is no fault of the gateway's."""
+    server.pieces = [body]
+    with pytest.raises(Unauthenticated):
+        await KeySet(server.url).key("first", "ES256")
+
+
+@pytest.mark.parametrize("status", [None, 500])
+async def test_secrets_of_a_url_are_not_logged(
+    server: KeyServer, caplog: pytest.LogCaptureFixture, status: int | None
+) -> None:
+    """Whether it is read or not."""
+    url = server.url.replace("://", "://user:s3cret@") + "?key=s3cret"
+    if status is not None:
+        url = url.replace(f":{urlsplit(server.url).port}", ":notaport")
+    keys = KeySet(url)
+    with caplog.at_level(logging.DEBUG), contextlib.suppress(Unavailable, Unauthenticated):
+        await keys.key("first", "ES256")
+    lines = [f"{each.getMessage()} {vars(each)}" for each in caplog.records if "keys" in each.msg]
+    assert lines
+    assert not any("s3cret" in each for each in lines)

@@ -1,0 +1,76 @@
+"""gql.endpoint.allowed_hosts: which names those are, as settings and requests write them."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from revstream.gql.endpoint.allowed_hosts import AllowedHosts, allowed_hosts
+from revstream.gql.observability.error_response import Failures
+from revstream.gql.observability.operation_metrics import Operations
+
+
+@pytest.mark.parametrize(
+    ("given", "bound", "names"),
+    [
+        (None, "127.0.0.1", {"localhost", "127.0.0.1", "[::1]"}),
+        (None, "127.0.0.2", {"localhost", "127.0.0.1", "[::1]", "127.0.0.2"}),
+        (None, "::1", {"localhost", "127.0.0.1", "[::1]"}),
+        (None, "localhost", {"localhost", "127.0.0.1", "[::1]"}),
+        (None, "0.0.0.0", None),
+        (None, "::", None),
+        (None, "10.0.0.1", None),
+        (None, "app.example.org", None),
+        ("*", "127.0.0.1", None),
+        ("App.example.org, b.example.org:8443", "0.0.0.0", {"app.example.org", "b.example.org"}),
+    ],
+)
+def test_names_are_those_of_the_settings_or_of_this_machine(
+    given: str | None, bound: str, names: set[str] | None
+) -> None:
+    """None: any."""
+    assert allowed_hosts(given, bound) == names
+
+
+@pytest.mark.parametrize("given", ["", ",", "a.example.org,", "http://a.example.org"])
+def test_what_is_no_name_is_found_out_at_the_start(given: str) -> None:
+    """It would otherwise be one that nobody has, or that everybody has."""
+    with pytest.raises(click.UsageError, match="--allowed-hosts"):
+        allowed_hosts(given, "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST.:8000", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]", 200),
+        ("[::1]:8000", 200),
+        ("rebound.example.org", 421),
+        ("rebound.example.org:8000", 421),
+        ("localhost.example.org", 421),
+        ("localhost@example.org", 421),
+        ("[::1].example.org:8000", 421),
+        ("", 421),
+    ],
+)
+def test_a_request_to_another_name_is_refused(host: str, status: int) -> None:
+    """Whatever its port."""
+
+    async def served(_request: Request) -> PlainTextResponse:
+        return PlainTextResponse("secret")
+
+    names = allowed_hosts(None, "127.0.0.1")
+    checked = Middleware(AllowedHosts, names=names, failures=Failures(Operations()))
+    app = Starlette(routes=[Route("/", served)], middleware=[checked])
+    with TestClient(app) as client:
+        response = client.get("/", headers={"host": host})
+    assert response.status_code == status
+    assert ("secret" in response.text) == (status == 200)

@@ -1,0 +1,147 @@
+"""The pages' routes, over a folder that the test fills as a build would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from revstream.gql.endpoint import pages
+from revstream.gql.endpoint.example_queries import Example
+
+
+@pytest.fixture
+def static(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A built `gql/static`."""
+    folder = tmp_path / "static"
+    (folder / "assets").mkdir(parents=True)
+    (folder / "index.html").write_text("<title>front</title>")
+    (folder / "graphiql.html").write_text("<title>graphiql</title>")
+    (folder / "favicon.svg").write_text("<svg/>")
+    (folder / "assets" / "index-abc123.js").write_text("export {}")
+    monkeypatch.setattr(pages, "STATIC", folder)
+    return folder
+
+
+@pytest.fixture
+def not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A `gql` that was installed without its pages."""
+    monkeypatch.setattr(pages, "STATIC", tmp_path / "static")
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    """The pages' routes, and GraphiQL where the gateway has it."""
+
+    async def graphiql(request: Request) -> Response:
+        return pages.graphiql_response()
+
+    routes = pages.pages_routes(lambda: [Example("Now", "query Now { resumeToken }")])
+    with TestClient(Starlette(routes=[Route("/graphql", graphiql), *routes])) as client:
+        yield client
+
+
+def policy_of(response: object) -> dict[str, str]:
+    text = response.headers["content-security-policy"]  # type: ignore[attr-defined]
+    return dict(clause.split(" ", 1) for clause in text.split("; "))
+
+
+@pytest.mark.usefixtures("static")
+def test_the_front_page_is_served_at_the_root(client: TestClient) -> None:
+    """`/` is the built index.html, asked for anew each time."""
+    response = client.get("/")
+    assert response.status_code == 200
+    assert response.text == "<title>front</title>"
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert response.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.usefixtures("static")
+def test_graphiql_is_not_cached_in_place_of_an_answer(client: TestClient) -> None:
+    """GraphiQL shares its address with the API, so it varies by what the client accepts."""
+    response = client.get("/graphql")
+    assert response.text == "<title>graphiql</title>"
+    assert response.headers["vary"] == "Accept"
+    assert response.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.usefixtures("static")
+def test_a_hashed_file_may_be_kept_for_ever(client: TestClient) -> None:
+    """What is under assets/ changes its name with its content."""
+    response = client.get("/static/assets/index-abc123.js")
+    assert response.status_code == 200
+    assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert "javascript" in response.headers["content-type"]
+
+
+@pytest.mark.usefixtures("static")
+def test_a_file_without_a_hash_is_asked_for_anew(client: TestClient) -> None:
+    """What keeps its name may change its content."""
+    assert client.get("/static/favicon.svg").headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.usefixtures("static")
+@pytest.mark.parametrize("path", ["/", "/graphql", "/static/assets/index-abc123.js"])
+def test_each_answer_says_what_a_browser_may_do(client: TestClient, path: str) -> None:
+    """No script but our own files, no other server, no frame around it, no guessing of types."""
+    response = client.get(path)
+    policy = policy_of(response)
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == "'self'"
+    assert policy["connect-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["referrer-policy"] == "no-referrer"
+
+
+@pytest.mark.usefixtures("static")
+def test_only_graphiql_may_use_inline_styles_and_workers(client: TestClient) -> None:
+    """Monaco needs them; the front page does without."""
+    front, graphiql = policy_of(client.get("/")), policy_of(client.get("/graphql"))
+    assert front["style-src"] == "'self'"
+    assert "worker-src" not in front
+    assert graphiql["style-src"] == "'self' 'unsafe-inline'"
+    assert graphiql["worker-src"] == "'self'"
+
+
+@pytest.mark.usefixtures("static")
+def test_an_unknown_file_is_not_found(client: TestClient) -> None:
+    """A name that the build did not make is 404."""
+    assert client.get("/static/assets/other.js").status_code == 404
+
+
+def test_a_path_cannot_leave_the_folder(client: TestClient, static: Path) -> None:
+    """`..`, encoded or not, reaches nothing beside `gql/static`."""
+    (static.parent / "secret").write_text("secret")
+    assert client.get("/static/%2e%2e/secret").status_code == 404
+    assert client.get("/static/..%2fsecret").status_code == 404
+
+
+@pytest.mark.usefixtures("static")
+def test_the_examples_are_listed(client: TestClient) -> None:
+    """GraphiQL fetches the queries that it opens as tabs."""
+    response = client.get("/examples.json")
+    assert response.json() == [{"name": "Now", "query": "query Now { resumeToken }"}]
+    assert response.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.usefixtures("not_built")
+@pytest.mark.parametrize("path", ["/", "/graphql"])
+def test_pages_that_were_not_built_say_how_to_build_them(client: TestClient, path: str) -> None:
+    """A gateway without pages says so in plain text; nothing is raised."""
+    response = client.get(path)
+    assert response.status_code == 503
+    assert response.headers["content-type"] == "text/plain; charset=utf-8"
+    assert "pip install -e ." in response.text
+
+
+@pytest.mark.usefixtures("not_built")
+def test_files_that_were_not_built_are_not_found(client: TestClient) -> None:
+    """Where there is no folder, there is no file."""
+    assert client.get("/static/favicon.svg").status_code == 404

@@ -1,0 +1,170 @@
+"""How streams end: by themselves, interrupted, or because nobody is there any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from graphql import GraphQLError
+from strawberry.types import ExecutionResult
+from strawberry.types.execution import PreExecutionError
+
+from revstream.gql.endpoint.streaming_response import StreamResponse, body_of, streamed
+from revstream.gql.engine.request.context import Place
+from revstream.gql.http.stream_framing import MULTIPART, SSE, Framing
+from revstream.streams.core.errors import (
+    ArchiveBehind,
+    GatewayError,
+    HistoryLost,
+    SlowConsumer,
+    TimeLimit,
+    Unavailable,
+)
+
+EVENT = ExecutionResult(data={"n": 1}, errors=None)
+COMPLETE = b"event: complete\ndata:\n\n"
+
+
+def failed(code: str, message: str = "for a reason") -> ExecutionResult:
+    error = GraphQLError(message, path=["things"], extensions={"code": code})
+    return ExecutionResult(data=None, errors=[error])
+
+
+def interrupted(error: GatewayError) -> ExecutionResult:
+    error.resubscribe = True
+    extensions = {"code": error.code}
+    shown = GraphQLError(error.message, original_error=error, extensions=extensions)
+    return ExecutionResult(data=None, errors=[shown])
+
+
+async def chunks(
+    framing: Framing, *results: ExecutionResult, place: Place | None = None
+) -> list[bytes]:
+    """All but the opening."""
+
+    async def source() -> AsyncGenerator[ExecutionResult]:
+        for each in results:
+            yield each
+
+    stream = streamed(source(), framing, place or Place(), 60)
+    return [each async for each in stream][1:]
+
+
+async def test_what_has_ended_is_complete() -> None:
+    """Each event with its token."""
+    sent = await chunks(SSE, EVENT, place=Place(token="t.x"))
+    assert sent == [b'id: t.x\nevent: next\ndata: {"data":{"n":1}}\n\n', COMPLETE]
+
+
+@pytest.mark.parametrize("code", ["BAD_USER_INPUT", "HISTORY_LOST", "INTERNAL", "UNAVAILABLE"])
+async def test_what_stays_wrong_is_told_and_complete(code: str) -> None:
+    """Who came back would be told the same, or would repeat a mutation; it has no token."""
+    told, end = await chunks(SSE, failed(code), place=Place(token="t.x"))
+    assert code.encode() in told
+    assert b"id:" not in told
+    assert end == COMPLETE
+
+
+@pytest.mark.parametrize("kind", [SlowConsumer, Unavailable, TimeLimit, ArchiveBehind])
+async def test_what_passes_ends_a_stream_of_events_and_is_no_event(
+    kind: type[GatewayError],
+) -> None:
+    """So that the client comes back, whether it was sent something before or not."""
+    said = f": {kind.code} two lines\n\n".encode()
+    assert await chunks(SSE, interrupted(kind("two\nlines"))) == [said]
+    assert (await chunks(SSE, EVENT, interrupted(kind("two\nlines")), EVENT))[1:] == [said]
+
+
+async def test_an_error_that_a_retry_does_not_mend_is_an_event() -> None:
+    """Lost history stays lost."""
+    error = HistoryLost("gone")
+    shown = GraphQLError("gone", original_error=error, extensions=error.extensions)
+    told, end = await chunks(SSE, ExecutionResult(data=None, errors=[shown]))
+    assert (b"HISTORY_LOST" in told, end) == (True, COMPLETE)
+
+
+async def test_in_parts_every_end_is_told() -> None:
+    """Their clients do not come back by themselves; the last boundary comes in any case."""
+    sent = await chunks(MULTIPART, EVENT, interrupted(Unavailable("away")))
+    assert b'{"payload":{"data":{"n":1}}}' in sent[0]
+    assert b'"payload":null' in sent[1]
+    assert b"UNAVAILABLE" in sent[1]
+    assert sent[-1].endswith(b"--graphql--\r\n")
+    assert (await chunks(MULTIPART, EVENT))[-1] == b"--\r\n"
+
+
+def test_data_are_there_where_execution_began() -> None:
+    """Null as well, where an error has left nothing; not where there was no execution."""
+    assert body_of(failed("TIMEOUT")).keys() == {"errors", "data"}
+    refused = [GraphQLError("no such field")]
+    assert body_of(ExecutionResult(data=None, errors=refused)).keys() == {"errors"}
+    not_begun = PreExecutionError(data=None, errors=failed("BAD_USER_INPUT").errors)
+    assert body_of(not_begun).keys() == {"errors"}
+
+
+@pytest.mark.parametrize("sending", [False, True], ids=["while it waits", "while it sends"])
+async def test_a_client_that_goes_ends_what_it_asked(sending: bool) -> None:
+    """In full: what an operation does at its end is done before the response is over."""
+    closed = []
+    gone = asyncio.Event()
+
+    async def source() -> AsyncGenerator[ExecutionResult]:
+        try:
+            yield EVENT
+            gone.set()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            closed.append("operation")
+
+    async def receive() -> dict[str, Any]:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if sending and b"next" in message.get("body", b""):
+            gone.set()
+            await asyncio.Event().wait()
+
+    response = StreamResponse(streamed(source(), SSE, Place(), 60), SSE.media_type)
+    await asyncio.wait_for(response({"type": "http"}, receive, send), 30)
+    assert closed == ["operation"]
+
+
+@pytest.mark.parametrize("framing", [SSE, MULTIPART], ids=["SSE", "multipart"])
+async def test_all_results_of_a_stream_are_made_in_one_context(framing: Framing) -> None:
+    """A subscription says once by which operation it reads."""
+    operation: ContextVar[int] = ContextVar("operation", default=0)
+
+    async def source() -> AsyncGenerator[ExecutionResult]:
+        operation.set(7)
+        for _ in range(3):
+            yield ExecutionResult(data={"operation": operation.get()}, errors=None)
+
+    sent = [each async for each in streamed(source(), framing, Place(), 60)]
+    assert b"".join(sent).count(b'{"operation":7}') == 3
+    assert operation.get() == 0
+
+
+async def test_what_is_quiet_beats() -> None:
+    """As long as nothing comes; what comes then is not lost."""
+    ready = asyncio.Event()
+
+    async def source() -> AsyncGenerator[ExecutionResult]:
+        await ready.wait()
+        yield EVENT
+
+    beats = 0
+    stream = streamed(source(), SSE, Place(), 0.01)
+    assert (await anext(stream)).startswith(b"retry: ")
+    async for chunk in stream:
+        if chunk != SSE.heartbeat:
+            break
+        beats += 1
+        if beats == 3:
+            ready.set()
+    assert b'{"n":1}' in chunk
+    assert [each async for each in stream] == [COMPLETE]

@@ -1,0 +1,106 @@
+"""gql.endpoint.websocket: a socket while its sign-in is checked, without a network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import fields
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from starlette.datastructures import Headers
+from strawberry.types.unset import UNSET
+
+from revstream.gql.auth.sessions import Sessions
+from revstream.gql.endpoint.websocket import LegacySocket, TransportSocket
+from revstream.gql.engine.request.context import Context
+from revstream.gql.observability.error_response import Failures
+from revstream.gql.observability.operation_metrics import Operations
+from revstream.resolvers.access.principal import ANONYMOUS, Principal
+from tests.support.eventually import eventually
+from tests.support.reads import Memory
+
+
+class _Wire:
+    """What a client sends, and what it is sent."""
+
+    def __init__(self, *messages: dict[str, Any]) -> None:
+        self.ws = SimpleNamespace(headers=Headers())
+        self.sent: list[Any] = []
+        self._messages = messages
+
+    async def iter_json(self, **_options: Any) -> AsyncGenerator[object]:
+        for each in self._messages:
+            yield each
+
+    async def send_json(self, message: dict[str, Any]) -> None:
+        self.sent.append(message["type"])
+
+    async def close(self, code: int, reason: str) -> None:
+        self.sent.append(code)
+
+
+class _View:
+    """Whose sign-in takes until it is told to."""
+
+    def __init__(self, context: Context, checking: Callable[[], Awaitable[None]]) -> None:
+        self.context = context
+        self.callers = self
+        self.sessions = Sessions()
+        self.signs_in = True
+        self.connection_init_wait_timeout = timedelta(0)
+        self._checking = checking
+
+    async def introduced(self, *_given: object) -> tuple[Principal, Context]:
+        await self._checking()
+        return ANONYMOUS, self.context
+
+    async def on_ws_connect(self, _context: Context) -> object:
+        return UNSET
+
+
+def socket_of(kind: type[Any], wire: _Wire, view: _View) -> Any:
+    operations = Operations()
+    given = {} if kind is LegacySocket else {"connection_init_wait_timeout": timedelta(0)}
+    if kind is LegacySocket:
+        given |= {"keep_alive": False, "keep_alive_interval": None}
+    return kind(
+        view=view,
+        websocket=wire,
+        context=view.context,
+        root_value=None,
+        schema=SimpleNamespace(operations=operations, failures=Failures(operations)),
+        max_subscriptions_per_connection=1,
+        **given,
+    )
+
+
+@pytest.mark.parametrize("kind", [TransportSocket, LegacySocket])
+async def test_an_introduction_is_in_time_once_it_has_come(memory: Memory, kind: type[Any]) -> None:
+    """However long the issuer of the token takes to answer."""
+
+    async def until_the_time_is_over() -> None:
+        waiting = asyncio.all_tasks() - {asyncio.current_task()}
+        await eventually(lambda: all(each.done() for each in waiting))
+
+    wire = _Wire({"type": "connection_init", "payload": {"authorization": "Bearer x"}})
+    await socket_of(kind, wire, _View(memory.context(), until_the_time_is_over)).handle()
+    assert wire.sent == ["connection_ack"]
+
+
+@pytest.mark.parametrize("kind", [TransportSocket, LegacySocket])
+async def test_what_was_signed_in_with_is_not_kept(memory: Memory, kind: type[Any]) -> None:
+    """Nor within reach of what is executed."""
+
+    async def at_once() -> None:
+        pass
+
+    token = {"authorization": "Bearer secret"}
+    wire = _Wire({"type": "connection_init", "payload": token})
+    handler = socket_of(kind, wire, _View(memory.context(), at_once))
+    await handler.handle()
+    assert wire.sent == ["connection_ack"]
+    context = handler.context
+    assert "secret" not in str([getattr(context, each.name) for each in fields(context)])

@@ -1,0 +1,343 @@
+"""gql.engine.execution.compiled_query, gql.engine.definitions.arguments: what is answered without
+an executor is what an executor answers, over documents that fit the model and documents that do
+not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+import strawberry
+from graphql import parse, validate
+from graphql.execution.values import VariableValues, get_argument_values, get_variable_values
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from revstream.gql.engine.definitions.arguments import arguments_of
+from revstream.gql.engine.execution.compiled_query import coercion_of
+from revstream.gql.engine.execution.executor import Executor
+from revstream.resolvers.errors import BadUserInput
+from revstream.streams.core.errors import ArchiveBehind
+from tests.support.fuzzing import drawn_operation, examples
+from tests.support.reads import Memory, MemoryHistory
+from tests.unit.gql.engine.request.test_plan import GOOD, _shown, _through, memories
+
+
+def by_graphql_core(schema: Any, memory: Memory, text: str, variables: dict[str, Any]) -> bytes:
+    """Without a plan; the errors as the table of errors leaves them."""
+
+    async def execute() -> Any:
+        built: Any = Executor.build(
+            schema._schema,
+            parse(text),
+            None,
+            memory.context(),
+            variables,
+            middleware=[_through],
+        )
+        if isinstance(built, list):
+            schema.finish_errors(built, "query", memory.context())
+            return None, built
+        result = built.execute_operation()
+        result = await result if asyncio.iscoroutine(result) else result
+        if result.errors:
+            schema.finish_errors(result.errors, "query", memory.context())
+        return result.data, result.errors
+
+    data, errors = asyncio.run(execute())
+    return told(data, errors)
+
+
+def told(data: Any, errors: Any) -> bytes:
+    """Root fields wait for one another in one way or the other: their errors are in no order."""
+    shown = sorted((_shown(each) for each in errors or ()), key=repr)
+    return orjson.dumps({"data": data, "errors": shown})
+
+
+def by_the_schema(schema: Any, memory: Memory, text: str, variables: dict[str, Any]) -> bytes:
+    result = asyncio.run(schema.execute(text, variables, memory.context()))
+    return told(result.data, result.errors)
+
+
+@settings(
+    max_examples=examples(150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+@given(data=st.data())
+def test_drawn_queries_are_answered_alike(schema: Any, data: st.DataObject) -> None:
+    """When they are new, when they are known, and once they are compiled; the numbers of versions
+    known or not."""
+    make = data.draw(memories())
+    text, variables = data.draw(drawn_operation(schema._schema, "query"))
+    assume(not validate(schema._schema, parse(text)))
+    first = by_the_schema(schema, make(), text, variables)
+    # Where it is not valid by our own rules, or beyond the limits, it never becomes known.
+    assume(schema._documents.known.get(text) is not None)
+    expected = by_graphql_core(schema, make(), text, variables)
+    assert first == expected
+    for knowing in (False, False, True, True):
+        memory = make()
+        memory.knowing = knowing
+        assert by_the_schema(schema, memory, text, variables) == expected
+
+
+PAGE = """
+query Page($first: Int, $name: String, $id: ID!, $more: Boolean!) {
+  products(first: $first, where: {name: {eq: $name}}) {
+    nodes { id version name supplier { name } tags price addedAt }
+    edges @include(if: $more) { cursor node { sku dimensions { width } } }
+    pageInfo { hasNextPage endCursor }
+    totalCount
+  }
+  one: product(id: $id) { id version name supplier { id name country } }
+  version: productVersion(id: $id, version: 1) { version operation document { name } }
+}
+"""
+
+
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    make=memories(),
+    asked=st.lists(
+        st.fixed_dictionaries(
+            {
+                "first": st.sampled_from([1, 2, 20, None]),
+                "name": st.sampled_from(["Lamp", "", "é", None]),
+                "id": st.sampled_from(["p1", "p2", "p3", "none", 7]),
+                "more": st.booleans(),
+            }
+        ),
+        max_size=4,
+    ),
+)
+def test_one_query_is_answered_alike_whatever_its_variables(
+    schema: strawberry.Schema, make: Callable[[], Memory], asked: list[dict[str, Any]]
+) -> None:
+    """With what does not fit, too: names beyond ASCII, numbers for ids."""
+    for variables in asked:
+        expected = by_graphql_core(schema, make(), PAGE, variables)
+        memory = make()
+        memory.knowing = True
+        assert by_the_schema(schema, memory, PAGE, variables) == expected
+
+
+PAST = """
+query Past($id: ID!, $first: Int, $author: String, $more: Boolean!) {
+  product(id: $id) {
+    id
+    history(first: $first) {
+      nodes { id version operation at author changedFields resumeToken diff { ...change } }
+      pageInfo { hasNextPage endCursor }
+    }
+    last: history(first: 1, where: {author: {eq: $author}}) {
+      edges { cursor node { documentId until document { id name stock tags addedAt } } } totalCount
+    }
+    supplier @include(if: $more) { name history { nodes { version diff { ...change } } } }
+  }
+  products { nodes { history(first: 1) { nodes { version diff { path } } } } }
+  trail: productVersions(first: $first) { nodes { documentId changedFields diff { ...change } } }
+  told: productVersions(first: $first) {
+    nodes { __typename n: version comment restoredFrom fromDraft gap document { __typename i: id } }
+  }
+}
+fragment change on FieldChange { path kind before after }
+"""
+
+
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    make=memories(),
+    asked=st.lists(
+        st.fixed_dictionaries(
+            {
+                "id": st.sampled_from(["p1", "p2", "none"]),
+                "first": st.sampled_from([0, 1, 2, 20, None]),
+                "author": st.sampled_from(["ann", None]),
+                "more": st.booleans(),
+            }
+        ),
+        min_size=2,
+        max_size=5,
+    ),
+)
+def test_the_past_is_answered_alike_whatever_the_variables(
+    schema: strawberry.Schema,
+    make: Callable[[], Memory],
+    asked: list[dict[str, Any]],
+) -> None:
+    """Histories read ahead, under several names and of what is referred to; versions whose
+    predecessors were not read with them."""
+    for variables in asked:
+        expected = by_graphql_core(schema, make(), PAST, variables)
+        memory = make()
+        assert by_the_schema(schema, memory, PAST, variables) == expected
+
+
+async def test_a_history_is_read_beside_its_document_and_diffs_with_it(schema: Any) -> None:
+    """Where nothing of it is wrong nothing else is read."""
+    memory = Memory()
+    for stock in range(3):
+        memory.write("products", {"_id": "p1", **GOOD, "stock": stock})
+    text = '{ product(id: "p1") { history(first: 2) { nodes { diff { path after } } } } }'
+    for _ in range(3):
+        memory.calls.clear()
+        result = await schema.execute(text, None, memory.context())
+        assert result.errors is None
+        assert result.data["product"]["history"]["nodes"] == [
+            {"diff": [{"path": "stock", "after": 2}]},
+            {"diff": [{"path": "stock", "after": 1}]},
+        ]
+    assert sorted(name for name, *_ in memory.calls) == ["by_ids", "pages_of"]
+
+
+async def test_what_could_not_be_read_ahead_is_told_by_the_field_and_not_tried_again(
+    schema: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no such document nobody asks what was wrong with its history."""
+    memory = Memory()
+    memory.write("products", {"_id": "p1", **GOOD})
+    text = "query($id: ID!) { product(id: $id) { id history { nodes { version } } } }"
+    for _ in range(3):
+        assert (await schema.execute(text, {"id": "p1"}, memory.context())).errors is None
+    tried = 0
+
+    async def behind(*_: Any, **__: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        raise ArchiveBehind("not yet", lagSeconds=1.0)
+
+    monkeypatch.setattr(MemoryHistory, "pages_of", behind)
+    result = await schema.execute(text, {"id": "p1"}, memory.context())
+    assert (result.data, tried) == ({"product": None}, 1)
+    assert [each.path for each in result.errors] == [["product", "history"]]
+    assert isinstance(result.errors[0].original_error, ArchiveBehind)
+    result = await schema.execute(text, {"id": "none"}, memory.context())
+    assert (result.data, result.errors) == ({"product": None}, None)
+
+
+async def test_a_page_of_history_that_cannot_be_is_told_where_it_was_asked_for(
+    schema: Any,
+) -> None:
+    memory = Memory()
+    memory.write("products", {"_id": "p1", **GOOD})
+    text = 'query($n: Int) { product(id: "p1") { p: history(first: $n) { nodes { version } } } }'
+    for _ in range(3):
+        assert (await schema.execute(text, {"n": 1}, memory.context())).errors is None
+    result = await schema.execute(text, {"n": -1}, memory.context())
+    [error] = result.errors
+    assert isinstance(error.original_error, BadUserInput)
+    assert (error.path, result.data) == (["product", "p"], {"product": None})
+
+
+async def test_what_is_begun_directly_is_not_read_again(schema: Any) -> None:
+    """A document that does not fit is the executor's to report, with what has been read."""
+    memory = Memory()
+    memory.knowing = True
+    memory.write("products", {"_id": "p1", **GOOD})
+    text = '{ product(id: "p1") { id name stock } products { nodes { name } } }'
+    for _ in range(3):
+        assert (await schema.execute(text, None, memory.context())).errors is None
+    memory.write("products", {"_id": "p1", **GOOD, "stock": "many"})
+    memory.calls.clear()
+    result = await schema.execute(text, None, memory.context())
+    assert [each.path for each in result.errors] == [["product", "stock"]]
+    assert result.data == {"product": None, "products": {"nodes": [{"name": "Lamp"}]}}
+    assert [name for name, *_ in memory.calls] == ["by_ids", "page"]
+
+
+async def test_what_a_root_field_raises_is_told_as_by_the_executor(schema: Any) -> None:
+    memory = Memory()
+    text = "query($first: Int) { products(first: $first) { nodes { name } } }"
+    for _ in range(3):
+        await schema.execute(text, {"first": 1}, memory.context())
+    result = await schema.execute(text, {"first": -1}, memory.context())
+    [error] = result.errors
+    assert isinstance(error.original_error, BadUserInput)
+    assert (error.path, result.data) == (["products"], None)
+
+
+ARGUMENTS = """
+query($first: Int, $name: String, $names: [String!], $where: ProductWhere, $price: Decimal) {
+  a: products(first: $first, where: {name: {eq: $name, in: $names}, price: {lt: $price}}) {
+    totalCount
+  }
+  b: products(where: {or: [{name: {eq: $name}}, {stock: {gt: 3}}], not: null}) { totalCount }
+  c: products(where: $where, orderBy: [{name: ASC}, {sku: DESC}], first: 3) { totalCount }
+  d: products(where: {and: {listed: {eq: true}}}, orderBy: {name: ASC}) { totalCount }
+  e: products(where: {tags: {has: $name}, colour: {eq: RED}}, last: $first) { totalCount }
+}
+"""
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    variables=st.fixed_dictionaries(
+        {},
+        optional={
+            "first": st.none() | st.integers(-5, 5),
+            "name": st.none() | st.text(max_size=3),
+            "names": st.none() | st.lists(st.text(max_size=3), max_size=2),
+            "where": st.sampled_from([None, {}, {"name": {"eq": "x"}}, {"or": [{}]}]),
+            "price": st.sampled_from([None, "1.50"]),
+        },
+    )
+)
+def test_arguments_are_what_graphql_core_makes_of_them(
+    schema: Any, variables: dict[str, Any]
+) -> None:
+    """Of what is written in the document, of variables, of both together, and of neither."""
+    document: Any = parse(ARGUMENTS)
+    assert not validate(schema._schema, document)
+    [operation] = document.definitions
+    coerced = get_variable_values(schema._schema, operation.variable_definitions, variables)
+    assume(isinstance(coerced, VariableValues))
+    for node in operation.selection_set.selections:
+        field = schema._schema.query_type.fields[node.name.value]
+        made = field.extensions["strawberry-definition"]
+        names = {each.graphql_name: each.python_name for each in made.arguments}
+        expected = get_argument_values(field, node, coerced)
+        found = arguments_of(field, node, made)(coerced.coerced)
+        assert found == {names[name]: value for name, value in expected.items()}
+
+
+@pytest.mark.parametrize("variables", [{"id": "p1"}, {"id": "p1", "more": 1}, {}, {"id": 7}])
+async def test_variables_that_are_not_quite_as_declared_are_looked_at(
+    schema: Any, variables: dict[str, Any]
+) -> None:
+    memory = Memory()
+    memory.write("products", {"_id": "p1", **GOOD})
+    text = "query($id: ID!) { product(id: $id) { id } }"
+    expected = await asyncio.to_thread(by_graphql_core, schema, memory, text, variables)
+    for _ in range(4):
+        found = await schema.execute(text, variables, memory.context())
+        assert told(found.data, found.errors) == expected
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.just([])
+MOMENTS = st.dictionaries(st.sampled_from(["token", "time", "x"]), VALUES, max_size=2)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    variables=st.dictionaries(
+        st.sampled_from(["id", "name", "first", "flag", "at"]), VALUES | MOMENTS
+    )
+)
+def test_quick_coercion_is_graphql_core_s_or_none(schema: Any, variables: dict[str, Any]) -> None:
+    """Also of ids that are numbers, as whoever has such ids sends them, and of moments."""
+    declared = "$id: ID!, $name: String, $first: Int, $flag: Boolean, $at: TimePoint!"
+    document: Any = parse(f"query({declared}) {{ __typename }}")
+    [operation] = document.definitions
+    found = coercion_of(operation)(variables)
+    coerced = get_variable_values(schema._schema, operation.variable_definitions, variables)
+    if found is not None:
+        assert isinstance(coerced, VariableValues)
+        assert found == coerced.coerced
+    full = {"id": 7, "name": "x", "first": 1, "flag": True, "at": {"token": "82.here"}}
+    expected = get_variable_values(schema._schema, operation.variable_definitions, full)
+    assert isinstance(expected, VariableValues)
+    assert coercion_of(operation)(full) == expected.coerced == {**full, "id": "7"}

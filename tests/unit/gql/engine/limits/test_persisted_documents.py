@@ -1,0 +1,131 @@
+"""gql.engine.limits.persisted_documents: documents that are named instead of sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from revstream.gql.engine.limits.persisted_documents import (
+    AutomaticDocuments,
+    TrustedDocuments,
+    read_manifest,
+)
+from revstream.resolvers.errors import BadUserInput, Forbidden, PersistedQueryNotFound
+
+QUERY = "{ streams { name } }"
+HASH = hashlib.sha256(QUERY.encode()).hexdigest()
+
+
+def asked(name: Any = HASH, version: Any = 1) -> dict[str, Any]:
+    return {"persistedQuery": {"version": version, "sha256Hash": name}}
+
+
+def test_a_hash_will_do_once_the_document_was_sent_with_it() -> None:
+    """Apollo's protocol: not found, both, and from then on the hash."""
+    documents = AutomaticDocuments()
+    for nothing in (None, ""):
+        with pytest.raises(PersistedQueryNotFound, match=r"^PersistedQueryNotFound$"):
+            documents.text_of(nothing, asked())
+    assert documents.text_of(QUERY, asked()) == QUERY
+    assert documents.text_of(None, asked()) == QUERY
+    assert documents.text_of(QUERY, None) == QUERY
+    assert documents.text_of(None, {}) is None
+
+
+def test_a_hash_that_is_anothers_is_refused() -> None:
+    """Or somebody could put another document in the place of one that others ask for."""
+    documents = AutomaticDocuments()
+    with pytest.raises(BadUserInput, match=f"SHA-256 is {HASH}, .* is {'0' * 64}"):
+        documents.text_of(QUERY, asked("0" * 64))
+    with pytest.raises(PersistedQueryNotFound):
+        documents.text_of(None, asked("0" * 64))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        5,
+        "x",
+        {},
+        {"sha256Hash": HASH},
+        {"version": 1},
+        asked(5),
+        asked(version=2)["persistedQuery"],
+    ],
+)
+def test_what_is_no_hash_is_refused(given: Any) -> None:
+    """With what it should be."""
+    given = given.get("persistedQuery", given) if isinstance(given, dict) else given
+    for documents in (AutomaticDocuments(), TrustedDocuments({})):
+        with pytest.raises(BadUserInput, match="sha256Hash"):
+            documents.text_of(None, {"persistedQuery": given})
+
+
+def test_no_more_are_kept_than_may_be() -> None:
+    """Who floods it makes others send theirs again, and no more."""
+    documents = AutomaticDocuments(most=10, most_characters=1000)
+    for number in range(1000):
+        text = f"{{ a{number} }}"
+        documents.text_of(text, asked(hashlib.sha256(text.encode()).hexdigest()))
+    found = 0
+    for number in range(1000):
+        hash_ = hashlib.sha256(f"{{ a{number} }}".encode()).hexdigest()
+        with suppress(PersistedQueryNotFound):
+            found += documents.text_of(None, asked(hash_)) is not None
+    assert found == 10
+
+
+APOLLO = {
+    "format": "apollo-persisted-query-manifest",
+    "version": 1,
+    "operations": [{"id": HASH, "name": "Q", "type": "query", "body": QUERY}],
+}
+
+
+@pytest.mark.parametrize("manifest", [APOLLO, {HASH: QUERY}], ids=["apollo", "relay"])
+def test_trusted_documents_are_executed_and_no_others(
+    tmp_path: Path, manifest: dict[str, Any]
+) -> None:
+    """By name or by text, of either kind of file."""
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(manifest))
+    documents = TrustedDocuments(read_manifest(path))
+    assert documents.text_of(None, asked()) == QUERY
+    assert documents.text_of(QUERY, None) == QUERY
+    assert documents.text_of(None, None) is None
+    with pytest.raises(Forbidden, match="only trusted documents"):
+        documents.text_of(QUERY + " ", None)
+    with pytest.raises(Forbidden, match="only trusted documents"):
+        # Nor does a name that is known let another text pass.
+        documents.text_of("{ resumeToken }", asked())
+    with pytest.raises(Forbidden, match="'nope' is not among"):
+        documents.text_of(None, asked("nope"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "neither Apollo's"),
+        ('{"format": "other", "version": 1, "operations": []}', "its format is 'other'"),
+        (json.dumps({**APOLLO, "version": 2}), "its version 2"),
+        (json.dumps({**APOLLO, "operations": {}}), "no list of objects"),
+        (json.dumps({**APOLLO, "operations": [{"id": "x"}]}), "under 'x' is no document"),
+        ('{"a": 5}', "under 'a' is no document"),
+        ('{"a": " "}', "under 'a' is no document"),
+    ],
+)
+def test_a_file_that_is_no_manifest_says_why(tmp_path: Path, text: str, said: str) -> None:
+    """With its path."""
+    path = tmp_path / "manifest.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=said) as refused:
+        read_manifest(path)
+    assert str(path) in str(refused.value)
+    with pytest.raises(ValueError, match="cannot be read: No such file"):
+        read_manifest(tmp_path / "none.json")

@@ -1,0 +1,84 @@
+"""gql.engine.request.context_factory: what is made for a caller is kept for his next request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from starlette.datastructures import Headers
+
+from revstream.gql.auth.authenticator import Credentials, SignIn
+from revstream.gql.engine.request import context_factory
+from revstream.gql.engine.request.context import Context
+from revstream.gql.engine.request.context_factory import Callers
+from revstream.resolvers.access.principal import Principal
+from tests.support.reads import Memory
+
+
+class _Known:
+    """A sign-in of callers by the token's text, always the same ones."""
+
+    keys = ()
+
+    def __init__(self) -> None:
+        self.principals: dict[str | None, Principal] = {}
+
+    def holds(self, _principal: Principal) -> bool:
+        return True
+
+    def known(self, headers: Mapping[str, str]) -> Principal | None:
+        return self.principals.get(headers.get("authorization"))
+
+    async def principal(self, credentials: Credentials) -> Principal:
+        name = credentials.authorization
+        return self.principals.setdefault(name, Principal(name=name))
+
+
+async def test_who_asks_often_is_kept(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many others come in between; the one that was away for longest goes."""
+    monkeypatch.setattr(context_factory, "_MOST", 2)
+    made: list[Any] = []
+
+    def make(principal: Principal) -> Context:
+        made.append(principal.name)
+        return memory.context()
+
+    callers = Callers(cast(SignIn, _Known()), make, author_header=None, deciding=frozenset())
+    for name in ("often", "a", "often", "b", "often", "c", "often", "a"):
+        context = await callers.of_request(Headers({"authorization": name}))
+        assert context.principal == name
+    assert made == ["often", "a", "b", "c", "a"]
+
+
+async def test_a_reserved_name_in_the_author_header_is_nobodys(memory: Memory) -> None:
+    """Whoever sets it: the Copier alone is called so."""
+    callers = Callers(
+        None, lambda _: memory.context(), author_header="x-user", deciding=frozenset()
+    )
+    for name, author in (("ann", "ann"), ("revstream:copier", None), ("revstream:", None)):
+        context = await callers.of_request(Headers({"x-user": name}))
+        assert context.principal == author
+
+
+async def test_a_key_and_a_token_of_one_name_are_two_owners(memory: Memory) -> None:
+    """Of cursors, drafts and idempotency keys; the author of what both write is the same."""
+    known = _Known()
+    known.principals = {
+        "token": Principal(name="bob"),
+        "key": Principal(name="bob", account="revstream:key:bob"),
+    }
+    callers = Callers(
+        cast(SignIn, known), lambda _: memory.context(), author_header=None, deciding=frozenset()
+    )
+    found = [
+        await callers.of_request(Headers({"authorization": each, "idempotency-key": "k"}))
+        for each in ("token", "key")
+    ]
+    info = cast(Any, SimpleNamespace(field_name="f", path=SimpleNamespace(key="f")))
+    authors = [each.author_of(info, {}) for each in found]
+    assert [each.by for each in authors] == ["bob", "bob"]
+    assert len({each.owner for each in found}) == 2
+    assert len({each.owner for each in authors}) == 2
+    assert len({each.repeat for each in authors}) == 2

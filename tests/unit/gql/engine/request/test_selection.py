@@ -1,0 +1,160 @@
+"""gql.engine.request.selection: what is read for the fields that are selected."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import strawberry
+from graphql import GraphQLResolveInfo, execute_sync, parse
+
+from revstream.gql.engine.definitions.object_type import Shape, shapes_of
+from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.request.selection import Selections
+from revstream.model.definition import Model
+
+
+@pytest.fixture(scope="module")
+def shapes(model: Model) -> dict[str, Shape]:
+    return dict(shapes_of(model))
+
+
+def info_of(
+    schema: strawberry.Schema, query: str, variables: dict[str, Any] | None = None
+) -> GraphQLResolveInfo[Any]:
+    """What the first field of a query is resolved with."""
+    found: list[GraphQLResolveInfo[Any]] = []
+
+    def resolve(_next: Any, _root: Any, info: GraphQLResolveInfo[Any], **_: Any) -> None:
+        found.append(info)
+
+    graphql_schema = schema._schema
+    execute_sync(
+        graphql_schema,
+        parse(query),
+        variable_values=variables,
+        middleware=[resolve],
+        executor_class=Executor,
+    )
+    return found[0]
+
+
+def stored(
+    schema: strawberry.Schema, shapes: dict[str, Shape], selection: str, **variables: Any
+) -> set[str]:
+    """The paths that a selection on a product needs; definitions may follow it behind a bar."""
+    fields, _, fragments = selection.partition("|")
+    declared = "".join(f"${name}: Boolean! " for name in variables)
+    head = f"query({declared})" if declared else "query"
+    info = info_of(schema, f'{head} {{ product(id: "1") {{ {fields} }} }} {fragments}', variables)
+    selections = Selections(info)
+    return set(selections.stored(info.field_nodes, shapes["Product"], "Product"))
+
+
+@pytest.mark.parametrize(
+    ("selection", "paths"),
+    [
+        ("id nodeId __typename", {"_id"}),
+        ("sku addedAt", {"sku", "added_at"}),
+        ("version", {"version"}),
+        ("a: name b: name", {"name"}),
+        ("dimensions { width unit { factor } }", {"dimensions.width", "dimensions.unit.f"}),
+        ("dimensions { __typename }", {"dimensions"}),
+        ("packages { inner { weight } }", {"packages.inner.weight"}),
+        ("supplier { name country }", {"supplierId"}),
+        ("origin { city { name } }", {"origin.cityId"}),
+        ("history { nodes { version } } blame { path }", set()),
+        ("... on Product { sku } ... on Node { nodeId } ... { name }", {"sku", "name"}),
+        ("... on ProductState { stock }", {"stock"}),
+        (
+            "...F | fragment F on Product { sku ...G } fragment G on ProductState { name }",
+            {"sku", "name"},
+        ),
+    ],
+)
+def test_a_field_needs_what_it_is_made_of(
+    schema: strawberry.Schema, shapes: dict[str, Shape], selection: str, paths: set[str]
+) -> None:
+    """Stored names, dotted inside embedded documents; nothing for what is found by the id."""
+    assert stored(schema, shapes, selection) - {"_id"} == paths - {"_id"}
+
+
+def test_skip_and_include_are_followed(schema: strawberry.Schema, shapes: dict[str, Shape]) -> None:
+    """As literals, and by the operation's variables."""
+    selection = (
+        "sku @skip(if: true) name @include(if: $yes) stock @include(if: $no) price @skip(if: $no)"
+        " ... @include(if: $no) { rating }"
+    )
+    assert stored(schema, shapes, selection, yes=True, no=False) == {"name", "price"}
+
+
+def test_a_fragment_on_another_type_needs_nothing(
+    schema: strawberry.Schema, shapes: dict[str, Shape]
+) -> None:
+    """Where a node may be of several types, each reads its own."""
+    info = info_of(
+        schema,
+        '{ node(nodeId: "x") { ... on Product { sku } ... on ProductSnapshot { name }'
+        " ... on ProductState { stock } ... on Supplier { country } } }",
+    )
+    selections = Selections(info)
+    product = shapes["Product"]
+    assert selections.stored(info.field_nodes, product, "Product") == {"sku", "stock"}
+    assert selections.stored(info.field_nodes, product, "ProductSnapshot") == {"name", "stock"}
+
+
+def test_a_connection_says_which_items_and_figures_are_selected(
+    schema: strawberry.Schema, shapes: dict[str, Shape]
+) -> None:
+    """Items are selected under nodes and under edges alike."""
+    info = info_of(
+        schema, "{ products { nodes { sku } edges { node { name } cursor } totalCount } }"
+    )
+    selections = Selections(info)
+    found = selections.connection(info.field_nodes, "ProductConnection", "ProductEdge")
+    assert found.total
+    assert not found.token
+    assert selections.stored(found.items, shapes["Product"], "Product") == {"sku", "name"}
+
+
+@pytest.mark.parametrize(
+    ("selection", "fields"),
+    [
+        ("version author previous { document { sku } }", None),
+        ("document { __typename }", frozenset()),
+        ("document { sku }", frozenset({"sku"})),
+    ],
+)
+def test_a_version_reads_its_document_only_where_it_is_selected(
+    schema: strawberry.Schema,
+    shapes: dict[str, Shape],
+    selection: str,
+    fields: frozenset[str] | None,
+) -> None:
+    """And then the selected fields of it."""
+    info = info_of(schema, f'{{ productVersion(id: "1", version: 1) {{ {selection} }} }}')
+    assert Selections(info).version(info.field_nodes, shapes["Product"]).fields == fields
+
+
+def test_a_diff_reads_everything(schema: strawberry.Schema, shapes: dict[str, Shape]) -> None:
+    """Two states are compared as wholes."""
+    info = info_of(schema, '{ productVersion(id: "1", version: 1) { diff { path } } }')
+    product = shapes["Product"]
+    assert Selections(info).version(info.field_nodes, product).fields == product.everything
+
+
+def test_fragments_in_fragments_take_linear_time(
+    schema: strawberry.Schema, shapes: dict[str, Shape]
+) -> None:
+    """Each level spreads the next one twice: forty of them would be a million million ways down."""
+    levels = 40
+    fragments = [
+        f"fragment F{n} on Package {{ a: inner {{ ...F{n + 1} }} b: inner {{ ...F{n + 1} }} }}"
+        for n in range(levels)
+    ]
+    fragments.append(f"fragment F{levels} on Package {{ weight }}")
+    started = time.perf_counter()
+    found = stored(schema, shapes, f"packages {{ ...F0 }} | {' '.join(fragments)}")
+    assert found == {"packages." + "inner." * levels + "weight"}
+    assert time.perf_counter() - started < 20

@@ -1,0 +1,69 @@
+"""gql.engine.request.source: the ids and type names of what the API shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from revstream.gql.engine.definitions.object_type import Shape, shapes_of
+from revstream.gql.engine.request.source import (
+    CurrentDocument,
+    EmbeddedDocument,
+    SnapshotDocument,
+    VersionRecord,
+)
+from revstream.model.definition import Model
+from revstream.resolvers.errors import DocumentMisfit
+from tests.support.reads import Memory, at
+
+
+@pytest.fixture
+def city(model: Model) -> Shape:
+    return shapes_of(model)["City"]
+
+
+def test_a_snapshot_has_the_id_of_its_document_and_version(city: Shape) -> None:
+    """So that normalized caches keep it apart from the current document."""
+    assert CurrentDocument(city, {"_id": 7}).id_text == "7"
+    snapshot = SnapshotDocument(city, {"_id": 7}, 3, at(0))
+    assert snapshot.id_text == "7@3"
+    assert (snapshot.type_name, snapshot.moment) == ("CitySnapshot", at(0))
+
+
+def test_a_version_stands_at_its_own_moment_unless_it_is_looked_at_from_another(
+    city: Shape, memory: Memory
+) -> None:
+    """Its document stands where it does."""
+    version = memory.write("cities", {"_id": 7})
+    alone, below = VersionRecord(city, version), VersionRecord(city, version, at(9))
+    assert (alone.moment, below.moment) == (version.at, at(9))
+    assert below.snapshot is not None
+    assert below.snapshot.moment == at(9)
+    assert below.snapshot.id_text == below.id_text == "7@1"
+
+
+def test_a_version_that_was_read_without_its_document_still_has_one(
+    city: Shape, memory: Memory
+) -> None:
+    """With nothing known of it but the id; a deletion has none."""
+    version = memory.write("cities", {"_id": 7})
+    bare = VersionRecord(city, replace(version, full=None)).snapshot
+    assert bare is not None
+    assert bare.values == {"_id": 7}
+    deleted = memory.write("cities", None, id_=7)
+    assert VersionRecord(city, deleted).snapshot is None
+
+
+def test_an_embedded_document_is_of_the_time_of_what_holds_it(model: Model, city: Shape) -> None:
+    """And has the type of that time."""
+    unit = shapes_of(model)["Unit"]
+    place = CurrentDocument(city, {"_id": 7}).place
+    assert EmbeddedDocument(unit, {}, place, None).type_name == "Unit"
+    assert EmbeddedDocument(unit, {}, place, at(1)).type_name == "UnitSnapshot"
+
+
+def test_an_id_that_does_not_fit_is_a_misfit(city: Shape) -> None:
+    """A document of that collection was written with an id of another type."""
+    with pytest.raises(DocumentMisfit, match="cities/x: id holds"):
+        assert CurrentDocument(city, {"_id": "x"}).id_text

@@ -1,0 +1,109 @@
+"""What is no fault is no line."""
+
+from __future__ import annotations
+
+import logging
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strawberry.http.exceptions import WebSocketDisconnected
+
+from revstream.gql.observability import logging_setup
+from revstream.gql.observability.logging_setup import configure_logging
+
+
+@pytest.mark.parametrize(("failure", "told"), [(WebSocketDisconnected(), 0), (ValueError("x"), 1)])
+def test_a_client_that_is_gone_while_it_is_sent_something_is_not_told(
+    failure: Exception, told: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Strawberry logs what ends an operation on a socket."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        configure_logging("info", json=False)
+        logging.getLogger("strawberry.ws.task").exception("failed", exc_info=failure)
+    finally:
+        root.handlers[:], root.level = handlers, level
+    assert capsys.readouterr().err.count("failed") == told
+
+
+def record(event: str, failure: BaseException | None = None, **facts: object) -> logging.LogRecord:
+    made = logging.makeLogRecord({"name": "gql.test", "levelno": logging.INFO, "msg": event})
+    vars(made).update(levelname="INFO", **facts)
+    if failure is not None:
+        made.exc_info = type(failure), failure, None
+    return made
+
+
+# Ends of lines, of every kind; escape sequences; what turns the direction; half of a pair.
+NASTY = "\n\r\x0b\x0c\x1b\x85\u2028\u2029\u202e\u2066\x00\x7f\ud800"
+HOSTILE = st.text(alphabet=st.sampled_from([*NASTY, *'a ="\\'])) | st.text()
+
+
+@given(st.lists(HOSTILE, min_size=3, max_size=3), st.booleans())
+def test_what_a_client_sends_stays_in_its_line_and_in_its_fact(
+    texts: list[str], as_json: bool
+) -> None:
+    """As text, and as JSON; a line of an exception never begins where one of the log does."""
+    event, fact, words = texts
+    formatter = logging_setup._Json() if as_json else logging_setup._Text()
+    line = formatter.format(record(event, ValueError(words), name_=fact, paths=[fact, 1]))
+    line.encode()
+    if as_json:
+        told = orjson.loads(line)
+        assert told.keys() == {"time", "level", "logger", "event", "name_", "paths", "exception"}
+        assert "\n" not in line
+        return
+    _, *others = line.split("\n")
+    assert all(each.startswith("    ") for each in others)
+    assert not any(each in line for each in NASTY if each != "\n")
+
+
+def test_a_fact_cannot_be_taken_for_others() -> None:
+    """Nor for the next line."""
+    fake = "x principal=admin\n2026-11-27T00:00:00.000+00:00 error   gone"
+    line = logging_setup._Text().format(record("refused", by=fake, count=1))
+    assert line.endswith(
+        r'refused by="x principal=admin\n2026-11-27T00:00:00.000+00:00 error   gone" count=1'
+    )
+
+
+@pytest.mark.parametrize(
+    "formatter", [logging_setup._Text(), logging_setup._Json()], ids=["text", "json"]
+)
+def test_a_line_is_no_longer_than_so(formatter: logging.Formatter) -> None:
+    """The beginning and the end of what is too long are told."""
+    long = "first" + "y" * 200_000 + "last"
+    line = formatter.format(record(long, ValueError(long), fact=long, facts=[long]))
+    assert len(line) < 30_000
+    assert line.count("first") == line.count("last") == 4
+
+
+def test_lines_of_libraries_come_now_and_then() -> None:
+    """Those of one kind, whatever they name; the next tells how many were left out."""
+    now = 0.0
+    throttle = logging_setup.LibraryThrottle(lambda: now)
+
+    def passed(name: str, event: str, *given: object) -> logging.LogRecord | None:
+        made = logging.makeLogRecord({"name": name, "msg": event, "args": given})
+        return made if throttle.filter(made) else None
+
+    assert passed("uvicorn.error", "Invalid HTTP request received.")
+    assert passed("uvicorn.error", "other %s", "a")
+    for _ in range(5):
+        assert not passed("uvicorn.error", "Invalid HTTP request received.")
+        assert not passed("uvicorn.error", "other %s", "b")
+        assert passed("revstream.gql.runtime.gateway", "ours")
+    now = 10.0
+    again = passed("uvicorn.error", "Invalid HTTP request received.")
+    assert again is not None
+    assert vars(again)["more"] == 5
+    now = 20.0
+    last = passed("uvicorn.error", "Invalid HTTP request received.")
+    assert last is not None
+    assert "more" not in vars(last)
+    for number in range(1000):
+        passed("uvicorn.error", f"kind {number}")
+    assert len(throttle._told) <= 200

@@ -1,0 +1,178 @@
+"""gql.schema.common.filter_inputs: which filters and orders a model's fields have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import strawberry
+from graphql import build_schema as from_sdl
+
+from revstream.gql.engine.definitions.object_type import shapes_of
+from revstream.gql.schema import print_sdl
+from revstream.gql.schema.common.filter_inputs import orderable
+from revstream.model.definition import Entity, EnumType, Model, Scalar
+from revstream.resolvers.access.permissions import OPEN
+from revstream.resolvers.filters.expression import EVERYTHING
+from revstream.resolvers.filters.parser import operators, parse_where
+from revstream.resolvers.history.version_filter import parse_version_where
+from tests.support.reads import Memory
+from tests.unit.gql.conftest import Ask
+
+
+@pytest.fixture(scope="module")
+def types(schema: strawberry.Schema) -> dict[str, Any]:
+    return dict(from_sdl(print_sdl(schema)).type_map)
+
+
+def inputs(type_: Any) -> dict[str, str]:
+    return {name: str(field.type) for name, field in type_.fields.items()}
+
+
+def test_a_where_has_a_filter_for_each_field_that_can_be_filtered_by(types: dict[str, Any]) -> None:
+    """By its type; none for JSON, and none for references."""
+    assert inputs(types["ProductWhere"]) == {
+        "and": "[ProductWhere!]",
+        "or": "[ProductWhere!]",
+        "not": "ProductWhere",
+        "id": "IDFilter",
+        "version": "IntFilter",
+        "sku": "StringFilter",
+        "name": "StringFilter",
+        "price": "DecimalFilter",
+        "stock": "IntFilter",
+        "sold": "LongFilter",
+        "rating": "FloatFilter",
+        "listed": "BooleanFilter",
+        "code": "UUIDFilter",
+        "colour": "ColourFilter",
+        "tags": "StringListFilter",
+        "sizes": "IntListFilter",
+        "colours": "ColourListFilter",
+        "dimensions": "DimensionsWhere",
+        "packages": "PackageListFilter",
+        "origin": "OriginWhere",
+        "supplierId": "IDFilter",
+        "makerId": "IDFilter",
+        "addedAt": "DateTimeFilter",
+    }
+
+
+def test_documents_without_a_version_have_none_to_filter_by(types: dict[str, Any]) -> None:
+    """Their number is the archive's."""
+    assert "version" not in inputs(types["CityWhere"])
+    assert "version" not in inputs(types["CityOrder"])
+    assert "version" in inputs(types["ReadingOrder"])
+
+
+def test_filters_have_the_operators_of_the_filter_language(
+    types: dict[str, Any], model: Model
+) -> None:
+    """As resolvers.filters.parser says, for every field of the model."""
+    seen = 0
+    for entity in (*model.entities, *model.embeddeds):
+        for field in entity.fields:
+            known = operators(field)
+            if known and not (isinstance(field.type, str) and not field.is_list):
+                name = inputs(types[f"{entity.name}Where"])[field.name]
+                assert tuple(inputs(types[name])) == known, name
+                seen += 1
+    assert seen > 20
+
+
+def test_the_filters_of_lists_and_embedded_documents(types: dict[str, Any]) -> None:
+    """With the types of what they compare with."""
+    assert inputs(types["PackageListFilter"]) == {
+        "some": "PackageWhere",
+        "every": "PackageWhere",
+        "none": "PackageWhere",
+        "isEmpty": "Boolean",
+        "exists": "Boolean",
+    }
+    assert inputs(types["ColourListFilter"]) == {
+        "has": "Colour",
+        "hasEvery": "[Colour!]",
+        "hasSome": "[Colour!]",
+        "isEmpty": "Boolean",
+        "exists": "Boolean",
+    }
+    assert inputs(types["UnitWhere"])["exists"] == "Boolean"
+
+
+@pytest.mark.parametrize("name", ["Product", "City"])
+def test_single_values_that_can_be_compared_order(
+    types: dict[str, Any], model: Model, name: str
+) -> None:
+    """The id and the version first; neither lists, nor JSON, nor documents."""
+    entity = model.entity(name)
+    single = [
+        each.name
+        for each in entity.fields
+        if not each.is_list
+        and isinstance(each.type, Scalar | EnumType)
+        and each.type is not Scalar.JSON
+    ]
+    expected = ["id", *(["version"] if entity.version else []), *single[1:]]
+    assert list(inputs(types[f"{name}Order"])) == expected
+    assert orderable(shapes_of(model)[name]) == expected
+
+
+async def test_every_operator_of_every_field_is_understood(
+    ask: Ask, types: dict[str, Any], model: Model
+) -> None:
+    """What the API offers, parse_where takes."""
+    entity = model.entity("Product")
+    for name, operator, value in _samples(types, "ProductWhere"):
+        where = {name: {operator: value}}
+        assert parse_where(model, entity, where) is not EVERYTHING
+        result = await ask(
+            "query($w: ProductWhere) { products(where: $w) { totalCount } }", w=where
+        )
+        assert result.errors is None, (where, result.errors)
+
+
+async def test_every_filter_of_versions_is_understood(
+    ask: Ask, types: dict[str, Any], model: Model
+) -> None:
+    """What VersionWhere offers, parse_version_where takes."""
+    entity: Entity = model.entity("Product")
+    for name, operator, value in _samples(types, "VersionWhere"):
+        where = {name: {operator: value}}
+        assert parse_version_where(model, entity, where, OPEN) is not None
+        result = await ask(
+            "query($w: VersionWhere) { productVersions(where: $w) { totalCount } }", w=where
+        )
+        assert result.errors is None, (where, result.errors)
+    result = await ask(
+        '{ productVersions(where: {changedField: "origin.country"}) { totalCount } }'
+    )
+    assert result.errors is None
+
+
+async def test_a_filter_that_cannot_be_is_bad_user_input(ask: Ask, memory: Memory) -> None:
+    """Named by its type and field, before anything is read."""
+    result = await ask("{ products(where: {price: null}) { totalCount } }")
+    assert result.errors is not None
+    assert result.errors[0].extensions == {"code": "BAD_USER_INPUT"}
+    assert "Product.price" in result.errors[0].message
+    assert memory.calls == []
+
+
+SAMPLES = {
+    "ID": "0" * 24, "String": "x", "Int": 1, "Long": "2", "Float": 1.5, "Decimal": "1.5",
+    "Boolean": True, "UUID": "01234567-89ab-cdef-0123-456789abcdef", "Colour": "RED",
+    "DateTime": "2024-05-01T12:00:00Z", "Operation": "INSERT",
+}  # fmt: skip
+
+
+def _samples(types: dict[str, Any], where: str) -> list[tuple[str, str, Any]]:
+    found = []
+    for name, filter_name in inputs(types[where]).items():
+        if name in ("and", "or", "not") or filter_name == "String":
+            continue
+        for operator, text in inputs(types[filter_name]).items():
+            bare = text.strip("[]!")
+            value = SAMPLES.get(bare, {})
+            if bare in SAMPLES:
+                found.append((name, operator, [value] if text.startswith("[") else value))
+    return found

@@ -1,0 +1,115 @@
+"""gql.schema.entities.connections: pages, and what is computed for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from revstream.gql.schema.entities.connections import order_of
+from tests.support.reads import Memory
+from tests.unit.gql.conftest import Ask
+
+
+@pytest.fixture(autouse=True)
+def readings(memory: Memory) -> None:
+    for n in range(5):
+        memory.write("readings", {"_id": f"r{n}", "sequence": n, "value": n / 2})
+
+
+async def test_a_page_has_edges_nodes_and_ends(ask: Ask) -> None:
+    """Of the order and the filter that were asked for."""
+    result = await ask(
+        "{ readings(first: 2, orderBy: [{sequence: DESC}], where: {value: {lt: 2}}) {"
+        " edges { cursor node { id } } nodes { id value }"
+        " pageInfo { hasNextPage hasPreviousPage startCursor endCursor } totalCount } }"
+    )
+    assert result.errors is None
+    assert result.data == {
+        "readings": {
+            "edges": [
+                {"cursor": "c0", "node": {"id": "r3"}},
+                {"cursor": "c1", "node": {"id": "r2"}},
+            ],
+            "nodes": [{"id": "r3", "value": 1.5}, {"id": "r2", "value": 1.0}],
+            "pageInfo": {
+                "hasNextPage": True,
+                "hasPreviousPage": False,
+                "startCursor": "c0",
+                "endCursor": "c1",
+            },
+            "totalCount": 4,
+        }
+    }
+
+
+async def test_an_empty_page_has_no_ends(ask: Ask) -> None:
+    """Null cursors, and no items."""
+    result = await ask(
+        '{ readings(where: {id: {eq: "none"}})'
+        " { nodes { id } pageInfo { startCursor endCursor } } }"
+    )
+    assert result.data == {
+        "readings": {"nodes": [], "pageInfo": {"startCursor": None, "endCursor": None}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        ("totalCount", (True, False)),
+        ("resumeToken", (False, True)),
+        ("nodes { id }", (False, False)),
+        ("totalCount @include(if: false) nodes { id }", (False, False)),
+        ("... on ReadingConnection { n: totalCount t: resumeToken }", (True, True)),
+    ],
+)
+async def test_figures_are_computed_only_where_they_are_selected(
+    schema: Any, memory: Memory, selection: str, expected: tuple[bool, bool]
+) -> None:
+    """A count and a read at a known moment cost more."""
+    context = memory.context()
+    asked: list[tuple[bool, bool]] = []
+    page = context.current.page
+
+    async def watched(*args: Any, **kwargs: Any) -> Any:
+        asked.append((kwargs["total"], kwargs["token"]))
+        return await page(*args, **kwargs)
+
+    context.current.page = watched  # type: ignore[method-assign]
+    result = await schema.execute(f"{{ readings {{ {selection} }} }}", context_value=context)
+    assert result.errors is None
+    assert asked == [expected]
+
+
+async def test_the_resume_token_has_the_deployments_tag(ask: Ask) -> None:
+    """As the API shows tokens everywhere."""
+    result = await ask("{ readings { resumeToken } }")
+    assert result.data is not None
+    assert result.data["readings"]["resumeToken"].endswith("~.tests")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("first: -1", "first is -1, and 0 is the least"),
+        ("last: 1001", "last is 1001, and 1000 is the most"),
+        ("first: 1, last: 1", "give first or last, not both: got first 1 and last 1"),
+    ],
+)
+@pytest.mark.parametrize("field", ["readings", "readingVersions"])
+async def test_a_page_that_cannot_be_is_bad_user_input(
+    ask: Ask, field: str, arguments: str, said: str
+) -> None:
+    """Named by its argument."""
+    result = await ask(f"{{ {field}({arguments}) {{ totalCount }} }}")
+    assert result.errors is not None
+    assert result.errors[0].message == said
+    assert result.errors[0].extensions is not None
+    assert result.errors[0].extensions["code"] == "BAD_USER_INPUT"
+
+
+def test_an_order_is_its_fields_in_turn() -> None:
+    """Null is no order."""
+    assert order_of([{"price": "ASC"}, {"id": "DESC"}]) == [("price", "ASC"), ("id", "DESC")]
+    assert order_of(None) == []

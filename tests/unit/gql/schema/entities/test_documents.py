@@ -1,0 +1,202 @@
+"""gql.schema.entities.documents: documents as the API shows them, now and as they were."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import strawberry
+from bson import Decimal128, Int64, ObjectId
+from bson.binary import Binary, UuidRepresentation
+from graphql import build_schema as from_sdl
+
+from revstream.gql.schema import print_sdl
+from tests.support.reads import Memory
+from tests.unit.gql.conftest import Ask
+
+SUPPLIER, MAKER = ObjectId("a" * 24), ObjectId("b" * 24)
+CODE = UUID("01234567-89ab-cdef-0123-456789abcdef")
+
+PRODUCT: dict[str, Any] = {
+    "_id": "p",
+    "version": 1,
+    "sku": "s-1",
+    "name": "Lamp",
+    "price": Decimal128("12.50"),
+    "stock": 3,
+    "sold": Int64(2**60),
+    "rating": 4.5,
+    "listed": True,
+    "code": Binary.from_uuid(CODE, UuidRepresentation.STANDARD),
+    "colour": "RED",
+    "tags": ["a", "b"],
+    "sizes": [1, None],
+    "colours": ["RED", "GREEN"],
+    "dimensions": {"width": 1.5, "height": 2.0, "unit": {"name": "cm", "f": 0.01}},
+    "packages": [{"weight": 1, "inner": [{"weight": 2}]}],
+    "origin": {"country": "FR", "cityId": 7},
+    "supplierId": SUPPLIER,
+    "makerId": MAKER,
+    "attributes": {"a": [1, 1.0, {"b.c": None}]},
+    "added_at": datetime(2024, 5, 1, tzinfo=UTC),
+    "_change": {"id": 1, "by": "ann"},
+    "unmodelled": "x",
+}
+
+EVERYTHING = """
+  sku name price stock sold rating listed code colour tags sizes colours
+  dimensions { width height unit { name factor } }
+  packages { weight dimensions { width } inner { weight } }
+  origin { country cityId city { name } }
+  supplierId supplier { name } makerId maker { name } attributes addedAt
+"""
+
+SHOWN = {
+    "sku": "s-1",
+    "name": "Lamp",
+    "price": "12.50",
+    "stock": 3,
+    "sold": str(2**60),
+    "rating": 4.5,
+    "listed": True,
+    "code": str(CODE),
+    "colour": "RED",
+    "tags": ["a", "b"],
+    "sizes": [1, None],
+    "colours": ["RED", "GREEN"],
+    "dimensions": {"width": 1.5, "height": 2.0, "unit": {"name": "cm", "factor": 0.01}},
+    "packages": [{"weight": 1, "dimensions": None, "inner": [{"weight": 2}]}],
+    "origin": {"country": "FR", "cityId": "7", "city": {"name": "Lyon"}},
+    "supplierId": "a" * 24,
+    "supplier": {"name": "Ames"},
+    "makerId": "b" * 24,
+    "maker": {"name": "Brown"},
+    "attributes": {"a": [1, 1.0, {"b.c": None}]},
+    "addedAt": "2024-05-01T00:00:00.000Z",
+}
+
+
+def fill(memory: Memory) -> None:
+    memory.write("suppliers", {"_id": SUPPLIER, "name": "Ames"})
+    memory.write("suppliers", {"_id": MAKER, "name": "Brown"})
+    memory.write("cities", {"_id": 7, "name": "Lyon"})
+    memory.write("products", PRODUCT)
+
+
+async def test_a_current_document_shows_every_modelled_field(ask: Ask, memory: Memory) -> None:
+    """Of every type that a model can have, read by the selected stored names."""
+    fill(memory)
+    result = await ask(f'{{ product(id: "p") {{ {EVERYTHING} }} }}')
+    assert result.errors is None
+    assert result.data == {"product": SHOWN}
+
+
+async def test_a_snapshot_shows_the_same(ask: Ask, memory: Memory) -> None:
+    """References as they stood at its moment."""
+    fill(memory)
+    result = await ask(
+        f'{{ productVersion(id: "p", version: 1) {{ document {{ {EVERYTHING} }} }} }}'
+    )
+    assert result.errors is None
+    # Here suppliers and cities were written before, so all of them stood then.
+    assert result.data == {"productVersion": {"document": SHOWN}}
+
+
+async def test_missing_optional_values_are_null(ask: Ask, memory: Memory) -> None:
+    """Missing in the document, or null in it."""
+    fill(memory)
+    small = {
+        name: PRODUCT[name]
+        for name in ("sku", "name", "price", "stock", "tags", "origin", "makerId", "added_at")
+    }
+    memory.write("products", {"_id": "q", **small, "origin": {"country": "FR"}, "rating": None})
+    result = await ask(f'{{ product(id: "q") {{ {EVERYTHING} }} }}')
+    assert result.errors is None
+    assert result.data is not None
+    null = [name for name, value in result.data["product"].items() if value is None]
+    assert null == [
+        "sold", "rating", "listed", "code", "colour", "sizes", "colours", "dimensions",
+        "packages", "supplierId", "supplier", "attributes",
+    ]  # fmt: skip
+    assert result.data["product"]["origin"] == {"country": "FR", "cityId": None, "city": None}
+
+
+async def test_a_snapshot_may_lack_anything(ask: Ask, memory: Memory) -> None:
+    """History outlives the model: what is required now may be missing then."""
+    memory.write("products", {"_id": "p", "origin": {}})
+    result = await ask(
+        f'{{ productVersion(id: "p", version: 1) {{ document {{ id {EVERYTHING} }} }} }}'
+    )
+    assert result.errors is None
+    assert result.data is not None
+    document = result.data["productVersion"]["document"]
+    assert document.pop("id") == "p@1"
+    assert document.pop("origin") == {"country": None, "cityId": None, "city": None}
+    assert set(document.values()) == {None}
+
+
+async def test_a_value_that_does_not_fit_is_an_error_of_its_field(ask: Ask, memory: Memory) -> None:
+    """Which names the document and the field; the rest is served."""
+    fill(memory)
+    memory.write(
+        "products", {**PRODUCT, "rating": "high", "dimensions": {"width": "x", "height": 1}}
+    )
+    result = await ask('{ product(id: "p") { name rating dimensions { width height } } }')
+    assert result.data == {"product": {"name": "Lamp", "rating": None, "dimensions": None}}
+    assert result.errors is not None
+    errors = {tuple(error.path or ()): error for error in result.errors}
+    assert set(errors) == {("product", "rating"), ("product", "dimensions", "width")}
+    assert errors["product", "rating"].extensions == {
+        "code": "DOCUMENT_MISFIT",
+        "collection": "products",
+        "documentId": "p",
+        "field": "rating",
+        "mend": "store Float there, or declare the field as String in the model",
+    }
+    width = errors["product", "dimensions", "width"].extensions
+    assert width is not None
+    assert width["field"] == "dimensions.width"
+
+
+async def test_fragments_on_the_state_serve_both(ask: Ask, memory: Memory) -> None:
+    """Written once on the interface, spread on the current document and on its snapshot."""
+    fill(memory)
+    result = await ask(
+        '{ product(id: "p") { ...F history { nodes { document { ...F } } } } }'
+        " fragment F on ProductState { name dimensions { ...D } }"
+        " fragment D on DimensionsState { width }"
+    )
+    assert result.errors is None
+    shown = {"name": "Lamp", "dimensions": {"width": 1.5}}
+    assert result.data == {"product": {**shown, "history": {"nodes": [{"document": shown}]}}}
+
+
+async def test_version_is_the_archives_where_it_is_selected(ask: Ask, memory: Memory) -> None:
+    """Of documents that carry none, too; nothing is asked where it is not selected."""
+    fill(memory)
+    result = await ask('{ city(id: "7") { id nodeId version } product(id: "p") { version } }')
+    assert result.data == {
+        "city": {"id": "7", "nodeId": "Q2l0eTo3", "version": 1},
+        "product": {"version": 1},
+    }
+    memory.calls.clear()
+    await ask('{ city(id: "7") { id } }')
+    assert [name for name, *_ in memory.calls] == ["by_ids"]
+
+
+def test_the_three_types_of_a_shape(schema: strawberry.Schema) -> None:
+    """Required now, never of the past; references lead to the type of the same time."""
+    types: Any = from_sdl(print_sdl(schema)).type_map
+
+    def fields(name: str) -> dict[str, str]:
+        return {n: str(f.type) for n, f in types[name].fields.items()}
+
+    assert fields("Origin") == {"country": "String!", "cityId": "ID", "city": "City"}
+    assert fields("OriginState") == {"country": "String", "cityId": "ID", "city": "CityState"}
+    assert fields("OriginSnapshot") == {"country": "String", "cityId": "ID", "city": "CitySnapshot"}
+    assert fields("Product")["maker"] == "Supplier!"
+    assert fields("ProductSnapshot")["maker"] == "SupplierSnapshot"
+    assert fields("Product")["packages"] == "[Package!]"
+    assert fields("ProductSnapshot")["tags"] == "[String!]"
+    assert [each.name for each in types["Product"].interfaces] == ["Node", "ProductState"]

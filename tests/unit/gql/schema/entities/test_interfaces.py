@@ -1,0 +1,59 @@
+"""gql.schema.entities.interfaces and enums: what is the same for every model."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import strawberry
+from graphql import build_schema as from_sdl
+
+from revstream.gql.engine.definitions.field import Read, Resolve
+from revstream.gql.schema import build_schema, print_sdl
+from revstream.gql.schema.common.id_naming import DEFAULT_NAMING
+from revstream.gql.schema.entities.interfaces import version_fields
+from revstream.model.compiler.loader import read_model
+
+
+@pytest.fixture(scope="module")
+def types(schema: strawberry.Schema) -> dict[str, Any]:
+    return dict(from_sdl(print_sdl(schema)).type_map)
+
+
+@pytest.mark.parametrize("interface", ["Node", "Version", "Change"])
+def test_every_entity_implements_them(types: dict[str, Any], interface: str) -> None:
+    """So that a client can write one fragment for all."""
+    suffixes = {"Node": ("", "Version", "Snapshot"), "Version": ("Version",), "Change": ("Change",)}
+    for name in ("Product", "Supplier", "City", "Reading"):
+        for suffix in suffixes[interface]:
+            names = [each.name for each in types[f"{name}{suffix}"].interfaces]
+            assert interface in names
+
+
+def test_types_without_entities_are_the_same_for_every_model(types: dict[str, Any]) -> None:
+    """A generated client keeps them when the model grows."""
+    other = build_schema(read_model('type Dot @collection(name: "dots") { id: ID! a: Int }'))
+    others: dict[str, Any] = dict(from_sdl(print_sdl(other)).type_map)
+    for name in (
+        "Operation", "SortDirection", "ChangeKind", "Transition", "FieldChangeKind", "Node",
+        "Version", "Change", "FieldChange", "PageInfo", "StreamReading", "StreamStatus",
+        "TimePoint", "VersionWhere",
+    ):  # fmt: skip
+        mine, theirs = types[name], others[name]
+        assert mine.description == theirs.description
+        own = getattr(mine, "fields", None) or mine.values
+        assert list(own) == list(getattr(theirs, "fields", None) or theirs.values)
+
+
+def test_an_interfaces_own_fields_are_never_resolved() -> None:
+    """The types that implement it do that."""
+    for field in version_fields(DEFAULT_NAMING):
+        function = field.read if isinstance(field, Read) else getattr(field, "resolve", None)
+        assert function is not None
+        given: tuple[Any, ...] = (None,)
+        if isinstance(field, Resolve) and field.ready is not None:
+            # Its function is called with the context.
+            given = None, SimpleNamespace(context=None)
+        with pytest.raises(AssertionError, match="the types that implement it"):
+            function(*given)

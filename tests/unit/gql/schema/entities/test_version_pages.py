@@ -1,0 +1,125 @@
+"""gql.schema.entities.version_pages, gql.engine.execution.compiled_versions: pages of versions,
+made of the records alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from revstream.gql.engine.request.source import VersionRecord
+from revstream.gql.schema import build_schema
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Model
+from revstream.resolvers.access.permissions import Scope
+from revstream.resolvers.access.principal import Principal
+from revstream.streams.core import resume_tokens
+from revstream.streams.versioning.version import Version
+from tests.support.reads import DEPLOYMENT, Memory, at
+from tests.unit.gql.engine.request.test_plan import GOOD
+
+# Compiled from the second time on.
+TIMES = 3
+
+
+@pytest.fixture
+def memory() -> Memory:
+    """Three versions of a product."""
+    memory = Memory()
+    for stock in range(3):
+        memory.write("products", {"_id": "p1", **GOOD, "stock": stock})
+    return memory
+
+
+async def test_versions_are_shown_as_they_were_read(
+    model: Model, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is made of a record but the response."""
+    schema = build_schema(model)
+    text = """query($token: ResumeToken!, $id: ID!) {
+      product(id: $id) { history(first: 2) {
+        nodes { id at until document { id stock } diff { path } } pageInfo { hasNextPage }
+      } }
+      productVersions { edges { node { documentId operation changedFields resumeToken } } }
+      productsAsOf(asOf: {token: $token}) { nodes { version document { name addedAt } } }
+    }"""
+    asked = {"token": resume_tokens.encode(resume_tokens.moment(at(1)), DEPLOYMENT), "id": "p1"}
+    expected = await schema.execute(text, asked, memory.context())
+    assert expected.errors is None
+    for _ in range(TIMES):
+        await schema.execute(text, asked, memory.context())
+    monkeypatch.setattr(Version, "from_record", None)
+    monkeypatch.setattr(VersionRecord, "__init__", None)
+    result = await schema.execute(text, asked, memory.context())
+    assert (result.data, result.errors) == (expected.data, None)
+    assert result.data is not None
+    assert len(result.data["productVersions"]["edges"]) == 3
+
+
+async def test_each_selection_shows_its_own_of_the_same_versions(
+    model: Model, memory: Memory
+) -> None:
+    """Whatever else was shown of them before."""
+    schema = build_schema(model)
+    texts = {
+        "{ productVersions(first: 2) { nodes { n: version } } }": [{"n": 3}, {"n": 2}],
+        "{ productVersions(first: 2) { nodes { m: version } } }": [{"m": 3}, {"m": 2}],
+        "{ productVersions(first: 2) { nodes { diff { after } } } }": [
+            {"diff": [{"after": 2}]},
+            {"diff": [{"after": 1}]},
+        ],
+        "{ productVersions(first: 2) { nodes { diff { before } } } }": [
+            {"diff": [{"before": 1}]},
+            {"diff": [{"before": 0}]},
+        ],
+    }
+    for _ in range(TIMES):
+        for text, nodes in texts.items():
+            result = await schema.execute(text, None, memory.context())
+            assert (result.data, result.errors) == ({"productVersions": {"nodes": nodes}}, None)
+
+
+async def test_a_version_that_was_replaced_says_so_the_next_time(
+    model: Model, memory: Memory
+) -> None:
+    """Though its record is the same."""
+    schema = build_schema(model)
+    text = "{ productVersions(first: 2) { nodes { version until } } }"
+
+    async def shown() -> list[Any]:
+        result = await schema.execute(text, None, memory.context())
+        assert result.errors is None
+        assert result.data is not None
+        return [*map(tuple, map(dict.values, result.data["productVersions"]["nodes"]))]
+
+    for _ in range(TIMES):
+        assert await shown() == [(3, None), (2, "2024-05-01T12:00:02.000Z")]
+    memory.write("products", {"_id": "p1", **GOOD, "stock": 7})
+    assert await shown() == [(4, None), (3, "2024-05-01T12:00:03.000Z")]
+
+
+GUARDED = read_model("""
+type Product @collection(name: "products") {
+  id: ID! name: String! stock: Int! @access(read: ["keeper"])
+}
+""")
+
+
+async def test_each_caller_is_told_of_the_changes_that_he_may_see(memory: Memory) -> None:
+    """Of the same versions, whoever asked before."""
+    schema = build_schema(GUARDED)
+    text = "{ productVersions(first: 2) { nodes { changedFields diff { path } } } }"
+    seen = {"changedFields": ["stock"], "diff": [{"path": "stock"}]}
+    hidden: dict[str, Any] = {"changedFields": [], "diff": []}
+    callers = (
+        (Scope(None), seen),
+        (Scope(GUARDED, Principal(name="ann", roles=frozenset({"keeper"}))), seen),
+        (Scope(GUARDED, Principal(name="eve")), hidden),
+    )
+    for _ in range(TIMES):
+        for scope, shown in callers:
+            context = memory.context()
+            context.scope = scope
+            result = await schema.execute(text, None, context)
+            expected = {"productVersions": {"nodes": [shown, shown]}}
+            assert (result.data, result.errors) == (expected, None)

@@ -1,0 +1,322 @@
+"""gql.schema.roots.mutation and what it is made of: what each mutation asks of the services
+below."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import strawberry
+from bson import Decimal128, Int64, ObjectId, Timestamp
+from graphql import build_schema as from_sdl
+
+from revstream.gql.schema import print_sdl
+from revstream.model.definition import Model
+from revstream.resolvers.mutations.document_input import parse_change
+from revstream.resolvers.mutations.fenced_upsert import Applied
+from revstream.resolvers.mutations.merge_patch import Merge
+from revstream.resolvers.mutations.result import Author
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import Unavailable
+from tests.support.edits import MemoryEditing, comment, draft, written
+from tests.support.reads import DEPLOYMENT, Memory, at
+from tests.unit.gql.conftest import Ask
+
+READING = {"_id": "r1", "sequence": 5, "value": 1.5}
+WHOLE = "document: {sequence: 5, value: 1}"
+STORED = {"sequence": Int64(5), "value": 1.0}
+
+
+@pytest.fixture
+def editing(memory: Memory) -> MemoryEditing:
+    memory.editing.answer = written(READING)
+    return memory.editing
+
+
+def asked(editing: MemoryEditing) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    """The one call that was made."""
+    [call] = editing.asked
+    return call
+
+
+def test_each_entity_has_its_mutations(schema: strawberry.Schema) -> None:
+    """Those of events only where there is a fencing token; the type of each says what is given."""
+    fields = from_sdl(print_sdl(schema)).type_map["Mutation"].fields  # type: ignore[attr-defined]
+    shown = {
+        name: {each: str(given.type) for each, given in field.args.items()}
+        for name, field in fields.items()
+        if "Reading" in name
+    }
+    comment, id_, expected = {"comment": "String"}, {"id": "ID!"}, {"expectedVersion": "Int"}
+    document = {"document": "ReadingInput!"}
+    assert shown == {
+        "createReading": {"id": "ID", **document, **comment},
+        "updateReading": {
+            **id_,
+            **expected,
+            "patch": "ReadingPatch",
+            "increment": "ReadingIncrement",
+            **comment,
+        },
+        "replaceReading": {**id_, **expected, **document, **comment},
+        "deleteReading": {**id_, **expected, **comment},
+        "restoreReading": {**id_, "version": "Int", "draft": "Int", **expected, **comment},
+        "proposeNewReading": {"id": "ID", **document, **comment},
+        "proposeReading": {
+            **id_,
+            "basedOn": "Int",
+            "basedOnDraft": "Int",
+            "patch": "ReadingPatch!",
+            **comment,
+        },
+        "publishReading": {**id_, "draft": "Int!", **comment},
+        "rejectReading": {**id_, "draft": "Int!", **comment},
+        "commentOnReading": {
+            **id_,
+            "version": "Int",
+            "draft": "Int",
+            "replyTo": "ID",
+            "text": "String!",
+        },
+        "applyReading": {**id_, **document, **comment},
+        "applyReadings": {"events": "[ReadingEvent!]!"},
+    }
+    assert not [name for name in fields if name.startswith("applyProduct")]
+
+
+@pytest.mark.parametrize(
+    ("mutation", "name", "given", "more"),
+    [
+        (f'createReading(id: "r1", {WHOLE})', "create", ("r1", STORED), {"fresh": False}),
+        ('deleteReading(id: "r1", expectedVersion: 3)', "delete", ("r1", 3), {}),
+        ('deleteReading(id: "r1")', "delete", ("r1", None), {}),
+        ('restoreReading(id: "r1", version: 2)', "restore", ("r1", 2, None), {}),
+        (
+            'restoreReading(id: "r1", version: 2, expectedVersion: 3)',
+            "restore",
+            ("r1", 2, 3),
+            {},
+        ),
+        ('publishReading(id: "r1", draft: 4)', "publish", ("r1", 4), {}),
+        (f'applyReading(id: "r1", {WHOLE})', "apply", ("r1", STORED), {}),
+    ],
+)
+async def test_a_mutation_asks_for_its_write(
+    ask: Ask,
+    editing: MemoryEditing,
+    model: Model,
+    mutation: str,
+    name: str,
+    given: tuple[Any, ...],
+    more: dict[str, Any],
+) -> None:
+    """Of its entity, in stored terms, by somebody."""
+    result = await ask(f"mutation {{ {mutation} {{ ... on ReadingWritten {{ version }} }} }}")
+    assert result.errors is None
+    found = asked(editing)
+    entity, *arguments, author = found[1]
+    assert (found[0], entity, tuple(arguments), found[2]) == (
+        name,
+        model.entity("Reading"),
+        given,
+        more,
+    )
+    assert isinstance(author, Author)
+
+
+@pytest.mark.parametrize(
+    ("mutation", "operation", "expected"),
+    [
+        ("updateReading(id: $id, patch: {value: 2})", "UPDATE", None),
+        ("updateReading(id: $id, expectedVersion: 3, increment: {value: 2})", "UPDATE", 3),
+        ("updateReading(id: $id)", "UPDATE", None),
+        (f"replaceReading(id: $id, expectedVersion: 3, {WHOLE})", "REPLACE", 3),
+    ],
+)
+async def test_an_update_and_a_replacement_alter_a_document(
+    ask: Ask, editing: MemoryEditing, mutation: str, operation: str, expected: int | None
+) -> None:
+    """At the version that is expected, or at whatever it is at."""
+    query = f"mutation ($id: ID!) {{ r: {mutation} {{ ... on ReadingWritten {{ version }} }} }}"
+    result = await ask(query, id="r1")
+    assert result.errors is None
+    name, (_entity, key, alteration, at_version, _author), _ = asked(editing)
+    found = (name, key, alteration.operation, at_version)
+    assert found == ("alter", "r1", operation, expected)
+
+
+async def test_an_id_is_made_up_where_none_is_given(ask: Ask, editing: MemoryEditing) -> None:
+    """Then no document ever had it."""
+    await ask(f"mutation {{ createReading({WHOLE}) {{ __typename }} }}")
+    _, (_entity, key, _document, _author), more = asked(editing)
+    assert (len(key), more) == (24, {"fresh": True})
+
+
+async def test_variables_say_what_is_absent_and_what_is_null(
+    ask: Ask, editing: MemoryEditing, model: Model
+) -> None:
+    """As the patch of a proposal: absent is left as it is, null is unset."""
+    editing.answer = draft(document="p")
+    result = await ask(
+        "mutation ($patch: ProductPatch!) {"
+        ' proposeProduct(id: "p", basedOn: 3, patch: $patch) { __typename } }',
+        patch={"sold": None, "price": "1.50", "dimensions": {"width": 2, "height": 1}},
+    )
+    assert result.errors is None
+    name, (entity, key, change, _author), more = asked(editing)
+    assert (name, key, more) == ("propose", "p", {"based_on": 3, "based_on_draft": None})
+    assert change == parse_change(
+        model,
+        entity,
+        {"sold": None, "price": "1.50", "dimensions": {"width": 2, "height": 1}},
+    )
+    assert change.merge.entries["price"] == Decimal128("1.50")
+    assert change.merge.entries["dimensions"] == Merge({"width": 2.0, "height": 1.0})
+
+
+async def test_who_and_why_come_with_the_write(
+    schema: strawberry.Schema, memory: Memory, editing: MemoryEditing
+) -> None:
+    """Who is the request's, why the mutation's; a repeat is known by key, field and arguments."""
+    authors = []
+    for query in (
+        'mutation { a: deleteReading(id: "r1", comment: "old") { __typename } }',
+        'mutation { a: deleteReading(id: "r1", comment: "old") { __typename } }',
+        'mutation { b: deleteReading(id: "r1", comment: "new") { __typename } }',
+    ):
+        context = memory.context()
+        context.principal, context.idempotency_key = "ann", "k1"
+        result = await schema.execute(query, {}, context)
+        assert result.errors is None
+        authors.append(editing.asked.pop()[1][-1])
+    first, again, other = authors
+    assert (first.by, first.why) == ("ann", "old")
+    assert first == again
+    assert first.repeat != other.repeat, "one request may make several mutations"
+    assert first.fingerprint != other.fingerprint
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256])
+async def test_an_idempotency_key_that_is_none_is_refused(
+    schema: strawberry.Schema, memory: Memory, editing: MemoryEditing, key: str
+) -> None:
+    """Before anything is written."""
+    context = memory.context()
+    context.idempotency_key = key
+    result = await schema.execute(
+        'mutation { deleteReading(id: "r1") { __typename } }', {}, context
+    )
+    assert result.errors is not None
+    assert "1 to 255 characters" in result.errors[0].message
+    assert editing.asked == []
+
+
+@pytest.mark.parametrize(
+    ("mutation", "said"),
+    [
+        ('deleteSupplier(id: "x") { __typename }', "Supplier.id is an ObjectID"),
+        (
+            'proposeReading(id: "r", basedOn: 1, basedOnDraft: 1, patch: {}) { __typename }',
+            "give one of basedOn and basedOnDraft",
+        ),
+        (
+            'applyReadings(events: [{id: "a", document: {sequence: 1, value: 1}},'
+            ' {id: "b", document: {sequence: "9223372036854775808", value: 1}}]) { applied }',
+            "64 bits",
+        ),
+        ('saveCursor(name: "n", token: "x")', "resume token"),
+    ],
+)
+async def test_what_cannot_be_asked_for_is_an_error_of_the_request(
+    ask: Ask, editing: MemoryEditing, mutation: str, said: str
+) -> None:
+    """Not a result: no document is concerned."""
+    result = await ask(f"mutation {{ {mutation} }}")
+    assert result.errors is not None
+    assert said in result.errors[0].message
+    assert editing.asked == []
+
+
+async def test_a_document_that_does_not_fit_is_a_result(ask: Ask, editing: MemoryEditing) -> None:
+    """The path says where; nothing was asked of the services."""
+    result = await ask(
+        'mutation { updateReading(id: "r", patch: {sequence: null}) {'
+        " ... on InvalidDocument { path } } }"
+    )
+    assert result.errors is None
+    assert result.data == {"updateReading": {"path": "sequence"}}
+    assert editing.asked == []
+
+
+async def test_a_failure_is_an_error(ask: Ask, editing: MemoryEditing) -> None:
+    """What is nobody's fault is no result of a write, either."""
+    editing.answer = Unavailable("MongoDB cannot be reached")
+    result = await ask('mutation { deleteReading(id: "r1") { __typename } }')
+    assert result.errors is not None
+    assert (result.errors[0].extensions or {})["code"] == "UNAVAILABLE"
+
+
+async def test_a_batch_is_applied_as_one(ask: Ask, editing: MemoryEditing, model: Model) -> None:
+    """In the order in which its events were given."""
+    editing.answer = Applied(applied=1, stale=1, at=Timestamp(1, 1))
+    result = await ask(
+        'mutation { applyReadings(events: [{id: "b", document: {sequence: 1, value: 1}},'
+        ' {id: "a", document: {sequence: 2, value: 2}}]) { applied } }'
+    )
+    assert result.errors is None
+    name, (entity, events, _author), _ = asked(editing)
+    assert (name, entity) == ("apply_each", model.entity("Reading"))
+    assert events == [
+        ("b", {"sequence": Int64(1), "value": 1.0}),
+        ("a", {"sequence": Int64(2), "value": 2.0}),
+    ]
+
+
+async def test_a_batch_of_too_many_is_refused(ask: Ask, editing: MemoryEditing) -> None:
+    """It would hold up everybody else."""
+    event = {"id": "a", "document": {"sequence": 1, "value": 1}}
+    result = await ask(
+        "mutation ($events: [ReadingEvent!]!) { applyReadings(events: $events) { applied } }",
+        events=[event] * 10_001,
+    )
+    assert result.errors is not None
+    assert "at most 10000 at once, got 10001" in result.errors[0].message
+
+
+async def test_a_comment_is_about_a_version_or_a_draft(ask: Ask, editing: MemoryEditing) -> None:
+    """Which of the two is for the service below to judge."""
+    editing.answer = comment("hm", version=2)
+    result = await ask(
+        'mutation { commentOnReading(id: "r1", version: 2, text: "hm") { id version text } }'
+    )
+    assert result.errors is None
+    assert result.data == {"commentOnReading": {"id": "c1", "version": 2, "text": "hm"}}
+    name, (_entity, key), more = asked(editing)
+    more.pop("author")
+    assert (name, key, more) == ("add", "r1", {"version": 2, "text": "hm"})
+
+
+async def test_a_cursor_is_kept_without_the_deployments_tag(
+    ask: Ask, editing: MemoryEditing
+) -> None:
+    """Under its owner's name and the client's own; the answer is what was given."""
+    token = resume_tokens.encode(resume_tokens.moment(at(3)), DEPLOYMENT)
+    result = await ask(f'mutation {{ saveCursor(name: "mine", token: "{token}") }}')
+    assert result.errors is None
+    assert result.data == {"saveCursor": token}
+    assert asked(editing) == ("save", ("", "mine", resume_tokens.moment(at(3))), {})
+
+
+async def test_what_was_read_before_a_write_is_read_again_after_it(
+    ask: Ask, editing: MemoryEditing, memory: Memory
+) -> None:
+    """Mutations of one request run in order, and each answers with what is so by then."""
+    maker = ObjectId()
+    memory.write("suppliers", {"_id": maker, "name": "Ada"})
+    editing.answer = written({"_id": "p", "makerId": maker})
+    selected = "{ ... on ProductWritten { product { maker { name } } } }"
+    result = await ask(
+        f'mutation {{ a: updateProduct(id: "p") {selected} b: updateProduct(id: "p") {selected} }}'
+    )
+    assert result.errors is None
+    assert [name for name, *_ in memory.calls] == ["by_ids", "by_ids"]

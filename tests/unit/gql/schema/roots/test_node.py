@@ -1,0 +1,100 @@
+"""gql.schema.roots.node: whatever has a nodeId is found again by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from revstream.resolvers.values.global_id import node_id
+from tests.support.reads import Memory
+from tests.unit.gql.conftest import Ask
+
+
+@pytest.fixture(autouse=True)
+def city(memory: Memory) -> None:
+    memory.write("cities", {"_id": 7, "name": "Lyon"})
+    memory.write("cities", {"_id": 7, "name": "Lyons"})
+    memory.write("readings", {"_id": "a@b", "sequence": 1, "value": 1.0})
+
+
+NODE = """
+  query($id: ID!) {
+    node(nodeId: $id) {
+      __typename nodeId
+      ... on CityState { name }
+      ... on City { id }
+      ... on Version { author operation }
+      ... on CityVersion { id document { name } }
+      ... on ReadingSnapshot { id value }
+    }
+  }
+"""
+
+
+async def test_what_a_node_id_names_is_found_again(ask: Ask) -> None:
+    """Current documents, versions and snapshots, with the fields of their own types."""
+    result = await ask(
+        '{ city(id: "7") { nodeId history(first: 1) { nodes { nodeId document { nodeId } } } } }'
+    )
+    assert result.data is not None
+    current = result.data["city"]
+    version = current["history"]["nodes"][0]
+    snapshot = version["document"]
+    expected: dict[str, dict[str, Any]] = {
+        current["nodeId"]: {"__typename": "City", "id": "7", "name": "Lyons"},
+        version["nodeId"]: {
+            "__typename": "CityVersion",
+            "id": "7@2",
+            "author": "ann",
+            "operation": "UPDATE",
+            "document": {"name": "Lyons"},
+        },
+        snapshot["nodeId"]: {"__typename": "CitySnapshot", "name": "Lyons"},
+    }
+    assert len(expected) == 3
+    for id_, node in expected.items():
+        found = await ask(NODE, id=id_)
+        assert found.errors is None
+        assert found.data == {"node": {**node, "nodeId": id_}}
+
+
+async def test_an_id_may_have_an_at_sign_in_it(ask: Ask) -> None:
+    """The last one parts the id from the version."""
+    id_ = node_id("ReadingSnapshot", "a@b@1")
+    result = await ask(NODE, id=id_)
+    assert result.data == {
+        "node": {"__typename": "ReadingSnapshot", "nodeId": id_, "id": "a@b@1", "value": 1.0}
+    }
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [node_id("City", "8"), node_id("CityVersion", "7@3"), node_id("CitySnapshot", "8@1")],
+)
+async def test_what_is_not_there_is_null(ask: Ask, id_: str) -> None:
+    """Or not any more."""
+    result = await ask(NODE, id=id_)
+    assert result.errors is None
+    assert result.data == {"node": None}
+
+
+@pytest.mark.parametrize(
+    ("id_", "said"),
+    [
+        ("x", "is no node id"),
+        (node_id("Ship", "1"), "'Ship', which this API does not have"),
+        (node_id("PageInfo", "1"), "'PageInfo', which this API does not have"),
+        (node_id("City", "x"), "City.id is an Int"),
+        (node_id("CityVersion", "7"), "not of the form <document id>@<version>"),
+        (node_id("CityVersion", "7@x"), "not of the form <document id>@<version>"),
+    ],
+)
+async def test_what_cannot_be_a_node_id_is_bad_user_input(ask: Ask, id_: str, said: str) -> None:
+    """The error says what is wrong with it."""
+    result = await ask(NODE, id=id_)
+    assert result.data == {"node": None}
+    assert result.errors is not None
+    assert said in result.errors[0].message
+    assert result.errors[0].extensions is not None
+    assert result.errors[0].extensions["code"] == "BAD_USER_INPUT"

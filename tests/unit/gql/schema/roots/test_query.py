@@ -1,0 +1,128 @@
+"""gql.schema.roots.query: what can be asked at the root."""
+
+from __future__ import annotations
+
+import pytest
+from bson import ObjectId
+
+from tests.support.reads import Memory
+from tests.unit.gql.conftest import Ask
+
+
+@pytest.fixture(autouse=True)
+def readings(memory: Memory) -> None:
+    """Three readings, of which the first is changed and the second deleted."""
+    for n in range(3):
+        memory.write("readings", {"_id": f"r{n}", "sequence": n, "value": float(n)})
+    memory.write("readings", {"_id": "r0", "sequence": 9, "value": 9.0})
+    memory.write("readings", None, id_="r1")
+
+
+async def test_one_document_by_its_id(ask: Ask) -> None:
+    """Null where there is none."""
+    result = await ask('{ reading(id: "r0") { id sequence } none: reading(id: "r1") { id } }')
+    assert result.errors is None
+    assert result.data == {"reading": {"id": "r0", "sequence": 9}, "none": None}
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ('supplier(id: "x") { id }', "Supplier.id is an ObjectID: 24 hexadecimal digits expected"),
+        ('city(id: "x") { id }', "City.id is an Int: a whole number of 32 bits expected"),
+        ('cityVersion(id: "07", version: 1) { id }', "City.id is an Int"),
+        ('towns(where: {id: {eq: "x"}}) { totalCount }', "City.id eq is an Int"),
+    ],
+)
+async def test_an_id_of_the_wrong_kind_is_bad_user_input(ask: Ask, query: str, said: str) -> None:
+    """It cannot be the id of any document; the error says what one looks like."""
+    result = await ask(f"{{ {query} }}")
+    assert result.errors is not None
+    assert said in result.errors[0].message
+    assert result.errors[0].extensions == {"code": "BAD_USER_INPUT"}
+
+
+async def test_an_id_may_be_written_as_a_number(ask: Ask, memory: Memory) -> None:
+    """As GraphQL's ID may."""
+    memory.write("cities", {"_id": 7, "name": "Lyon"})
+    result = await ask('{ city(id: 7) { id name } same: city(id: "7") { name } }')
+    assert result.data == {"city": {"id": "7", "name": "Lyon"}, "same": {"name": "Lyon"}}
+
+
+async def test_a_collection_as_of_a_moment(ask: Ask) -> None:
+    """Filtered like the present; each item is the version that stood then."""
+    result = await ask(
+        '{ readingsAsOf(asOf: {time: "2024-05-01T12:00:02.9Z"}, where: {value: {gt: 0}}) {'
+        " nodes { id document { value } } totalCount } }"
+    )
+    assert result.errors is None
+    assert result.data is not None
+    assert result.data["readingsAsOf"] == {
+        "nodes": [
+            {"id": "r2@1", "document": {"value": 2.0}},
+            {"id": "r1@1", "document": {"value": 1.0}},
+        ],
+        "totalCount": 2,
+    }
+
+
+async def test_the_audit_trail_is_of_all_documents(ask: Ask) -> None:
+    """Newest first, deletions included."""
+    result = await ask("{ readingVersions(first: 3) { nodes { id operation } totalCount } }")
+    assert result.data == {
+        "readingVersions": {
+            "nodes": [
+                {"id": "r1@2", "operation": "DELETE"},
+                {"id": "r0@2", "operation": "UPDATE"},
+                {"id": "r2@1", "operation": "INSERT"},
+            ],
+            "totalCount": 5,
+        }
+    }
+
+
+async def test_now_as_a_token(ask: Ask) -> None:
+    """With the deployment's tag, so that a subscription can go on behind it."""
+    result = await ask("{ resumeToken }")
+    assert result.data == {"resumeToken": "66322EC500000001~.tests"}
+
+
+async def test_how_the_listeners_are_doing(ask: Ask) -> None:
+    """Each with its place in the stream."""
+    result = await ask(
+        "{ streams { name collection state owner fence resumeToken at lagSeconds } }"
+    )
+    assert result.errors is None
+    assert result.data == {
+        "streams": [
+            {
+                "name": "recorder:products",
+                "collection": "products",
+                "state": "recording",
+                "owner": "me",
+                "fence": 3,
+                "resumeToken": "66322EC000000001~.tests",
+                "at": "2024-05-01T12:00:00.000Z",
+                "lagSeconds": 0.5,
+            }
+        ]
+    }
+
+
+async def test_several_roots_are_answered_together(ask: Ask, memory: Memory) -> None:
+    """One error leaves the others their answers."""
+    result = await ask(
+        '{ good: reading(id: "r0") { id } bad: supplier(id: "x") { id } resumeToken }'
+    )
+    assert result.data == {
+        "good": {"id": "r0"},
+        "bad": None,
+        "resumeToken": "66322EC500000001~.tests",
+    }
+
+
+async def test_a_supplier_is_found_by_its_hexadecimal_id(ask: Ask, memory: Memory) -> None:
+    """Stored as an ObjectId, shown as text."""
+    memory.write("suppliers", {"_id": ObjectId("a" * 24), "name": "Ames"})
+    result = await ask("query($id: ID!) { supplier(id: $id) { id name } }", id="a" * 24)
+    assert result.data == {"supplier": {"id": "a" * 24, "name": "Ames"}}

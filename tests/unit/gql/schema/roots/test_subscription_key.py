@@ -1,0 +1,60 @@
+"""gql.schema.roots.subscription_key: who is told the same, and of one change in the same words."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from graphql import OperationDefinitionNode, parse
+
+from revstream.gql.engine.request.plan import Plan
+from revstream.gql.schema.roots.subscription_key import selection_key, shared_key
+
+QUERY = """
+subscription {
+  productChanges(after: $after, id: $id, where: {price: {lt: $below}}) {
+    product { state(version: $version) { name } } product { id @include(if: $id) }
+  }
+}
+"""
+GIVEN: dict[str, Any] = {"after": "a", "id": "1", "below": 1, "version": 1}
+
+
+def keys(plan: Plan, variables: dict[str, Any]) -> tuple[Any, Any]:
+    (operation,) = parse(QUERY).definitions
+    assert isinstance(operation, OperationDefinitionNode)
+    info: Any = SimpleNamespace(
+        context=SimpleNamespace(plan=plan),
+        field_nodes=operation.selection_set.selections,
+        operation=operation,
+        fragments={},
+        variable_values=variables,
+    )
+    return shared_key(info), selection_key(info)
+
+
+@pytest.mark.parametrize(
+    ("name", "alike"),
+    [
+        ("after", (True, True)),
+        ("below", (False, True)),
+        # It also says what is selected.
+        ("id", (False, False)),
+        ("version", (False, False)),
+    ],
+)
+def test_a_variable_counts_where_more_than_the_choice_of_changes_depends_on_it(
+    name: str, alike: tuple[bool, bool]
+) -> None:
+    """And where subscriptions begin is no matter of either."""
+    plan = Plan()
+    first, second = keys(plan, GIVEN), keys(plan, {**GIVEN, name: "other"})
+    assert (first[0] == second[0], first[1] == second[1]) == alike
+
+
+def test_other_plans_have_nothing_in_common() -> None:
+    """Though they be of the same document."""
+    first, second = keys(Plan(), GIVEN), keys(Plan(), GIVEN)
+    assert first[0] != second[0]
+    assert first[1] != second[1]

@@ -1,0 +1,94 @@
+"""gql.schema: the whole schema of a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import strawberry
+from graphql import build_schema as from_sdl
+from graphql import (
+    is_enum_type,
+    is_input_object_type,
+    is_interface_type,
+    is_introspection_type,
+    is_object_type,
+    is_specified_scalar_type,
+)
+
+from revstream.gql.schema import build_schema, print_sdl
+from revstream.model.compiler.loader import read_model
+
+ONES = ("product", "supplier", "city", "reading")
+
+
+def test_every_entity_has_all_root_fields(schema: strawberry.Schema) -> None:
+    """The present, versions, the collection as of a moment, drafts, comments, and changes."""
+    built = from_sdl(print_sdl(schema))
+    assert built.query_type is not None
+    assert set(built.query_type.fields) == {
+        "node", "resumeToken", "savedCursors", "streams", "allDrafts", "allComments",
+        "product", "products", "productVersion", "productsAsOf", "productVersions",
+        "supplier", "suppliers", "supplierVersion", "suppliersAsOf", "supplierVersions",
+        "productDrafts", "supplierDrafts", "cityDrafts", "readingDrafts",
+        "productComments", "supplierComments", "cityComments", "readingComments",
+        "city", "towns", "cityVersion", "townsAsOf", "cityVersions",
+        "reading", "readings", "readingVersion", "readingsAsOf", "readingVersions",
+    }  # fmt: skip
+    assert built.subscription_type is not None
+    assert set(built.subscription_type.fields) == {
+        "productChanges",
+        "supplierChanges",
+        "cityChanges",
+        "readingChanges",
+        *(f"{one}{kind}Changes" for one in ONES for kind in ("Draft", "Comment")),
+        "allDraftChanges",
+        "allCommentChanges",
+    }
+
+
+def test_everything_has_a_description(schema: strawberry.Schema) -> None:
+    """GraphiQL has something to show for each type, field, argument and input field."""
+    built: Any = from_sdl(print_sdl(schema))
+    missing = []
+    for type_ in built.type_map.values():
+        if is_introspection_type(type_) or is_specified_scalar_type(type_):
+            continue
+        if not type_.description:
+            missing.append(type_.name)
+        if is_object_type(type_) or is_interface_type(type_) or is_input_object_type(type_):
+            for name, field in type_.fields.items():
+                if not field.description:
+                    missing.append(f"{type_.name}.{name}")
+                for argument, its in getattr(field, "args", {}).items():
+                    if not its.description:
+                        missing.append(f"{type_.name}.{name}({argument}:)")
+        if is_enum_type(type_) and type_.name != "Colour":
+            missing += [f"{type_.name}.{n}" for n, v in type_.values.items() if not v.description]
+    assert missing == []
+
+
+def test_the_models_descriptions_are_carried_over(schema: strawberry.Schema) -> None:
+    """Of types, fields, enums and their values."""
+    sdl = print_sdl(schema)
+    assert '"""A thing for sale."""\ntype Product implements Node & ProductState {' in sdl
+    assert '"""What it is ordered by."""\n  sku: String!' in sdl
+    assert (
+        '"""What can be seen from afar."""\nenum Colour {\n  """Like a rose."""\n  RED\n  GREEN'
+        in sdl
+    )
+
+
+def test_a_model_of_one_small_entity_is_enough() -> None:
+    """No embedded types, no enums, no references, no version field."""
+    model = read_model('type Dot @collection(name: "dots", version: null) { id: UUID! x: Int }')
+    built: Any = from_sdl(print_sdl(build_schema(model)))
+    assert set(built.type_map["DotWhere"].fields) == {"and", "or", "not", "id", "x"}
+    assert set(built.type_map["DotOrder"].fields) == {"id", "x"}
+    assert str(built.type_map["Dot"].fields["version"].type) == "Int!"
+
+
+def test_two_models_have_schemas_of_their_own() -> None:
+    """Nothing is shared between them but what is the same for all."""
+    for text in ("a: Int", "a: String!"):
+        model = read_model(f'type Dot @collection(name: "dots") {{ id: ID! {text} }}')
+        assert f"  {text}\n" in print_sdl(build_schema(model))

@@ -1,0 +1,411 @@
+"""gql.subscriptions.broadcast_group: an audience is told everything behind each one's token, once,
+in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
+
+import pytest
+import strawberry
+from graphql import parse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revstream.gql.engine.execution.executor import Executor
+from revstream.gql.engine.request.plan import Plans
+from revstream.gql.schema.roots.subscription_key import shared_key
+from revstream.gql.subscriptions.broadcast_group import Audience, Audiences, forget_told
+from revstream.gql.subscriptions.broadcast_message import Told
+from revstream.streams.core.errors import SlowConsumer, Unavailable
+from tests.support.reads import Memory
+from tests.support.streams import turn
+
+
+class Chair:
+    """A seat; `most` is what it takes."""
+
+    own = b"I hear "
+
+    def __init__(self, most: int = 1000, kind: str = "chair") -> None:
+        self.kind = kind
+        self.hearing: Callable[[], object] = lambda: None
+        self.token = ""
+        self.heard: list[bytes] = []
+        self.writes = 0
+        self.most = most
+        self.writer = self
+
+    def around(self, payload: bytes, shown: str) -> tuple[bytes, bytes]:
+        return self.kind.encode() + b": ", payload + b"\n"
+
+    def write(self, frame: bytes) -> bool:
+        if len(self.heard) >= self.most:
+            return False
+        self.hearing()
+        self.writes += 1
+        begins = self.kind.encode() + b": " + self.own
+        for line in frame.splitlines():
+            assert line.startswith(begins)
+            self.heard.append(line.removeprefix(begins))
+        return True
+
+
+class Stage:
+    """What leaders tell; `led` are the tokens that they began behind."""
+
+    def __init__(self) -> None:
+        self.told = 0
+        self.led: list[str] = []
+        self.left = 0
+        self.events: asyncio.Queue[list[Told] | Exception] = asyncio.Queue()
+        self.audience = Audience(self.count)
+        self.audience.held = 10
+
+    def count(self, members: int) -> None:
+        self.told += members
+
+    async def checkpoint(self, token: str) -> Told:
+        return Told(token, b"!" + token.encode(), shown=token, counts=False)
+
+    async def behind(self, position: str) -> AsyncGenerator[Sequence[Told]]:
+        self.led.append(position)
+        try:
+            yield [await self.checkpoint(position)]
+            while True:
+                each = await self.events.get()
+                if isinstance(each, Exception):
+                    raise each
+                yield each
+        finally:
+            self.left += 1
+
+    def say(self, *tokens: str) -> None:
+        """One after the other."""
+        for each in tokens:
+            self.say_together(each)
+
+    def say_together(self, *tokens: str, size: int = 1) -> None:
+        self.events.put_nowait(
+            [Told(t, t.encode() * size, shown=f"{t}.x", counts=True) for t in tokens]
+        )
+
+    async def sit(self, chair: Chair, position: str) -> asyncio.Task[str | None]:
+        """One who has caught up by himself."""
+        join = self.audience.join(chair, position, self, caught_up=True)
+        task = asyncio.create_task(join)
+        await settled()
+        return task
+
+
+async def settled() -> None:
+    for _ in range(10):
+        await turn()
+
+
+@pytest.fixture
+async def stage() -> Stage:
+    return Stage()
+
+
+async def test_seats_of_several_kinds_are_written_to_as_each_of_them_is(stage: Stage) -> None:
+    chairs = [Chair(kind=kind) for kind in ("chair", "stool", "chair", "chair", "stool")]
+    sitting = [await stage.sit(each, "b") for each in chairs]
+    stage.say("c", "d")
+    await settled()
+    assert [each.heard for each in chairs] == [[b"c", b"d"]] * 5
+    for each in sitting:
+        each.cancel()
+
+
+async def test_what_comes_at_once_is_one_write_to_each(stage: Stage) -> None:
+    """Whoever stands behind some of it is told the rest; and no write is large."""
+    chairs = [Chair(kind=kind) for kind in ("chair", "stool", "chair")]
+    sitting = [await stage.sit(each, "b") for each in chairs]
+    stage.say("c")
+    await settled()
+    sitting.append(await stage.sit(late := Chair(), "c"))
+    chairs[1].hearing = lambda: setattr(late, "token", "d")
+    stage.say_together("d", "e", "f")
+    await settled()
+    assert [each.heard for each in chairs] == [[b"c", b"d", b"e", b"f"]] * 3
+    assert [each.writes for each in chairs] == [2] * 3
+    assert (late.heard, late.writes) == ([b"e", b"f"], 1)
+    assert {each.token for each in (*chairs, late)} == {"f"}
+    assert stage.told == 3 + 11
+    stage.say_together("g", "h", "i", size=10_000)
+    await settled()
+    assert [each.writes for each in chairs] == [4] * 3
+    assert chairs[0].heard[4:] == [b"g" * 10_000, b"h" * 10_000, b"i" * 10_000]
+    for each in sitting:
+        each.cancel()
+
+
+async def test_who_does_not_take_what_comes_at_once_goes_on_alone_before_it(stage: Stage) -> None:
+    """Also one who stands behind some of it already."""
+    full, other, later = Chair(most=1), Chair(), Chair(most=1)
+    sitting = [await stage.sit(each, "a") for each in (full, other, later)]
+    stage.say("b")
+    await settled()
+    later.token = "c"
+    stage.say_together("c", "d")
+    await settled()
+    assert await sitting[0] == "b"
+    assert await sitting[2] == "c"
+    assert other.heard == [b"b", b"c", b"d"]
+    sitting[1].cancel()
+
+
+async def test_who_leaves_while_the_others_are_told_is_not_told(stage: Stage) -> None:
+    """Of hundreds, who are told in more than one turn of the loop."""
+    chairs = [Chair() for _ in range(500)]
+    sitting = [
+        asyncio.create_task(stage.audience.join(each, "b", stage, caught_up=True))
+        for each in chairs
+    ]
+    await settled()
+    chairs[0].hearing = sitting[300].cancel
+    stage.say("c")
+    await settled()
+    assert [n for n, each in enumerate(chairs) if each.heard != [b"c"]] == [300]
+    assert stage.told == 499
+    for each in sitting:
+        each.cancel()
+
+
+async def test_each_is_told_what_comes_behind_his_token(stage: Stage) -> None:
+    """Whoever joins later is told at once what he lacks, and nothing twice."""
+    first, second, third = Chair(), Chair(), Chair()
+    sitting = [await stage.sit(first, "b")]
+    stage.say("a", "b", "c", "d")
+    await settled()
+    sitting += [await stage.sit(second, "c"), await stage.sit(third, "d")]
+    stage.say("e")
+    await settled()
+    assert (first.heard, second.heard, third.heard) == (
+        [b"c", b"d", b"e"],
+        [b"d", b"e"],
+        [b"e"],
+    )
+    assert stage.led == ["b"]
+    assert stage.told == 6
+    for each in sitting:
+        each.cancel()
+    await settled()
+    assert stage.left == 1
+
+
+async def test_whoever_is_behind_what_is_kept_goes_on_alone(stage: Stage) -> None:
+    """And so does the only one."""
+    sitting = await stage.sit(Chair(), "m")
+    assert await (await stage.sit(Chair(), "a")) is None
+    stage.audience.held = 1
+    assert await (await stage.sit(Chair(), "z")) is None
+    sitting.cancel()
+
+
+async def test_what_was_told_can_be_let_go_of(stage: Stage) -> None:
+    """Who stands behind it goes on alone; who is here is told what comes."""
+    first, last = Chair(), Chair()
+    sitting = [await stage.sit(first, "b")]
+    stage.say("c", "d")
+    await settled()
+    forget_told()
+    assert await (await stage.sit(Chair(), "c")) is None
+    sitting.append(await stage.sit(last, "d"))
+    stage.say("e")
+    await settled()
+    assert (first.heard, last.heard) == ([b"c", b"d", b"e"], [b"e"])
+    for each in sitting:
+        each.cancel()
+
+
+async def test_who_takes_nothing_goes_on_alone_behind_what_he_was_told(stage: Stage) -> None:
+    full, other = Chair(most=2), Chair()
+    leaving, staying = await stage.sit(full, "a"), await stage.sit(other, "a")
+    stage.say("b", "c", "d", "e")
+    assert await leaving == "c"
+    await settled()
+    assert other.heard == [b"b", b"c", b"d", b"e"]
+    staying.cancel()
+
+
+async def test_where_the_stream_breaks_each_is_told_his_own_token(stage: Stage) -> None:
+    """Where the leader is too slow, all go on alone. Another one leads those who come then."""
+    chairs = [Chair(), Chair(most=0)]
+    first, second = await stage.sit(chairs[0], "a"), await stage.sit(chairs[1], "b")
+    stage.say("b")
+    stage.events.put_nowait(Unavailable("gone"))
+    failed = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(each) for each in failed] == [Unavailable, Unavailable]
+    assert failed[0] is not failed[1]
+    assert [each.token for each in chairs] == ["b", "b"]
+    third = await stage.sit(Chair(), "c")
+    stage.say("d")
+    stage.events.put_nowait(SlowConsumer("too slow"))
+    assert await third == "d"
+    fourth = await stage.sit(Chair(), "d")
+    stage.events.put_nowait(ZeroDivisionError())
+    with pytest.raises(Unavailable):
+        await fourth
+    assert stage.led == ["a", "c", "d"]
+
+
+class Stream:
+    """A stream that has been, and what is made of it by a leader who comes when it has."""
+
+    def __init__(self) -> None:
+        self.tokens: list[str] = []
+        self.moved = asyncio.Event()
+        self.made: Counter[str] = Counter()
+
+    def publish(self) -> None:
+        self.tokens.append(f"{len(self.tokens):03}")
+        self.moved.set()
+        self.moved = asyncio.Event()
+
+    async def checkpoint(self, token: str) -> Told:
+        return Told(token, b"!", shown=token, counts=False)
+
+    async def behind(self, position: str) -> AsyncGenerator[Sequence[Told]]:
+        caught_up = False
+        while True:
+            later = [each for each in self.tokens if each > position]
+            if later:
+                self.made.update(later)
+                yield [Told(each, each.encode(), shown=each, counts=True) for each in later]
+                position = later[-1]
+            if not later and not caught_up:
+                caught_up = True
+                yield [await self.checkpoint(position)]
+            elif not later:
+                await self.moved.wait()
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.just(("publish",)),
+        st.tuples(st.just("join"), st.integers(0, 12)),
+        st.tuples(st.just("slow"), st.integers(0, 12)),
+        st.tuples(st.just("leave"), st.integers(0, 20)),
+        st.tuples(st.just("turn"), st.integers(1, 30)),
+    ),
+    max_size=40,
+)
+
+
+@given(steps=STEPS)
+def test_whoever_comes_with_whichever_token_is_told_all_behind_it_in_order(
+    steps: list[Any],
+) -> None:
+    """Once, however many come and go meanwhile; and that he has caught up, once."""
+    asyncio.run(told_all(steps))
+
+
+async def told_all(steps: list[Any]) -> None:
+    stream, audience = Stream(), Audience(lambda _: None)
+    audience.held = 2
+    sitting: list[tuple[Chair, str, asyncio.Task[str | None]]] = []
+    for _ in range(10):
+        stream.publish()
+    for kind, *given_ in steps:
+        if kind == "publish":
+            stream.publish()
+        elif kind in ("join", "slow"):
+            chair = Chair(1000 if kind == "join" else 3)
+            position = stream.tokens[-1 - min(given_[0], len(stream.tokens) - 1)]
+            join = audience.join(chair, position, stream, caught_up=False)
+            sitting.append((chair, position, asyncio.create_task(join)))
+        elif kind == "leave" and sitting:
+            sitting[given_[0] % len(sitting)][2].cancel()
+        elif kind == "turn":
+            for _ in range(given_[0]):
+                await turn()
+    for _ in range(500):
+        await turn()
+    for chair, position, task in sitting:
+        told = [each.decode() for each in chair.heard if each != b"!"]
+        behind = [each for each in stream.tokens if each > position]
+        if task.cancelled():
+            assert told == behind[: len(told)]
+        elif task.done():
+            # It stood still: from where it was told to it goes on alone.
+            assert len(chair.heard) >= chair.most
+            assert await task == ([position, *told][-1])
+            assert told == behind[: len(told)]
+        else:
+            assert told == behind
+            assert chair.heard.count(b"!") == 1
+        task.cancel()
+    await asyncio.gather(*(task for _, _, task in sitting), return_exceptions=True)
+    assert audience._task is None
+
+
+async def test_a_thousand_tokens_are_reached_back_to_by_one_execution_each() -> None:
+    """As those of a storm: whoever stands furthest back has it done for the others."""
+    stream, audience = Stream(), Audience(lambda _: None)
+    audience.held = 1000
+    for _ in range(200):
+        stream.publish()
+    chairs = [Chair() for _ in range(1000)]
+    order = [(number * 7919) % 200 for number in range(1000)]
+    joins = [
+        asyncio.create_task(audience.join(chair, f"{place:03}", stream, caught_up=False))
+        for chair, place in zip(chairs, order, strict=True)
+    ]
+    for _ in range(3000):
+        await turn()
+    for chair, place in zip(chairs, order, strict=True):
+        assert chair.heard == [f"{each:03}".encode() for each in range(place + 1, 200)] + [b"!"]
+    # Each time that somebody stands further back than all before.
+    assert max(stream.made.values()) <= 12
+    for each in joins:
+        each.cancel()
+    await asyncio.gather(*joins, return_exceptions=True)
+
+
+async def test_audiences_are_forgotten_with_the_last_who_holds_them() -> None:
+    audiences = Audiences()
+    with audiences.of("a", int) as first, audiences.of("a", int) as second:
+        assert first is second
+        assert first.held == 2
+        with audiences.of("b", int) as other:
+            assert other is not first
+    with audiences.of("a", int) as again:
+        assert again is not first
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"after": "x.t"}, {"after": "y.t"}, True),
+        ({"name": "a"}, {"name": "b"}, False),
+        ({"name": "a", "after": "x.t"}, {"name": "a"}, True),
+        ({"short": True}, {"short": False}, False),
+    ],
+)
+def test_where_a_subscription_begins_makes_no_difference_and_all_else_does(
+    schema: strawberry.Schema, one: dict[str, Any], other: dict[str, Any], same: bool
+) -> None:
+    text = """
+      subscription($after: ResumeToken, $name: String, $short: Boolean = false) {
+        productChanges(after: $after, where: {name: {eq: $name}}) { kind at @skip(if: $short) }
+      }
+    """
+    document = parse(text)
+    plans = Plans(document)
+
+    def key(variables: dict[str, Any]) -> object:
+        context = Memory().context()
+        context.plans = plans
+        executor: Any = Executor.build(schema._schema, document, None, context, variables)
+        field: Any = document.definitions[0]
+        root = schema._schema.subscription_type
+        assert root is not None
+        node = field.selection_set.selections[0]
+        definition = root.fields["productChanges"]
+        return shared_key(executor.build_resolve_info(definition, [node], root, None))
+
+    assert (key(one) == key(other)) is same

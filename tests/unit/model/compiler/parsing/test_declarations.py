@@ -1,0 +1,339 @@
+"""Declarations: what a schema.graphql may hold at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from revstream.model.compiler.loader import read_model
+from revstream.model.errors import ModelError
+
+MISTAKES = [
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        interface Named { # !
+          name: String
+        }
+        """,
+        "Named",
+        "a model has no room for an interface",
+        ("remove it and write its fields in each type; revstream makes the API's interfaces"),
+        id="an interface",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        union Thing = Product # !
+        """,
+        "Thing",
+        "a model has no room for a union",
+        "remove it; use one embedded type whose fields may all be null, or JSON",
+        id="a union",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        input ProductData { # !
+          name: String
+        }
+        """,
+        "ProductData",
+        "a model has no room for an input type",
+        "remove it; the inputs of the API are made by revstream",
+        id="an input",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        scalar DateTime # !
+        """,
+        "DateTime",
+        "a model has no room for a scalar",
+        (
+            "remove it; the scalars are ID, String, Int, Long, Float, Boolean, Decimal, "
+            "DateTime, ObjectID, UUID, JSON"
+        ),
+        id="a scalar",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        directive @stored(as: String!) on FIELD_DEFINITION # !
+        """,
+        "stored",
+        "a model has no room for a directive definition",
+        "remove it; revstream knows its directives",
+        id="a directive definition",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        schema { # !
+          query: Product
+        }
+        """,
+        None,
+        "a model has no room for a schema definition",
+        "remove it; revstream makes Query, Mutation and Subscription",
+        id="a schema definition",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        query Products { # !
+          products { nodes { id } }
+        }
+        """,
+        "Products",
+        "a model has no room for an operation",
+        "remove it; a model has types only, operations are sent to the gateway",
+        id="a query",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        { # !
+          products { nodes { id } }
+        }
+        """,
+        None,
+        "a model has no room for an operation",
+        "remove it; a model has types only, operations are sent to the gateway",
+        id="a nameless query",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        fragment Parts on Product { # !
+          id
+        }
+        """,
+        "Parts",
+        "a model has no room for a fragment",
+        "remove it; a model has types only, fragments are sent to the gateway",
+        id="a fragment",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        extend type Product { # !
+          name: String
+        }
+        """,
+        "Product",
+        "a model has no extensions",
+        "write it where the type itself is declared",
+        id="an extended type",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        extend schema { # !
+          query: Product
+        }
+        """,
+        None,
+        "a model has no extensions",
+        "write it where the type itself is declared",
+        id="an extended schema",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        type Query { # !
+          products(first: Int): [Product] }
+        """,
+        "Query",
+        '"Query" is made by revstream from the entities',
+        "remove it; a model has the types that are stored",
+        id="a root type",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        type Product @collection(name: "things") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '"Product" is declared on line 1 already',
+        "rename or remove one of them",
+        id="a type twice",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String }
+        enum Product { # !
+          A }
+        """,
+        "Product",
+        '"Product" is declared on line 1 already',
+        "rename or remove one of them",
+        id="a type and an enum of one name",
+    ),
+    pytest.param(
+        """
+        type Product implements Node @collection(name: "products") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        'it implements "Node", but a model has no interfaces',
+        "remove it; the API's interface ProductState is made by revstream",
+        id="an implemented interface",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        type Size # !
+        """,
+        "Size",
+        "the type has no fields",
+        "give it fields, or remove it",
+        id="a type without fields",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! name: String
+          name: String # !
+        }
+        """,
+        "Product.name",
+        'the type has a field "name" already',
+        "rename or remove one of them",
+        id="a field twice",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID!
+          name(length: Int): String # !
+        }
+        """,
+        "Product.name",
+        "the fields of a model take no arguments",
+        "remove them; what may be asked of a field is up to the API",
+        id="a field with arguments",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID!
+          grid: [[Int!]!]! # !
+        }
+        """,
+        "Product.grid",
+        "lists of lists cannot be described",
+        "make it JSON, or a list of an embedded type with a list in it",
+        id="a list of lists",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        enum Size # !
+        """,
+        "Size",
+        "the enum has no values",
+        "give it at least one, or remove it",
+        id="an enum without values",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        enum Size { S
+          S # !
+        }
+        """,
+        "Size.S",
+        'the value "S" stands here twice',
+        "remove one of them",
+        id="an enum value twice",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        enum Size {
+          S @stored(as: "M") # !
+          M
+        }
+        """,
+        "Size.S",
+        'it is stored as "M", and so is another value',
+        "give each value a text of its own",
+        id="two enum values stored alike",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        enum Size {
+          __S # !
+        }
+        """,
+        "Size.__S",
+        "names that begin with __ belong to GraphQL",
+        "rename it, for example S",
+        id="an enum value of GraphQL's",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
+def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+    mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
+) -> None:
+    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    error = mistake(text)
+    assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
+
+
+def test_an_enum_value_may_be_stored_as_another_text() -> None:
+    """By `@stored`, as a field may be stored under another name."""
+    model = read_model(
+        """
+        type Task @collection(name: "tasks") { id: ID! status: Status }
+        enum Status { IN_PROGRESS @stored(as: "in-progress") DONE }
+        """
+    )
+    [status] = model.enums
+    assert status.values == ("IN_PROGRESS", "DONE")
+    assert status.by_stored == {"in-progress": "IN_PROGRESS", "DONE": "DONE"}
+
+
+def test_an_enum_that_nothing_uses_is_fine() -> None:
+    """Enums are kept in source order, with their descriptions."""
+    model = read_model(
+        """
+        type Product @collection(name: "products") {
+          id: ID!
+          name: String
+        }
+        "How big."
+        enum Size {
+          "Small."
+          S
+          L
+        }
+        """
+    )
+    (size,) = model.enums
+    assert (size.name, size.values, size.description) == ("Size", ("S", "L"), "How big.")
+    assert size.value_descriptions == {"S": "Small."}
+
+
+def test_what_is_wrong_in_a_type_with_a_taken_name_is_told_too(
+    errors: Callable[[str], list[str]],
+) -> None:
+    """A name that is taken does not hide the rest."""
+    assert errors(
+        """
+        type Product @collection(name: "products") {
+          id: ID!
+          name: String
+        }
+        type Product {
+          name: String @stord(as: "title")
+        }
+        """
+    ) == [
+        '5: Product: "Product" is declared on line 1 already; mend: rename or remove one of them',
+        "6: Product.name: @stord is no directive of the model language; "
+        'mend: did you mean "@stored"?',
+    ]

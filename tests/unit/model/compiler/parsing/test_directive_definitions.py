@@ -1,0 +1,78 @@
+"""The definition of the language agrees with the dataclasses that it becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from graphql import build_schema, parse
+from graphql.language import ScalarTypeDefinitionNode
+
+from revstream.model.compiler.loader import read_model
+from revstream.model.compiler.parsing.directive_definitions import DIRECTIVES, ENUMS, LANGUAGE
+from revstream.model.compiler.validation.reserved_names import ENTITY_FIELDS, FILTER_WORDS
+from revstream.model.definition import History, Scalar, Storage
+
+REFERENCE = (Path(__file__).parents[5] / "docs" / "model.md").read_text()
+
+
+def test_the_language_is_valid_graphql() -> None:
+    """An editor can load it."""
+    schema = build_schema(LANGUAGE)
+    assert {each.name for each in schema.directives} >= set(DIRECTIVES)
+
+
+def test_every_directive_is_described() -> None:
+    """What an editor shows for a directive is there."""
+    assert [name for name, each in DIRECTIVES.items() if each.description is None] == []
+
+
+def test_the_directives_are_those_of_the_design() -> None:
+    """None is missing, none is more."""
+    assert list(DIRECTIVES) == [
+        "collection",
+        "layout",
+        "stored",
+        "reference",
+        "referencedBy",
+        "copy",
+        "fence",
+        "index",
+        "unique",
+        "access",
+        "sink",
+    ]
+
+
+def test_the_enums_are_those_of_the_dataclasses() -> None:
+    """Each value that can be written can be read."""
+    assert ENUMS["History"] == tuple(each.value for each in History)
+    assert ENUMS["Storage"] == tuple(each.value for each in Storage)
+
+
+def test_the_scalars_are_those_of_the_dataclasses() -> None:
+    """GraphQL brings five of its own."""
+    declared = {
+        each.name.value
+        for each in parse(LANGUAGE).definitions
+        if isinstance(each, ScalarTypeDefinitionNode)
+    }
+    assert declared | {"ID", "String", "Int", "Float", "Boolean"} == {each.value for each in Scalar}
+
+
+def test_the_reference_has_every_word_of_the_language() -> None:
+    """Directives with their arguments, scalars, values of enums, and names that are taken."""
+    rows = []
+    for name, each in DIRECTIVES.items():
+        arguments = ", ".join(argument.name.value for argument in each.arguments or ())
+        rows.append(f"| `@{name}({arguments})` |" if arguments else f"| `@{name}` |")
+    scalars = [f"| `{each.value}` |" for each in Scalar]
+    words = [*(value for values in ENUMS.values() for value in values), *ENTITY_FIELDS]
+    quoted = [f"`{each}`" for each in (*words, *FILTER_WORDS)]
+    assert [each for each in (*rows, *scalars, *quoted) if each not in REFERENCE] == []
+
+
+@pytest.mark.parametrize("example", REFERENCE.split("```graphql\n")[1:])
+def test_the_examples_of_the_reference_are_models(example: str) -> None:
+    """What the reference shows can be written."""
+    assert read_model(example.partition("```")[0]).entities

@@ -1,0 +1,341 @@
+"""Directives: which may stand where, and what their arguments may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from revstream.model.compiler.loader import read_model
+from revstream.model.errors import ModelError
+
+FIELD_MISTAKES = [
+    pytest.param(
+        "name: String @deprecated",
+        "@deprecated is no directive of the model language",
+        (
+            "on a field there may be @stored, @reference, @referencedBy, @copy, @fence, "
+            "@unique, @access"
+        ),
+        id="an unknown directive on a field",
+    ),
+    pytest.param(
+        'name: String @index(fields: ["name"])',
+        "@index belongs on a type, not on a field",
+        "move it to a type, or remove it",
+        id="a type's directive on a field",
+    ),
+    pytest.param(
+        "name: String @unique @unique",
+        "@unique stands here twice",
+        "leave one of them",
+        id="a directive twice",
+    ),
+    pytest.param(
+        'count: Int @fence(by: "x")',
+        '@fence has no argument "by"',
+        "remove it; it takes no arguments",
+        id="an argument where there is none",
+    ),
+]
+
+MISTAKES = [
+    pytest.param(
+        """
+        type Product @colection(name: "products") { # !
+          id: ID! label: String }
+        """,
+        "Product",
+        "@colection is no directive of the model language",
+        'did you mean "@collection"?',
+        id="a misspelt directive",
+    ),
+    pytest.param(
+        """
+        type Product @table @collection(name: "products") { # !
+          id: ID! label: String }
+        """,
+        "Product",
+        "@table is no directive of the model language",
+        "on a type there may be @collection, @layout, @index, @access, @sink",
+        id="an unknown directive on a type",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        enum Size @unique { # !
+          S }
+        """,
+        "Size",
+        "@unique belongs on a field, not on an enum",
+        "move it to a field, or remove it",
+        id="a directive on an enum",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        enum Size {
+          S @old # !
+        }
+        """,
+        "Size.S",
+        "@old is no directive of the model language",
+        "on an enum value there may be @stored",
+        id="an unknown directive on an enum value",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @fence { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        "@fence belongs on a field, not on a type",
+        "move it to a field, or remove it",
+        id="a field's directive on a type",
+    ),
+    pytest.param(
+        """
+        type Product @collection(nam: "products") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@collection has no argument "nam"',
+        'did you mean "name"?',
+        id="a misspelt argument",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products", prefix: 3) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@collection has no argument "prefix"',
+        "it takes name, plural, version, history, storage, partitions, keep",
+        id="an unknown argument",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products", nam: "things") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@collection has no argument "nam"',
+        'did you mean "name"?',
+        id="a misspelt argument beside the right one",
+    ),
+    pytest.param(
+        """
+        type Product @collection( name: "products"
+          name: "things" # !
+        ) {
+          id: ID!
+          label: String
+        }
+        """,
+        "Product",
+        '@collection has the argument "name" twice',
+        "leave one of them",
+        id="an argument twice",
+    ),
+    pytest.param(
+        """
+        type Product @collection { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@collection lacks its argument "name"',
+        'write @collection(name: "…")',
+        id="a missing argument",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@index lacks its argument "fields"',
+        'write @index(fields: ["…"])',
+        id="a missing list argument",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: 3) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        "@collection(name: 3): a text is expected",
+        'write a text in double quotes: "…"',
+        id="a number for a text",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: null) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        "@collection(name: null): null, where a text is expected",
+        "give a value",
+        id="null for a text that must be",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: null) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        "@index(fields: null): null, where a list, [String!], is expected",
+        "give a value",
+        id="null for a list that must be",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products")
+          @index(fields: ["id", "name"], unique: "yes") { # !
+          id: ID!
+          name: String
+        }
+        """,
+        "Product",
+        '@index(unique: "yes"): true or false is expected',
+        "write true or false",
+        id="a text for true or false",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products", history: "ARCHIVE") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@collection(history: "ARCHIVE"): the values of an enum have no quotes',
+        "write ARCHIVE",
+        id="a quoted enum value",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products", storage: DELTAS) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        "@collection(storage: DELTAS): one of FULL, DELTA is expected",
+        'did you mean "DELTA"?',
+        id="a misspelt enum value",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products", history: GIT) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        (
+            "@collection(history: GIT): one of ARCHIVE, DOCUMENT_PER_VERSION, "
+            "CURRENT_FLAG, EMBEDDED, SEPARATE, DELTAS is expected"
+        ),
+        ("choose from ARCHIVE, DOCUMENT_PER_VERSION, CURRENT_FLAG, EMBEDDED, SEPARATE, DELTAS"),
+        id="an enum value that is far off",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: ["name", 2]) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@index(fields: ["name", 2]): a text is expected',
+        'write a text in double quotes: "…"',
+        id="a number in a list of texts",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "problem", "mend"), FIELD_MISTAKES)
+def test_a_mistake_in_a_field_is_told_with_how_to_mend_it(
+    mistake: Callable[[str], ModelError], line: str, problem: str, mend: str
+) -> None:
+    """A product with this field more has one mistake, and that is in the field."""
+    error = mistake(f'type Product @collection(name: "products") {{ id: ID!\n{line} # !\n}}')
+    assert error.subject == f"Product.{line.partition(':')[0]}"
+    assert (error.problem, error.mend) == (problem, mend)
+
+
+@pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
+def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+    mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
+) -> None:
+    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    error = mistake(text)
+    assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
+
+
+def test_one_value_is_taken_for_a_list_of_one() -> None:
+    """GraphQL lets a list of one be written without brackets."""
+    model = read_model(
+        """
+        type Product @collection(name: "products") @index(fields: "name") {
+          id: ID!
+          name: String
+        }
+        """
+    )
+    (index,) = model.entity("Product").indexes
+    assert index.fields == ("name",)
+
+
+def test_a_repeatable_directive_may_stand_twice() -> None:
+    """`@index` says one thing each time."""
+    model = read_model(
+        """
+        type Product
+          @collection(name: "products")
+          @index(fields: ["name"])
+          @index(fields: ["price"]) {
+          id: ID!
+          name: String
+          price: Int
+        }
+        """
+    )
+    assert [each.fields for each in model.entity("Product").indexes] == [("name",), ("price",)]
+
+
+def test_null_is_taken_where_it_may_be() -> None:
+    """An argument that may be left out may be null as well."""
+    model = read_model(
+        """
+        type Product @collection(name: "products", plural: null, version: null) {
+          id: ID!
+          name: String @access(read: null, write: ["admin"])
+        }
+        """
+    )
+    product = model.entity("Product")
+    assert (product.plural, product.version) == ("products", None)
+
+
+def test_a_long_value_is_shortened(mistake: Callable[[str], ModelError]) -> None:
+    """A message is one line, whatever was written."""
+    many = " ".join(["products"] * 20)
+    error = mistake(
+        f'type Product @collection(name: ["{many}"]) {{ # !\n  id: ID!\n  name: Int\n}}'
+    )
+    assert error.problem == (
+        '@collection(name: ["products products products products products products pro…): '
+        "a text is expected"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'type A @collection(name: "as", plural: 3) { id: ID! a: Int } # !',
+        'type A @collection(name: "as", version: 3) { id: ID! a: Int } # !',
+        'type A @collection(name: "as") @index(fields: 3) { id: ID! a: Int } # !',
+        'type A @collection(name: "as") @sink(url: 3) { id: ID! a: Int } # !',
+        'type A @collection(name: "as") @access(rows: 3) { id: ID! a: Int } # !',
+        'type A @collection(name: "as") { id: ID! a: Int @stored(as: 3) } # !',
+        'type A @collection(name: "as") { id: ID! aId: ID a: A @reference(by: 3) } # !',
+        'type A @collection(name: "as") { id: ID! aId: ID a: [A] @referencedBy(field: 3) } # !',
+        'type A @collection(name: "as") { id: ID! a: Int @copy(of: 3) } # !',
+    ],
+)
+def test_a_broken_argument_is_told_once(mistake: Callable[[str], ModelError], text: str) -> None:
+    """No later check complains of what is missing because of it."""
+    assert mistake(text).problem.endswith(" is expected")

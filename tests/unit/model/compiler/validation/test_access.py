@@ -1,0 +1,187 @@
+"""@access: roles, and where a row rule may stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Access
+from revstream.model.errors import ModelError
+
+MISTAKES = [
+    pytest.param(
+        """
+        type Product @collection(name: "products") {
+          id: ID! @access(read: ["staff"]) # !
+          name: String }
+        """,
+        "Product.id",
+        "the id names the document, and goes wherever it goes",
+        "put @access on Product",
+        id="on the id",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @access { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        "@access says nothing",
+        'name roles, as @access(read: ["staff"], write: ["admin"]), or remove it',
+        id="@access that says nothing",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @access(read: []) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        "@access(read: []) would let nobody read",
+        "name the roles that may, or leave read out to let everyone",
+        id="no roles",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID!
+          name: String @access(write: []) # !
+        }
+        """,
+        "Product.name",
+        "@access(write: []) would let nobody write",
+        "name the roles that may, or leave write out to let everyone",
+        id="no roles on a field",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @access(read: [" "]) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        "@access(read:) has a role without a name",
+        "name it or remove it",
+        id="an empty role",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @access(write: ["admin", "admin"]) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@access(write:) names "admin" twice',
+        "name it once",
+        id="a role twice",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID!
+          name: String @access(rows: "{ name: { eq: $sub } }") # !
+        }
+        """,
+        "Product.name",
+        "a row rule is for a whole type, not for a field",
+        "move it to Product",
+        id="a row rule on a field",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        type Size @access(rows: "{ width: { eq: 1 } }") { # !
+          width: Int }
+        """,
+        "Size",
+        "a row rule chooses documents, and Size is embedded",
+        "put it on the entity",
+        id="a row rule on an embedded type",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID!
+          name: String @access(propose: ["contributor"]) # !
+        }
+        """,
+        "Product.name",
+        "propose is for documents as a whole, and name is a field",
+        "put it on the entity",
+        id="a role for drafts on a field",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        type Size @access(publishOwn: false) { # !
+          width: Int }
+        """,
+        "Size",
+        "publishOwn is for documents as a whole, and Size is embedded",
+        "put it on the entity",
+        id="a rule for drafts on an embedded type",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") { id: ID! supplierId: ID
+          supplier: Supplier @reference(by: "supplierId") @access(write: ["admin"]) # !
+          name: String
+        }
+        """,
+        "Product.supplier",
+        "nothing is written here: the field leads to another document",
+        'put it on "supplierId"',
+        id="write on a reference",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID!
+          products: [Product!]! @referencedBy(field: "supplierId") @access(write: ["admin"]) # !
+          label: String
+        }
+        type Product @collection(name: "products") { id: ID! supplierId: ID }
+        """,
+        "Supplier.products",
+        "nothing is written here: the field leads to another document",
+        "remove write",
+        id="write on a back reference",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
+def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+    mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
+) -> None:
+    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    error = mistake(text)
+    assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
+
+
+def test_access_is_kept_wherever_it_stands() -> None:
+    """On entities, embedded types, fields and references; open where it says nothing."""
+    model = read_model(
+        """
+        type Product
+          @collection(name: "products")
+          @access(read: ["staff", "guest"], write: ["staff"], rows: "{ shopId: { eq: $shop } }") {
+          id: ID!
+          cost: Decimal @access(read: ["staff"])
+          size: Size
+          shopId: ID
+          shop: Shop @reference(by: "shopId") @access(read: ["staff"])
+        }
+        type Size @access(write: ["staff"]) { width: Int }
+        type Shop @collection(name: "shops") {
+          id: ID!
+          name: String
+          products: [Product!]! @referencedBy(field: "shopId") @access(read: ["staff"])
+        }
+        """
+    )
+    product = model.entity("Product")
+    staff = Access(read=("staff",))
+    assert product.access == Access(
+        read=("staff", "guest"), write=("staff",), rows="{ shopId: { eq: $shop } }"
+    )
+    assert [each.access for each in product.fields] == [None, staff, None, None]
+    assert product.references[0].access == staff
+    assert model.embedded("Size").access == Access(write=("staff",))
+    assert model.entity("Shop").back_references[0].access == staff

@@ -1,0 +1,373 @@
+"""@copy: fields that are kept equal to those of another document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Copy, Scalar
+from revstream.model.errors import ModelError
+
+MISTAKES = [
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: String @copy(of: "supplierId.name") # !
+        }
+        """,
+        "Product.supplierName",
+        '@copy(of: "supplierId.name"): "supplierId" is no @reference of Product',
+        'did you mean "supplier"?',
+        id="a copy by the id's field",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: String @copy(of: "suplier.name") # !
+        }
+        """,
+        "Product.supplierName",
+        '@copy(of: "suplier.name"): "suplier" is no @reference of Product',
+        'did you mean "supplier"?',
+        id="a copy by a misspelt reference",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: String @copy(of: "warehouse.name") # !
+        }
+        """,
+        "Product.supplierName",
+        '@copy(of: "warehouse.name"): "warehouse" is no @reference of Product',
+        "name a reference of Product: supplier",
+        id="a copy by an unknown reference",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID!
+          supplierName: String @copy(of: "supplier.name") # !
+        }
+        """,
+        "Product.supplierName",
+        '@copy(of: "supplier.name"): "supplier" is no @reference of Product',
+        "add a field to Product with @reference(by:)",
+        id="a copy where there is no reference",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: String @copy(of: "supplier.nam") # !
+        }
+        """,
+        "Product.supplierName",
+        '@copy(of: "supplier.nam"): Supplier has no field "nam"',
+        'did you mean "name"?',
+        id="a copy of a misspelt field",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: String @copy(of: "supplier.street") # !
+        }
+        """,
+        "Product.supplierName",
+        '@copy(of: "supplier.street"): Supplier has no field "street"',
+        "it has id, name",
+        id="a copy of an unknown field",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: String @copy(of: "supplier") # !
+        }
+        """,
+        "Product.supplierName",
+        '@copy(of: "supplier") is no path of a reference and a field',
+        'write it with one dot, for example "supplier.name"',
+        id="a copy of no field",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: String @copy(of: "supplierId") # !
+        }
+        """,
+        "Product.supplierName",
+        '@copy(of: "supplierId") is no path of a reference and a field',
+        'write it with one dot, for example "supplier.name"',
+        id="a copy of no field by the id's field",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: String @copy(of: "supplier.address.city") # !
+        }
+        """,
+        "Product.supplierName",
+        '@copy(of: "supplier.address.city") is no path of a reference and a field',
+        'write it with one dot, for example "supplier.name"',
+        id="a copy of a path",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: Int @copy(of: "supplier.name") # !
+        }
+        """,
+        "Product.supplierName",
+        'it is Int, and "name" of Supplier is String',
+        'write "supplierName: String"',
+        id="a copy of another type",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: [String] @copy(of: "supplier.name") # !
+        }
+        """,
+        "Product.supplierName",
+        'it is [String], and "name" of Supplier is String',
+        'write "supplierName: String"',
+        id="a list that copies one",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: String! @copy(of: "supplier.name") # !
+        }
+        """,
+        "Product.supplierName",
+        "a copy is made a moment after the write and null until then, found String!",
+        'write "String"',
+        id="a copy that is never null",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: ID @copy(of: "supplier.id") # !
+        }
+        """,
+        "Product.supplierName",
+        (
+            '@copy(of: "supplier.id"): the id of Supplier is here already, it is what the '
+            "reference goes by"
+        ),
+        "remove the field",
+        id="a copy of the id",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") {
+          id: ObjectID!
+          products: [Product!]! @referencedBy(field: "supplierId")
+          label: String
+        }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: JSON @copy(of: "supplier.products") # !
+        }
+        """,
+        "Product.supplierName",
+        (
+            '@copy(of: "supplier.products"): "products" of Supplier is not stored there, '
+            "it leads to a document"
+        ),
+        "name a stored field",
+        id="a copy of a back reference",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") {
+          id: ObjectID!
+          bossId: ID
+          boss: Supplier @reference(by: "bossId")
+        }
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          bossId: ID @copy(of: "supplier.bossId") # !
+        }
+        """,
+        "Product.bossId",
+        '"bossId" of Supplier is stored as ObjectID, and this field as String',
+        'write "bossId: ObjectID"',
+        id="a copy of an id that is stored otherwise",
+    ),
+    pytest.param(
+        """
+        type One @collection(name: "ones") { id: ID! twoId: ID two: Two @reference(by: "twoId")
+          name: String @copy(of: "two.name") # !
+        }
+        type Two @collection(name: "twos") {
+          id: ID!
+          oneId: ID
+          one: One @reference(by: "oneId")
+          name: String @copy(of: "one.name")
+        }
+        """,
+        "One.name",
+        "it is a copy of itself: One.name of Two.name of One.name",
+        "make one of them a field of its own",
+        id="two copies of one another",
+    ),
+    pytest.param(
+        """
+        type Node1 @collection(name: "nodes") {
+          id: ID!
+          parentId: ID
+          parent: Node1 @reference(by: "parentId")
+          child: String @copy(of: "parent.root")
+          root: String @copy(of: "parent.root") # !
+        }
+        """,
+        "Node1.root",
+        "it is a copy of itself: Node1.root of Node1.root",
+        "make one of them a field of its own",
+        id="a copy of itself, and a copy of that",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ID! name: String }
+        type Product @collection(name: "products") { id: ID! part: Part }
+        type Part {
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          supplierName: String @copy(of: "supplier.name") # !
+          box: Box
+        }
+        type Box { parts: [Part!] }
+        """,
+        "Part.supplierName",
+        "documents of Part may lie in one another, and copies are made to a bounded depth",
+        "remove @copy, or move the field to a type that does not hold itself",
+        id="a copy in a type that holds itself",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
+def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+    mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
+) -> None:
+    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    error = mistake(text)
+    assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
+
+
+def test_a_copy_knows_its_reference_and_its_source() -> None:
+    """The path is taken apart, and lists and embedded documents may be copied as well."""
+    model = read_model(
+        """
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          name: String @copy(of: "supplier.name")
+          tags: [String!] @copy(of: "supplier.tags")
+          address: Address @copy(of: "supplier.address")
+        }
+        type Supplier @collection(name: "suppliers") {
+          id: ID!
+          name: String!
+          tags: [String!]!
+          address: Address!
+        }
+        type Address { city: String }
+        """
+    )
+    copies = [each.copy for each in model.entity("Product").fields if each.copy]
+    assert copies == [
+        Copy(reference="supplier", source="name"),
+        Copy(reference="supplier", source="tags"),
+        Copy(reference="supplier", source="address"),
+    ]
+
+
+def test_a_copy_of_a_copy_is_fine() -> None:
+    """A chain ends somewhere; only a circle does not."""
+    model = read_model(
+        """
+        type A @collection(name: "as") { id: ID! bId: ID b: B @reference(by: "bId")
+          name: String @copy(of: "b.name") }
+        type B @collection(name: "bs") { id: ID! cId: ID c: C @reference(by: "cId")
+          name: String @copy(of: "c.name") }
+        type C @collection(name: "cs") { id: ID! name: String! }
+        """
+    )
+    assert model.entity("A").fields[2].copy == Copy(reference="b", source="name")
+
+
+def test_a_copied_id_is_compared_as_it_is_stored() -> None:
+    """One may be declared ID and refer, the other by the scalar it is stored as."""
+    model = read_model(
+        """
+        type Product @collection(name: "products") {
+          id: ID!
+          supplierId: ID
+          supplier: Supplier @reference(by: "supplierId")
+          countryId: Int @copy(of: "supplier.countryId")
+        }
+        type Supplier @collection(name: "suppliers") {
+          id: ID!
+          countryId: ID
+          country: Country @reference(by: "countryId")
+        }
+        type Country @collection(name: "countries") { id: Int! name: String }
+        """
+    )
+    field = model.entity("Product").field("countryId")
+    assert field is not None
+    assert (field.type, field.stored_scalar) == (Scalar.INT, Scalar.INT)

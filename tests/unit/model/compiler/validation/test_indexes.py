@@ -1,0 +1,274 @@
+"""@index and @unique: stored paths, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Index
+from revstream.model.errors import ModelError
+
+FIELD_MISTAKES = [
+    pytest.param(
+        "data: JSON @unique",
+        "@unique compares single values, found JSON",
+        "put it on a field with a value of its own",
+        id="@unique on JSON",
+    ),
+]
+
+MISTAKES = [
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: []) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        "@index names no fields",
+        "name at least one",
+        id="an index without fields",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: ["id"]) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@index: "id" is always indexed',
+        "remove the index",
+        id="an index on the id",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: ["nmae"]) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@index: Product has no stored field "nmae"',
+        'did you mean "name"?',
+        id="an index on a misspelt field",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: ["weight"]) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@index: Product has no stored field "weight"',
+        "it has id, name",
+        id="an index on an unknown field",
+    ),
+    pytest.param(
+        """
+        type Supplier @collection(name: "suppliers") { id: ObjectID! name: String }
+        type Product @collection(name: "products") @index(fields: ["supplier"]) { # !
+          id: ID! supplierId: ID supplier: Supplier @reference(by: "supplierId") }
+        """,
+        "Product",
+        '@index: Product has no stored field "supplier"',
+        'did you mean "supplierId"?',
+        id="an index on a reference",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: ["size.widht"]) { # !
+          id: ID! size: Size }
+        type Size { width: Int }
+        """,
+        "Product",
+        '@index: Size has no stored field "widht"',
+        'did you mean "width"?',
+        id="an index on an unknown path",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: ["name.first"]) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@index: "name" is String and has no field "first"',
+        'name "name" itself, or leave it out',
+        id="an index on a path through a value",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: ["size"]) { # !
+          id: ID! size: Size }
+        type Size { width: Int }
+        """,
+        "Product",
+        '@index: "size" is a whole Size, and an index is over single values',
+        'name a field in it, for example "size.width"',
+        id="an index on an embedded document",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: ["data"]) { # !
+          id: ID! data: JSON }
+        """,
+        "Product",
+        '@index: "data" is JSON, and the API does not filter or sort by it',
+        "name another field",
+        id="an index on JSON",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: ["name", "name"]) { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@index names "name" twice',
+        "name it once",
+        id="an index on a field twice",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products")
+          @index(fields: ["tags", "sizes.width"]) { # !
+          id: ID!
+          tags: [String!]
+          sizes: [Size!]
+        }
+        type Size { width: Int }
+        """,
+        "Product",
+        '"sizes" and "tags" are lists, and MongoDB cannot index two together',
+        "make it two indexes",
+        id="an index on two lists",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products", version: null)
+          @index(fields: ["version"]) { # !
+          id: ID!
+          name: String
+        }
+        """,
+        "Product",
+        '@index: Product has no stored field "version"',
+        "it has id, name",
+        id="an index on a version that is not there",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: ["name", "price"])
+          @index(fields: ["name", "price"], unique: true) { # !
+          id: ID!
+          name: String
+          price: Int
+        }
+        """,
+        "Product",
+        '@index(fields: ["name", "price"]) stands here twice',
+        "leave one of them",
+        id="an index twice",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @index(fields: ["name"]) { id: ID!
+          name: String @unique # !
+        }
+        """,
+        "Product",
+        '@unique on "name" and @index(fields: ["name"]) are the same',
+        "leave one of them",
+        id="an index and @unique",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        type Size @index(fields: ["width"]) { # !
+          width: Int }
+        """,
+        "Size",
+        "@index is for entities, and Size is embedded",
+        "put it on the entity, with the path to the field: dimensions.width",
+        id="an index on an embedded type",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        type Size {
+          width: Int @unique # !
+        }
+        """,
+        "Size.width",
+        "@unique is for fields of entities, and Size is embedded",
+        'write it on the entity: @index(fields: ["….width"], unique: true)',
+        id="@unique in an embedded type",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID!
+          sizes: [Size!] @unique # !
+        }
+        type Size { width: Int }
+        """,
+        "Product.sizes",
+        "@unique compares single values, found [Size!]",
+        "put it on a field with a value of its own",
+        id="@unique on an embedded document",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "problem", "mend"), FIELD_MISTAKES)
+def test_a_mistake_in_a_field_is_told_with_how_to_mend_it(
+    mistake: Callable[[str], ModelError], line: str, problem: str, mend: str
+) -> None:
+    """A product with this field more has one mistake, and that is in the field."""
+    error = mistake(f'type Product @collection(name: "products") {{ id: ID!\n{line} # !\n}}')
+    assert error.subject == f"Product.{line.partition(':')[0]}"
+    assert (error.problem, error.mend) == (problem, mend)
+
+
+@pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
+def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+    mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
+) -> None:
+    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    error = mistake(text)
+    assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
+
+
+def test_indexes_are_over_stored_names() -> None:
+    """`@index` comes first, then `@unique`, each in source order; paths lead into documents."""
+    model = read_model(
+        """
+        type Order
+          @collection(name: "orders", version: "rev")
+          @index(fields: ["placedAt", "id"])
+          @index(fields: ["lines.productSku", "lines.tags"], unique: true)
+          @index(fields: ["version"]) {
+          number: String! @unique @stored(as: "no")
+          id: ID!
+          placedAt: DateTime! @stored(as: "placed_at")
+          emails: [String!] @unique
+          lines: [Line!]! @stored(as: "items")
+        }
+        type Line {
+          productSku: String! @stored(as: "sku")
+          tags: [String!]
+        }
+        """
+    )
+    assert model.entity("Order").indexes == (
+        Index(fields=("placed_at", "_id")),
+        Index(fields=("items.sku", "items.tags"), unique=True),
+        Index(fields=("rev",)),
+        Index(fields=("no",), unique=True),
+        Index(fields=("emails",), unique=True),
+    )
+
+
+def test_an_index_has_at_most_32_fields(mistake: Callable[[str], ModelError]) -> None:
+    """MongoDB's own limit is told before it is met."""
+    names = [f"f{number}" for number in range(33)]
+    fields = " ".join(f"{each}: Int" for each in names)
+    listed = ", ".join(f'"{each}"' for each in names)
+    error = mistake(
+        f'type T @collection(name: "ts") @index(fields: [{listed}]) {{ id: ID! {fields} }} # !'
+    )
+    assert error.problem == "@index names 33 fields, and MongoDB allows 32"

@@ -1,0 +1,185 @@
+"""@layout: the names by which a collection keeps its versions itself, and what does not go with
+that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Layout
+from revstream.model.errors import ModelError
+
+
+def product(history: str, layout: str = "", field: str = "name: String", more: str = "") -> str:
+    """A model with its mistake on the line of the field, of @layout, or of @collection."""
+    mark = "" if "# !" in field + layout else " # !"
+    return f"""
+        type Product @collection(name: "products", version: "v", history: {history}{more}){mark}
+          {layout}
+        {{
+          id: ID!
+          {field}
+        }}
+        """
+
+
+def layout(history: str, text: str = "") -> Layout | None:
+    return read_model(product(history, text)).entity("Product").layout
+
+
+def test_without_names_there_are_those_that_everybody_knows() -> None:
+    """And none where revstream keeps the versions."""
+    assert layout("ARCHIVE") is None
+    assert layout("DOCUMENT_PER_VERSION") == layout("CURRENT_FLAG") == Layout()
+    assert layout("EMBEDDED") == Layout(current="current", previous="prev")
+    assert layout("SEPARATE") == Layout(previous="products.previous")
+
+
+def test_names_can_be_given() -> None:
+    """Those that the layout goes by."""
+    given = '@layout(document: "of", unset: "without", whole: "all", deleted: "gone", at: "t")'
+    expected = Layout(document="of", unset="without", whole="all", deleted="gone", at="t")
+    assert layout("DELTAS", given) == expected
+    assert layout("SEPARATE", '@layout(previous: "old")') == Layout(previous="old")
+    # Inside of `current` there may be a field of the same name.
+    assert layout("EMBEDDED", '@layout(current: "name")') == Layout(current="name")
+
+
+MISTAKES = [
+    pytest.param(
+        product("ARCHIVE", '@layout(document: "of") # !'),
+        "@layout names what a layout goes by, and history: ARCHIVE goes by nothing",
+        "remove it, or say which layout it is: @collection(history: CURRENT_FLAG)",
+        id="names of no layout",
+    ),
+    pytest.param(
+        product("EMBEDDED", '@layout(document: "of") # !'),
+        "history: EMBEDDED has no name for document",
+        "remove it; there are current, previous, deleted, at",
+        id="a name that the layout has not",
+    ),
+    pytest.param(
+        product("CURRENT_FLAG", '@layout(current: "name") # !'),
+        'the layout\'s name for current is "name": it is the field "name", too',
+        'name the field that your programs use: @layout(current: "…")',
+        id="the name of a field",
+    ),
+    pytest.param(
+        product("CURRENT_FLAG", '@layout(current: "docId") # !'),
+        'the layout\'s name for current is "docId": it is the name for document, too',
+        'name the field that your programs use: @layout(current: "…")',
+        id="a name twice",
+    ),
+    pytest.param(
+        product("DELTAS", '@layout(document: "v") # !'),
+        "the layout's name for document is \"v\": it is the version's number, too",
+        'name the field that your programs use: @layout(document: "…")',
+        id="the name of the number",
+    ),
+    pytest.param(
+        product("CURRENT_FLAG", '@layout(current: "_copies") # !'),
+        'the layout\'s name for current is "_copies": it is where revstream keeps what copies are '
+        "of, too",
+        'name the field that your programs use: @layout(current: "…")',
+        id="where copies are kept",
+    ),
+    pytest.param(
+        product("EMBEDDED", '@layout(previous: "a.b") # !'),
+        'the layout\'s name for previous is "a.b": a name with a dot reads as a path into an '
+        "embedded document",
+        'name the field that your programs use: @layout(previous: "…")',
+        id="a path",
+    ),
+    pytest.param(
+        product("DOCUMENT_PER_VERSION", field="docId: String"),
+        'the layout\'s name for document is "docId": it is the field "docId", too',
+        'name the field that your programs use: @layout(document: "…")',
+        id="a field with the name of the layout's",
+    ),
+    pytest.param(
+        product("SEPARATE", '@layout(previous: "products") # !'),
+        'the collection "products" is that of Product',
+        'name the collection of previous versions: @layout(previous: "…")',
+        id="the collection itself",
+    ),
+    pytest.param(
+        product("SEPARATE", '@layout(previous: "products.versions") # !'),
+        'in the collection "products.versions" revstream keeps what belongs to products',
+        'name the collection of previous versions: @layout(previous: "…")',
+        id="one of revstream's own",
+    ),
+    pytest.param(
+        product("DELTAS", more=", storage: DELTA"),
+        "storage says how revstream's own archive keeps contents, and with history: DELTAS it "
+        "keeps none",
+        "remove storage",
+        id="a storage",
+    ),
+    pytest.param(
+        product("DELTAS").replace('version: "v"', "version: null"),
+        "history: DELTAS goes by the versions' numbers, and version is null",
+        'name the field that has them: version: "v"',
+        id="no number",
+    ),
+    pytest.param(
+        product("EMBEDDED", field="sequence: Long! @fence # !"),
+        "@fence needs history: ARCHIVE, found history: EMBEDDED: an event is compared and applied "
+        "in one write, and a layout takes several",
+        "remove @fence",
+        id="a fence",
+    ),
+    pytest.param(
+        product("CURRENT_FLAG", field="sku: String @unique # !"),
+        "@unique needs history: ARCHIVE, found history: CURRENT_FLAG: each version is a document, "
+        "and those of one document have the same values",
+        "remove @unique",
+        id="a unique field",
+    ),
+    pytest.param(
+        product("DELTAS", '@index(fields: ["name"], unique: true) # !'),
+        "with history: DELTAS each version is a document, and those of one document have the same "
+        "values",
+        "remove unique",
+        id="a unique index",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "problem", "mend"), MISTAKES)
+def test_mistakes_are_told(
+    mistake: Callable[[str], ModelError], text: str, problem: str, mend: str
+) -> None:
+    """With the line, and how to mend it."""
+    error = mistake(text)
+    assert (error.problem, error.mend) == (problem, mend)
+
+
+def test_what_single_documents_can_have_stays_allowed() -> None:
+    """Where the present lies in a document of its own."""
+    for history in ("EMBEDDED", "SEPARATE"):
+        model = read_model(product(history, field="sku: String @unique"))
+        assert model.entity("Product").indexes[0].unique
+
+
+def test_an_embedded_type_has_no_layout(mistake: Callable[[str], ModelError]) -> None:
+    """It has no collection either."""
+    text = """
+        type Product @collection(name: "products") { id: ID! part: Part }
+        type Part @layout { # !
+          name: String }
+        """
+    assert mistake(text).problem == "@layout is for entities, and Part is embedded"
+
+
+def test_two_entities_do_not_share_their_previous_versions(
+    mistake: Callable[[str], ModelError],
+) -> None:
+    """The numbers of one would be those of the other."""
+    text = """
+        type A @collection(name: "aa", history: SEPARATE) @layout(previous: "p") { id: ID! n: Int }
+        type B @collection(name: "bb", history: SEPARATE) @layout(previous: "p") { # !
+          id: ID! n: Int }
+        """
+    assert mistake(text).problem == 'the collection "p" has the versions of A'

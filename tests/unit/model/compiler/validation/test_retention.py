@@ -1,0 +1,87 @@
+"""@collection(keep:): by age or by count, and what is no such text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Entity, Keep
+from revstream.model.errors import ModelError
+
+MEND = 'write a number and a unit, as in keep: "400 days", keep: "2 years" or keep: "50 versions"'
+UNITS = "hour, day, week, month, year and version"
+
+
+def product(keep: str, more: str = "") -> str:
+    return f"""
+        type Product @collection(name: "products", keep: {keep}{more}) {{ # !
+          id: ID! name: String }}
+        """
+
+
+def entity(keep: str) -> Entity:
+    return read_model(product(keep)).entity("Product")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "versions"),
+    [
+        ("36 hours", 36 * 3600, None),
+        ("1 day", 86_400, None),
+        ("400 days", 400 * 86_400, None),
+        ("3 weeks", 21 * 86_400, None),
+        ("6 months", 180 * 86_400, None),
+        ("2 years", 730 * 86_400, None),
+        ("1 version", None, 1),
+        ("50 versions", None, 50),
+    ],
+)
+def test_what_stays_is_an_age_or_a_count(
+    text: str, seconds: int | None, versions: int | None
+) -> None:
+    """One of the two; singular or plural."""
+    assert entity(f'"{text}"').keep == Keep(text=text, seconds=seconds, versions=versions)
+
+
+def test_everything_stays_where_it_is_left_out() -> None:
+    """Or null."""
+    assert entity("null").keep is None
+    plain = read_model('type Product @collection(name: "products") { id: ID! name: String }')
+    assert plain.entity("Product").keep is None
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is not a number and a unit"),
+        ("days", "is not a number and a unit"),
+        ("400", "is not a number and a unit"),
+        ("-1 days", "is not a number and a unit"),
+        ("1.5 days", "is not a number and a unit"),
+        ("5 eons", f'has the unit "eons", and the units are {UNITS}'),
+        ("0 days", "would keep nothing"),
+        ("0 versions", "would keep nothing"),
+        ("2000 years", "is more than revstream counts"),
+        ("9999999 versions", "is more than revstream counts"),
+    ],
+)
+def test_what_is_no_such_text_is_told(
+    mistake: Callable[[str], ModelError], text: str, problem: str
+) -> None:
+    """With its place and how to mend it."""
+    error = mistake(product(f'"{text}"'))
+    assert (error.subject, error.problem, error.mend) == (
+        "Product",
+        f'keep: "{text}" {problem}',
+        MEND,
+    )
+
+
+def test_only_what_revstream_archives_can_be_dropped(
+    mistake: Callable[[str], ModelError],
+) -> None:
+    """In the other layouts versions belong to the programs that write them."""
+    error = mistake(product('"1 day"', ", history: EMBEDDED"))
+    assert "history: EMBEDDED has none" in error.problem

@@ -1,0 +1,359 @@
+"""Row rules: filters in which variables stand for claims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from revstream.model.compiler.loader import read_model
+from revstream.model.errors import ModelError, ModelErrors
+from revstream.resolvers.filters.parser import operators
+
+MODEL = """
+type Product @collection(name: "products") @access(rows: {rows}) {{ # !
+  id: ID!
+  name: String
+  stock: Int
+  count: Long
+  rating: Float
+  price: Decimal
+  public: Boolean
+  madeAt: DateTime
+  key: ObjectID
+  uuid: UUID
+  kind: Kind
+  tags: [String!]
+  kinds: [Kind!]
+  data: JSON
+  size: Size
+  sizes: [Size!]
+  ownerId: ObjectID
+  owner: Owner @reference(by: "ownerId")
+}}
+type Owner @collection(name: "owners", version: null) {{
+  id: ObjectID!
+  name: String
+}}
+type Size {{
+  width: Int
+}}
+enum Kind {{
+  NEW
+  USED
+}}
+"""
+
+MISTAKES = [
+    pytest.param(
+        "{ name: { eq: $sub }",
+        (
+            '@access(rows:) does not read as a filter: expected Name, found <EOF>, in "{ '
+            'name: { eq: $sub }"'
+        ),
+        'write it as in a query\'s where: "{ ownerId: { eq: $sub } }"',
+        id="a rule that does not parse",
+    ),
+    pytest.param(
+        "$sub",
+        "@access(rows:) has $sub where a filter of Product is expected",
+        "write { field: { operator: value } }; a variable stands for a value only",
+        id="a rule that is no object",
+    ),
+    pytest.param(
+        "[{ name: { eq: $sub } }]",
+        ("@access(rows:) has [{ name: { eq: $sub } }] where a filter of Product is expected"),
+        "write { field: { operator: value } }; a variable stands for a value only",
+        id="a list for a rule",
+    ),
+    pytest.param(
+        "{}",
+        "@access(rows:) is empty and lets every row through",
+        "name a field, or remove rows",
+        id="an empty rule",
+    ),
+    pytest.param(
+        "{ nmae: { eq: $sub } }",
+        '@access(rows:) names "nmae", which is no stored field of Product',
+        'did you mean "name"?',
+        id="a misspelt field",
+    ),
+    pytest.param(
+        "{ weight: { eq: $sub } }",
+        '@access(rows:) names "weight", which is no stored field of Product',
+        (
+            "it has id, name, stock, count, rating, price, public, madeAt, key, uuid, kind, tags, "
+            "kinds, data, size, sizes, ownerId"
+        ),
+        id="an unknown field",
+    ),
+    pytest.param(
+        "{ or: [{ name: { eq: $sub } }, { not: { and: [{ weight: { eq: 1 } }] } }] }",
+        '@access(rows:) names "weight", which is no stored field of Product',
+        (
+            "it has id, name, stock, count, rating, price, public, madeAt, key, uuid, kind, tags, "
+            "kinds, data, size, sizes, ownerId"
+        ),
+        id="an unknown field deep inside",
+    ),
+    pytest.param(
+        "{ owner: { eq: $sub } }",
+        '@access(rows:) names "owner", which is no stored field of Product',
+        'did you mean "ownerId"?',
+        id="a reference in a rule",
+    ),
+    pytest.param(
+        "{ and: $rules }",
+        "@access(rows:) has $rules where a filter of Product is expected",
+        "write { field: { operator: value } }; a variable stands for a value only",
+        id="a variable for a rule",
+    ),
+    pytest.param(
+        "{ name: { startWith: $sub } }",
+        '@access(rows:) has no operator "startWith" for "name"',
+        'did you mean "startsWith"?',
+        id="a misspelt operator",
+    ),
+    pytest.param(
+        "{ kind: { lt: NEW } }",
+        '@access(rows:) has no operator "lt" for "kind"',
+        "it has eq, ne, in, notIn, exists",
+        id="an operator of another type",
+    ),
+    pytest.param(
+        "{ stock: { contains: 1 } }",
+        '@access(rows:) has no operator "contains" for "stock"',
+        "it has eq, ne, in, notIn, lt, lte, gt, gte, exists",
+        id="an operator of texts on a number",
+    ),
+    pytest.param(
+        "{ id: { lt: $sub } }",
+        '@access(rows:) has no operator "lt" for "id"',
+        "it has eq, ne, in, notIn, exists",
+        id="an order of ids",
+    ),
+    pytest.param(
+        "{ tags: { eq: $sub } }",
+        '@access(rows:) has no operator "eq" for "tags"',
+        "it has has, hasEvery, hasSome, isEmpty, exists",
+        id="an operator of values on a list",
+    ),
+    pytest.param(
+        "{ name: $sub }",
+        '@access(rows:) has $sub for "name"',
+        "write an operator: name: { eq: $sub }",
+        id="a value without an operator",
+    ),
+    pytest.param(
+        "{ data: { eq: $sub } }",
+        '@access(rows:) names "data", which is JSON and cannot be filtered by',
+        "name another field",
+        id="JSON in a rule",
+    ),
+    pytest.param(
+        '{ stock: { gt: "3" } }',
+        '@access(rows:) has "3" for "stock.gt", where Int is expected',
+        "write Int, or a variable",
+        id="a text for a number",
+    ),
+    pytest.param(
+        "{ stock: { gt: 3.5 } }",
+        '@access(rows:) has 3.5 for "stock.gt", where Int is expected',
+        "write Int, or a variable",
+        id="a fraction for a number",
+    ),
+    pytest.param(
+        "{ name: { eq: 3 } }",
+        '@access(rows:) has 3 for "name.eq", where String is expected',
+        "write String, or a variable",
+        id="a number for a text",
+    ),
+    pytest.param(
+        '{ public: { eq: "yes" } }',
+        '@access(rows:) has "yes" for "public.eq", where Boolean is expected',
+        "write Boolean, or a variable",
+        id="a text for true or false",
+    ),
+    pytest.param(
+        "{ madeAt: { lt: 3 } }",
+        '@access(rows:) has 3 for "madeAt.lt", where DateTime is expected',
+        "write DateTime, or a variable",
+        id="a number for a time",
+    ),
+    pytest.param(
+        "{ kind: { eq: OLD } }",
+        '@access(rows:) has OLD for "kind.eq", where one of NEW, USED is expected',
+        "write one of NEW, USED, or a variable",
+        id="an unknown enum value",
+    ),
+    pytest.param(
+        '{ kind: { eq: "NEW" } }',
+        '@access(rows:) has "NEW" for "kind.eq", where one of NEW, USED is expected',
+        "write one of NEW, USED, or a variable",
+        id="a quoted enum value",
+    ),
+    pytest.param(
+        "{ stock: { lt: null } }",
+        '@access(rows:) has null for "stock.lt", where Int is expected',
+        "write Int, or a variable",
+        id="null for an order",
+    ),
+    pytest.param(
+        '{ name: { in: ["a", 3, $sub] } }',
+        '@access(rows:) has 3 for "name.in", where String is expected',
+        "write String, or a variable",
+        id="a wrong item",
+    ),
+    pytest.param(
+        '{ name: { exists: "no" } }',
+        '@access(rows:) has "no" for "name.exists", where Boolean is expected',
+        "write Boolean, or a variable",
+        id="a text for exists",
+    ),
+    pytest.param(
+        '{ size: { exists: "no" } }',
+        '@access(rows:) has "no" for "Size.exists", where Boolean is expected',
+        "write Boolean, or a variable",
+        id="a text for exists of an embedded document",
+    ),
+    pytest.param(
+        "{ size: { height: { eq: 1 } } }",
+        '@access(rows:) names "height", which is no stored field of Size',
+        "it has width",
+        id="an unknown field of an embedded document",
+    ),
+    pytest.param(
+        "{ sizes: 3 }",
+        '@access(rows:) has 3 for "sizes"',
+        "write an operator: sizes: { some: 3 }",
+        id="no object for a list of embedded documents",
+    ),
+    pytest.param(
+        '{ version: { eq: "1" } }',
+        '@access(rows:) has "1" for "version.eq", where Int is expected',
+        "write Int, or a variable",
+        id="a text for the version",
+    ),
+    pytest.param(
+        "{ ownerId: { startsWith: $sub } }",
+        '@access(rows:) has no operator "startsWith" for "ownerId"',
+        "it has eq, ne, in, notIn, exists",
+        id="an operator of texts on an id that a reference names",
+    ),
+    pytest.param(
+        "{ sizes: { some: { height: { eq: 1 } } } }",
+        '@access(rows:) names "height", which is no stored field of Size',
+        "it has width",
+        id="an unknown field of an item",
+    ),
+    pytest.param(
+        "{ sizes: { none: $size } }",
+        "@access(rows:) has $size where a filter of Size is expected",
+        "write { field: { operator: value } }; a variable stands for a value only",
+        id="a variable for an item",
+    ),
+    pytest.param(
+        "{ sizes: { has: 1 } }",
+        '@access(rows:) has no operator "has" for "sizes"',
+        "it has some, every, none, isEmpty, exists",
+        id="an operator of items that is none",
+    ),
+    pytest.param(
+        "{ public: { in: [true] } }",
+        '@access(rows:) has no operator "in" for "public"',
+        "it has eq, ne, exists",
+        id="a list of truths",
+    ),
+]
+
+
+def with_rows(rows: str) -> str:
+    """The model with this row rule."""
+    return MODEL.format(rows=json.dumps(rows))
+
+
+@pytest.mark.parametrize(("rows", "problem", "mend"), MISTAKES)
+def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+    mistake: Callable[[str], ModelError], rows: str, problem: str, mend: str
+) -> None:
+    """The line of the directive is told, with what is wrong and how to mend it."""
+    error = mistake(with_rows(rows))
+    assert (error.subject, error.problem, error.mend) == ("Product", problem, mend)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "{ ownerId: { eq: $sub } }",
+        "{ or: [{ public: { eq: true } }, { not: { ownerId: { in: $groups } } }] }",
+        "{ and: { name: { startsWith: $prefix, ne: null } } }",
+        "{ name: { in: ['a', $sub], exists: true } }",
+        "{ stock: { gte: 1, lt: $limit }, count: { gt: '9007199254740993' }, rating: { lt: 2 } }",
+        "{ price: { lte: 9.99 }, madeAt: { lt: '2024-01-01T00:00:00Z' }, kind: { ne: USED } }",
+        "{ id: { in: [1, '2', $sub] }, version: { gt: 1 } }",
+        "{ tags: { has: $role, hasSome: ['a'], isEmpty: false }, kinds: { hasEvery: [NEW] } }",
+        "{ size: { width: { gt: 1 }, exists: true, or: [{ width: { eq: $w } }] } }",
+        "{ sizes: { some: { width: { gt: 1 } }, none: { width: { eq: 0 } }, isEmpty: false } }",
+    ],
+)
+def test_rules_of_every_shape_are_taken(rows: str) -> None:
+    """A rule is kept as it was written."""
+    rows = rows.replace("'", '"')
+    access = read_model(with_rows(rows)).entity("Product").access
+    assert access is not None
+    assert access.rows == rows
+
+
+def test_the_version_is_filtered_by_only_where_it_is_counted(
+    mistake: Callable[[str], ModelError],
+) -> None:
+    """Without a version field there is nothing to compare."""
+    error = mistake(
+        """
+        type Owner
+          @collection(name: "owners", version: null)
+          @access(rows: "{ version: { gt: 1 } }") { # !
+          id: ObjectID!
+          name: String
+        }
+        """
+    )
+    assert error.problem == '@access(rows:) names "version", which is no stored field of Owner'
+
+
+OPERATORS = {
+    "eq": "$x",
+    "ne": "$x",
+    "in": "$x",
+    "notIn": "$x",
+    "lt": "$x",
+    "lte": "$x",
+    "gt": "$x",
+    "gte": "$x",
+    "startsWith": "$x",
+    "contains": "$x",
+    "exists": "true",
+    "has": "$x",
+    "hasEvery": "$x",
+    "hasSome": "$x",
+    "isEmpty": "true",
+    "some": "{}",
+    "every": "{}",
+    "none": "{}",
+}
+
+
+def test_the_operators_are_those_of_the_filters() -> None:
+    """A rule that is accepted at start is one that queries accept, for every kind of field."""
+    product = read_model(with_rows("{ name: { eq: $x } }")).entity("Product")
+    for field in product.fields:
+        if field.name in ("data", "size"):
+            continue
+        accepted = set(OPERATORS)
+        for operator, value in OPERATORS.items():
+            try:
+                read_model(with_rows(f"{{ {field.name}: {{ {operator}: {value} }} }}"))
+            except ModelErrors:
+                accepted.remove(operator)
+        assert accepted == set(operators(field)), field.name

@@ -1,0 +1,178 @@
+"""@sink: where changes are delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from revstream.model.compiler.loader import read_model
+from revstream.model.definition import Sink
+from revstream.model.errors import ModelError
+
+MISTAKES = [
+    pytest.param(
+        """
+        type Product @collection(name: "products") @sink(url: "example.org/x") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@sink(url: "example.org/x"): it has no scheme',
+        'write an http or https URL, for example "https://example.org/changes"',
+        id="a sink without a scheme",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @sink(url: "ftp://example.org") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@sink(url: "ftp://example.org"): its scheme is "ftp"',
+        'write an http or https URL, for example "https://example.org/changes"',
+        id="a sink of another scheme",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @sink(url: "https:///x") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@sink(url: "https:///x"): it names no host',
+        'write an http or https URL, for example "https://example.org/changes"',
+        id="a sink without a host",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @sink(url: "https://example.org/a b") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@sink(url: "https://example.org/a b"): a URL has no spaces',
+        'write an http or https URL, for example "https://example.org/changes"',
+        id="a sink with a space",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @sink(url: "https://example.org:x/") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        ("@sink(url: \"https://example.org:x/\"): port could not be cast to integer value as 'x'"),
+        'write an http or https URL, for example "https://example.org/changes"',
+        id="a sink with a bad port",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @sink(url: "https://[::1/") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@sink(url: "https://[::1/"): invalid IPv6 URL',
+        'write an http or https URL, for example "https://example.org/changes"',
+        id="a sink with a broken host",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @sink(url: "") { # !
+          id: ID! name: String }
+        """,
+        "Product",
+        '@sink(url: ""): it has no scheme',
+        'write an http or https URL, for example "https://example.org/changes"',
+        id="an empty sink",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") { id: ID! size: Size }
+        type Size @sink(url: "https://example.org") { # !
+          width: Int }
+        """,
+        "Size",
+        "@sink is for entities, and Size is embedded",
+        "put it on the entity",
+        id="a sink of an embedded type",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products") @sink(url: "https://example.org")
+          @sink(url: "https://example.org", operations: [INSERT]) { # !
+          id: ID!
+          label: String
+        }
+        """,
+        "Product",
+        'two sinks deliver to "https://example.org"',
+        "make them one, with the operations of both",
+        id="two sinks with one URL",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products")
+          @sink(url: "https://example.org", operations: []) { # !
+          id: ID!
+          name: String
+        }
+        """,
+        "Product",
+        "@sink(operations: []) would deliver nothing",
+        ("leave it out for all of them, or choose from BASELINE, INSERT, UPDATE, REPLACE, DELETE"),
+        id="a sink of no operations",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products")
+          @sink(url: "https://example.org", operations: [INSERT, DELETE, INSERT]) { # !
+          id: ID!
+          name: String
+        }
+        """,
+        "Product",
+        "@sink names INSERT twice",
+        "name it once",
+        id="a sink of an operation twice",
+    ),
+    pytest.param(
+        """
+        type Product @collection(name: "products")
+          @sink(url: "https://example.org", operations: [INSRT]) { # !
+          id: ID!
+          name: String
+        }
+        """,
+        "Product",
+        (
+            "@sink(operations: [INSRT]): one of BASELINE, INSERT, UPDATE, REPLACE, DELETE "
+            "is expected"
+        ),
+        'did you mean "INSERT"?',
+        id="a sink of a misspelt operation",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "subject", "problem", "mend"), MISTAKES)
+def test_a_mistake_is_told_with_its_place_and_how_to_mend_it(
+    mistake: Callable[[str], ModelError], text: str, subject: str, problem: str, mend: str
+) -> None:
+    """The marked line is told, with type and field, what is wrong, and how to mend it."""
+    error = mistake(text)
+    assert (error.subject, error.problem, error.mend) == (subject, problem, mend)
+
+
+def test_sinks_are_kept_in_order() -> None:
+    """Every operation is delivered unless some are named."""
+    model = read_model(
+        """
+        type Product
+          @collection(name: "products")
+          @sink(url: "https://one.example/hook?a=b")
+          @sink(url: "http://two.example:8080", operations: [INSERT, DELETE]) {
+          id: ID!
+          name: String
+        }
+        """
+    )
+    assert model.entity("Product").sinks == (
+        Sink(url="https://one.example/hook?a=b"),
+        Sink(url="http://two.example:8080", operations=("INSERT", "DELETE")),
+    )

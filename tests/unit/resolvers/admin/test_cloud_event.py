@@ -1,0 +1,119 @@
+"""A version as an event: the fields that the API shows, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from bson import Decimal128, Int64, Timestamp
+
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.admin.cloud_event import Events
+from revstream.streams.listeners.webhooks.document_queue import Lost
+from revstream.streams.versioning.truncation_mark import Cut
+from revstream.streams.versioning.version import Version
+
+MODEL = read_model("""
+type Order @collection(name: "orders") {
+  id: ObjectID!
+  total: Decimal @stored(as: "sum")
+  count: Long
+  lines: [Line!]
+  shipTo: Address @stored(as: "ship_to")
+  more: JSON
+  placedAt: DateTime
+}
+type Line { product: String @stored(as: "p") quantity: Int }
+type Address { city: String! }
+""")
+EVENTS = Events(MODEL, MODEL.entity("Order"), sink="sink:orders:1", deployment="abc")
+FULL: dict[str, Any] = {
+    "_id": "0" * 24,
+    "sum": Decimal128("12.50"),
+    "count": Int64(2**60),
+    "lines": [{"p": "lamp", "quantity": 2, "secret": 1}, {"p": "chair"}],
+    "ship_to": {"city": "Ulm", "street": "x"},
+    "more": {"_change": 1, "x": [Decimal128("1.0")]},
+    "placedAt": datetime(2024, 5, 1, tzinfo=UTC),
+    "version": 7,
+    "secret": "s",
+}
+
+
+def version(**changes: Any) -> Version:
+    given: dict[str, Any] = {
+        "token": "65B0000000000001",
+        "document": "x",
+        "number": 7,
+        "operation": "UPDATE",
+        "at": Timestamp(1, 1),
+        "wall": datetime(2024, 1, 1, tzinfo=UTC),
+        "changed": ("sum", "ship_to.city", "secret", "lines"),
+        "full": FULL,
+        **changes,
+    }
+    return Version(**given)
+
+
+def event(**changes: Any) -> dict[str, Any]:
+    from bson import ObjectId
+
+    changes.setdefault("document", ObjectId("65b000000000000000000001"))
+    found: dict[str, Any] = orjson.loads(EVENTS.change(version(**changes), 4).body)
+    return found
+
+
+def test_a_document_is_shown_as_by_the_api() -> None:
+    """Names and scalars; nothing that the model does not name."""
+    from bson import ObjectId
+
+    shown = event(full={**FULL, "_id": ObjectId("65b000000000000000000001")})
+    assert shown["subject"] == shown["partitionkey"] == "65b000000000000000000001"
+    assert shown["data"]["document"] == {
+        "id": "65b000000000000000000001",
+        "total": "12.50",
+        "count": str(2**60),
+        "lines": [{"product": "lamp", "quantity": 2}, {"product": "chair", "quantity": None}],
+        "shipTo": {"city": "Ulm"},
+        "more": {"_change": 1, "x": ["1.0"]},
+        "placedAt": "2024-05-01T00:00:00.000Z",
+    }
+    assert shown["data"]["changedFields"] == ["total", "shipTo.city", "lines"]
+    assert "misfits" not in shown["data"]
+
+
+def test_what_does_not_fit_is_null_and_named() -> None:
+    """The rest is delivered."""
+    lines = [{"p": 3}, None, 4]
+    data = event(full={"sum": "much", "lines": lines, "ship_to": {"city": "Ulm"}})["data"]
+    assert data["misfits"] == ["total", "lines.1"]
+    assert (data["document"]["total"], data["document"]["lines"]) == (None, None)
+    assert data["document"]["shipTo"] == {"city": "Ulm"}
+    inside = event(full={"lines": [{"p": 3, "quantity": 1}]})["data"]
+    assert inside["misfits"] == ["lines.0.product"]
+    assert inside["document"]["lines"] == [{"product": None, "quantity": 1}]
+
+
+def test_gaps_and_cuts_are_told() -> None:
+    """What was dropped before counts as a gap."""
+    assert event()["data"]["gap"] is False
+    assert event(gap=True)["data"]["gap"] is True
+    when = datetime(2024, 2, 1, tzinfo=UTC)
+    cut = Cut(versions=3, number=1, since=Timestamp(1, 1), at=when)
+    data = event(cut=cut)["data"]
+    assert (data["gap"], data["cut"]) == (True, {"versions": 3, "at": "2024-02-01T00:00:00.000Z"})
+
+
+def test_the_id_is_the_same_each_time_and_the_fence_is_not() -> None:
+    """Whoever delivers it."""
+    from bson import ObjectId
+
+    key = ObjectId("65b000000000000000000001")
+    one, other = (EVENTS.change(version(document=key), fence) for fence in (4, 5))
+    assert one.id == other.id == "65B0000000000001.abc"
+    assert orjson.loads(other.body)["fencingtoken"] == 5
+    assert one.headers["Revstream-Fencing-Token"] == "4"
+    lost = [EVENTS.lost(Lost("dropped", key), fence) for fence in (4, 5)]
+    assert lost[0].id == lost[1].id != EVENTS.lost(Lost("dropped"), 4).id
+    assert orjson.loads(lost[0].body)["type"] == "revstream.Order.history-lost"

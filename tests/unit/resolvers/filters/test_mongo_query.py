@@ -1,0 +1,96 @@
+"""The shapes of queries: plain where they can be, so that indexes serve them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from revstream.resolvers.filters.expression import (
+    EVERYTHING,
+    NOTHING,
+    AnyOf,
+    Compare,
+    Comparison,
+    Condition,
+    Empty,
+    In,
+    IsList,
+    Not,
+    Some,
+    Text,
+    all_of,
+)
+from revstream.resolvers.filters.mongo_query import regular_expression, to_query
+
+EQ, LT, LTE, GT, GTE = Comparison
+A = Compare("a", EQ, 1)
+B = Compare("b", GT, 2)
+
+
+@pytest.mark.parametrize(
+    ("condition", "query"),
+    [
+        (EVERYTHING, {}),
+        (NOTHING, {"_id": {"$in": []}}),
+        (A, {"a": {"$eq": 1}}),
+        (Not(A), {"a": {"$ne": 1}}),
+        (Not(B), {"b": {"$not": {"$gt": 2}}}),
+        (In("a", (1, 2)), {"a": {"$in": [1, 2]}}),
+        (Not(In("a", (1, 2))), {"a": {"$nin": [1, 2]}}),
+        (Text("a", "x.y", True), {"a": {"$regex": "^x\\.y"}}),
+        (Not(Text("a", "x", False)), {"a": {"$not": {"$regex": "x"}}}),
+        (Empty("a"), {"a": {"$size": 0}}),
+        (IsList("a"), {"a": {"$type": "array"}}),
+        (Some("a", B), {"a": {"$elemMatch": {"b": {"$gt": 2}}}}),
+        (Some("a", EVERYTHING), {"a": {"$elemMatch": {}}}),
+        (Not(Some("a", Not(B))), {"a": {"$not": {"$elemMatch": {"b": {"$not": {"$gt": 2}}}}}}),
+        (all_of([A, B]), {"a": {"$eq": 1}, "b": {"$gt": 2}}),
+        (all_of([B, Compare("b", LT, 5)]), {"b": {"$gt": 2, "$lt": 5}}),
+        (all_of([IsList("a"), Not(Empty("a"))]), {"a": {"$type": "array", "$not": {"$size": 0}}}),
+        (
+            all_of([B, Compare("b", GT, 5), A]),
+            {"$and": [{"b": {"$gt": 2}}, {"a": {"$eq": 1}}, {"b": {"$gt": 5}}]},
+        ),
+        (
+            all_of([AnyOf((A, B)), AnyOf((B, A))]),
+            {
+                "$and": [
+                    {"$or": [{"a": {"$eq": 1}}, {"b": {"$gt": 2}}]},
+                    {"$or": [{"b": {"$gt": 2}}, {"a": {"$eq": 1}}]},
+                ]
+            },
+        ),
+        (Not(AnyOf((A, B))), {"$nor": [{"a": {"$eq": 1}}, {"b": {"$gt": 2}}]}),
+        (Not(all_of([A, B])), {"$nor": [{"a": {"$eq": 1}, "b": {"$gt": 2}}]}),
+        (Not(Not(A)), {"$nor": [{"a": {"$ne": 1}}]}),
+        (Not(NOTHING), {"$nor": [{"_id": {"$in": []}}]}),
+    ],
+)
+def test_a_condition_becomes_the_plainest_query(
+    condition: Condition, query: dict[str, Any]
+) -> None:
+    """Conditions on several fields share one document; only what collides needs `$and`."""
+    assert to_query(condition) == query
+
+
+def test_a_prefix_leads_to_where_the_documents_lie() -> None:
+    """Paths inside a list's documents begin there, not at the prefix."""
+    condition = all_of([A, Not(In("b", (1,))), AnyOf((Some("c", A), Not(B)))])
+    assert to_query(condition, prefix="full.") == {
+        "full.a": {"$eq": 1},
+        "full.b": {"$nin": [1]},
+        "$or": [
+            {"full.c": {"$elemMatch": {"a": {"$eq": 1}}}},
+            {"full.b": {"$not": {"$gt": 2}}},
+        ],
+    }
+
+
+def test_text_never_becomes_an_expression() -> None:
+    """What a regular expression minds is escaped, and what MongoDB refuses is spelled."""
+    assert regular_expression("^(a|b)*[c].{2}+?\\$", at_start=False) == (
+        r"\^\(a\|b\)\*\[c\]\.\{2\}\+\?\\\$"
+    )
+    assert regular_expression("a\0b", at_start=True) == r"^a\x00b"
+    assert regular_expression("\né日🙂 #-/", at_start=False) == "\né日🙂 #-/"

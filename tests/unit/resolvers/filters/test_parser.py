@@ -1,0 +1,225 @@
+"""What a `where` says, and which one is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.objectid import ObjectId
+
+from revstream.model.definition import Field, Scalar
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.filters.expression import (
+    EVERYTHING,
+    NOTHING,
+    All,
+    AnyOf,
+    Compare,
+    Comparison,
+    Condition,
+    Empty,
+    In,
+    IsList,
+    Not,
+    Some,
+    Text,
+)
+from revstream.resolvers.filters.parser import operators, parse_where
+from tests.support.shapes import SHAPES, SINGLE, THING
+
+EQ, LT, LTE, GT, GTE = Comparison
+HEX = "64a000000000000000000001"
+NULL_TEXT = Compare("t", EQ, None)
+NO_LIST = All((Compare("ts", EQ, None), Not(IsList("ts"))))
+
+
+def parse(where: dict[str, Any] | None) -> Condition:
+    return parse_where(SHAPES, THING, where)
+
+
+@pytest.mark.parametrize(
+    ("where", "condition"),
+    [
+        (None, EVERYTHING),
+        ({}, EVERYTHING),
+        ({"text": {}}, EVERYTHING),
+        ({"text": {"eq": "a"}}, Compare("t", EQ, "a")),
+        ({"text": {"eq": None}}, NULL_TEXT),
+        ({"text": {"ne": None}}, Not(NULL_TEXT)),
+        ({"text": {"ne": "a"}}, Not(Compare("t", EQ, "a"))),
+        ({"text": {"in": ["a", "b"]}}, In("t", ("a", "b"))),
+        ({"text": {"in": ["a"]}}, Compare("t", EQ, "a")),
+        ({"text": {"in": []}}, NOTHING),
+        ({"text": {"notIn": ["a", "b"]}}, Not(In("t", ("a", "b")))),
+        ({"text": {"notIn": []}}, EVERYTHING),
+        ({"text": {"startsWith": "a.*"}}, Text("t", "a.*", True)),
+        ({"text": {"contains": ""}}, Text("t", "", False)),
+        ({"text": {"exists": True}}, Not(NULL_TEXT)),
+        ({"text": {"exists": False}}, NULL_TEXT),
+        ({"whole": {"gte": 1, "lt": 5}}, All((Compare("whole", GTE, 1), Compare("whole", LT, 5)))),
+        ({"long": {"gt": "5"}}, Compare("long", GT, Int64(5))),
+        ({"ratio": {"lte": 1}}, Compare("ratio", LTE, 1.0)),
+        ({"price": {"gt": "10.5"}}, Compare("price", GT, Decimal128("10.5"))),
+        (
+            {"at": {"lt": "2024-05-01T00:00:00Z"}},
+            Compare("at_time", LT, datetime(2024, 5, 1, tzinfo=UTC)),
+        ),
+        ({"flag": {"eq": True}}, Compare("flag", EQ, True)),
+        ({"colour": {"in": ["RED", "BLUE"]}}, In("colour", ("RED", "BLUE"))),
+        ({"id": {"eq": "7"}}, Compare("_id", EQ, 7)),
+        ({"ownerId": {"eq": HEX}}, Compare("owner", EQ, ObjectId(HEX))),
+        ({"object": {"eq": ObjectId(HEX)}}, Compare("object", EQ, ObjectId(HEX))),
+        ({"version": {"gt": 3}}, Compare("version", GT, 3)),
+        ({"textList": {"has": "a"}}, Compare("ts", EQ, "a")),
+        ({"textList": {"hasSome": ["a", "b"]}}, In("ts", ("a", "b"))),
+        ({"textList": {"hasSome": []}}, NOTHING),
+        (
+            {"textList": {"hasEvery": ["a", "b"]}},
+            All((Compare("ts", EQ, "a"), Compare("ts", EQ, "b"))),
+        ),
+        ({"textList": {"hasEvery": []}}, EVERYTHING),
+        ({"textList": {"isEmpty": True}}, Empty("ts")),
+        ({"textList": {"isEmpty": False}}, All((IsList("ts"), Not(Empty("ts"))))),
+        ({"textList": {"exists": False}}, NO_LIST),
+        ({"textList": {"exists": True}}, Not(NO_LIST)),
+        ({"size": {"width": {"lt": 3}}}, Compare("size.w", LT, 3.0)),
+        ({"size": {"corner": {"x": {"eq": 1}}}}, Compare("size.corner.x", EQ, 1)),
+        ({"size": {"exists": False}}, Compare("size", EQ, None)),
+        ({"size": {"not": {"width": {"eq": 3}}}}, Not(Compare("size.w", EQ, 3.0))),
+        ({"lines": {"some": {"sku": {"eq": "a"}}}}, Some("lines", Compare("sku", EQ, "a"))),
+        ({"lines": {"none": {"sku": {"eq": "a"}}}}, Not(Some("lines", Compare("sku", EQ, "a")))),
+        (
+            {"lines": {"every": {"sku": {"eq": "a"}}}},
+            Not(Some("lines", Not(Compare("sku", EQ, "a")))),
+        ),
+        ({"lines": {"every": {}}}, Not(Some("lines", NOTHING))),
+        (
+            {"lines": {"some": {"size": {"width": {"gt": 1}}}}},
+            Some("lines", Compare("size.w", GT, 1.0)),
+        ),
+        ({"lines": {"isEmpty": True}}, Empty("lines")),
+        ({"and": None, "or": None, "not": None}, EVERYTHING),
+        ({"and": []}, EVERYTHING),
+        ({"or": []}, NOTHING),
+        ({"not": {}}, NOTHING),
+        (
+            {"or": [{"text": {"eq": "a"}}, {"text": {"eq": "b"}, "flag": {"eq": True}}]},
+            AnyOf((Compare("t", EQ, "a"), All((Compare("t", EQ, "b"), Compare("flag", EQ, True))))),
+        ),
+        (
+            {"and": [{"text": {"eq": "a"}}], "not": {"flag": {"eq": True}}},
+            All((Compare("t", EQ, "a"), Not(Compare("flag", EQ, True)))),
+        ),
+    ],
+)
+def test_a_filter_says(where: dict[str, Any] | None, condition: Condition) -> None:
+    """Each operator has one meaning, over stored names and stored values."""
+    assert parse(where) == condition
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"txt": {"eq": "a"}}, "Thing has no field 'txt' to filter by"),
+        ({"size": {"depth": {"eq": 1}}}, "Thing.size has no field 'depth' to filter by"),
+        ({"exists": True}, "Thing has no field 'exists' to filter by"),
+        (
+            {"flag": {"gt": True}},
+            "Thing.flag has no operator 'gt', only eq, ne, exists",
+        ),
+        (
+            {"textList": {"eq": "a"}},
+            "Thing.textList has no operator 'eq', only has, hasEvery, hasSome, isEmpty, exists",
+        ),
+        ({"attributes": {"eq": 1}}, "Thing.attributes is JSON, which cannot be filtered by"),
+        ({"text": None}, "Thing.text: null is no filter; where it is null is {exists: false}"),
+        ({"size": None}, "Thing.size: null is no filter; where it is null is {exists: false}"),
+        ({"text": "a"}, "Thing.text: a filter is an object, not 'a'"),
+        ({"size": "a"}, "Thing.size: a filter is an object, not 'a'"),
+        ({"not": ["a"]}, "Thing: a filter is an object, not ['a']"),
+        ({"and": {"text": {}}}, "Thing and: a list expected, got {'text': {}}"),
+        ({"text": {"lt": None}}, "Thing.text lt: a value expected, got null"),
+        ({"text": {"in": None}}, "Thing.text in: a value expected, got null"),
+        ({"text": {"in": "a"}}, "Thing.text in: a list expected, got 'a'"),
+        (
+            {"text": {"in": ["a", None]}},
+            "Thing.text in: null cannot be in the list; where it is null, say exists",
+        ),
+        ({"text": {"exists": None}}, "Thing.text exists: a value expected, got null"),
+        ({"text": {"exists": "yes"}}, "Thing.text exists: true or false expected, got 'yes'"),
+        ({"size": {"exists": 1}}, "Thing.size exists: true or false expected, got 1"),
+        ({"textList": {"isEmpty": 1}}, "Thing.textList isEmpty: true or false expected, got 1"),
+        ({"lines": {"some": None}}, "Thing.lines some: a value expected, got null"),
+        ({"lines": {"some": 1}}, "Thing.lines some: a filter is an object, not 1"),
+        (
+            {"lines": {"some": {"sku": {"eq": 1}}}},
+            "Thing.lines some.sku eq is a String: text expected, got 1",
+        ),
+        (
+            {"price": {"gt": "cheap"}},
+            "Thing.price gt is a Decimal: a decimal number of at most 34 digits expected, "
+            "got 'cheap'",
+        ),
+        (
+            {"ownerId": {"eq": "abc"}},
+            "Thing.ownerId eq is an ObjectID: 24 hexadecimal digits expected, got 'abc'",
+        ),
+        ({"colour": {"eq": "red"}}, "Thing.colour eq is one of RED, GREEN, BLUE, not 'red'"),
+        (
+            {"text": {"contains": "x" * 10_001}},
+            "Thing.text contains: at most 10000 characters, got 10001",
+        ),
+    ],
+)
+def test_a_filter_that_says_nothing_sensible_is_refused(
+    where: dict[str, Any], message: str
+) -> None:
+    """The error names the field, the operator and the value."""
+    with pytest.raises(BadUserInput) as caught:
+        parse(where)
+    assert caught.value.message == message
+
+
+def test_nesting_is_bounded() -> None:
+    """A filter that the server would refuse for its depth is refused before."""
+    where: dict[str, Any] = {"text": {"eq": "a"}}
+    for _ in range(20):
+        where = {"not": where}
+    assert parse(where) == Compare("t", EQ, "a")
+    with pytest.raises(BadUserInput, match="nested 20 deep"):
+        parse({"not": where})
+
+
+def test_a_collection_without_version_field_has_no_version_to_filter_by() -> None:
+    """What documents do not carry cannot be compared."""
+    bare = replace(THING, version=None)
+    with pytest.raises(BadUserInput, match="Thing has no field 'version' to filter by"):
+        parse_where(SHAPES, bare, {"version": {"eq": 1}})
+
+
+def test_a_number_as_stored_name_below_another_is_refused() -> None:
+    """MongoDB would take it for an index of a list; at the top there is no list to mistake."""
+    number = Field(name="first", stored="0", type=Scalar.INT)
+    size = replace(SHAPES.embedded("Size"), fields=(number,))
+    thing = replace(THING, fields=(*THING.fields, number))
+    model = replace(SHAPES, entities=(thing,), embeddeds=(size, *SHAPES.embeddeds))
+    assert parse_where(model, thing, {"first": {"eq": 1}}) == Compare("0", EQ, 1)
+    with pytest.raises(BadUserInput, match=r"Thing\.size\.first is stored under a number"):
+        parse_where(model, thing, {"size": {"first": {"eq": 1}}})
+
+
+def test_every_operator_that_is_offered_is_understood() -> None:
+    """The API's input types are made from the same table that the parser goes by."""
+    for field in THING.fields:
+        for operator in operators(field):
+            if operator in ("and", "or", "not"):
+                continue
+            with pytest.raises(BadUserInput) as caught:
+                parse({field.name: {operator: object()}})
+            assert "has no operator" not in caught.value.message
+            assert "has no field" not in caught.value.message
+    assert {len(operators(each)) for each in SINGLE} == {3, 5, 9, 11}

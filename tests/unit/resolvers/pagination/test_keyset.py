@@ -1,0 +1,126 @@
+"""Cursors: what they hold and what they refuse. Pages: tests/integration/test_pages.py."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import Any
+
+import bson
+import pytest
+from bson.decimal128 import Decimal128
+from bson.objectid import ObjectId
+
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.pagination.keyset import Keyset, reversed_keys
+
+BY_PRICE = Keyset("products", (("price", 1), ("_id", 1)))
+
+
+def query_values(query: Any) -> list[Any]:
+    """Every operand in a query."""
+    if isinstance(query, dict):
+        return [each for value in query.values() for each in query_values(value)]
+    if isinstance(query, list):
+        return [each for value in query for each in query_values(value)]
+    return [query]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Decimal128("12.50"), 12, 12.5, "twelve", ObjectId(), datetime(2024, 5, 1, tzinfo=UTC), b"12"],
+)
+def test_a_cursor_keeps_the_type_of_what_it_holds(value: Any) -> None:
+    """What is compared with is the very value that the document has."""
+    cursor = BY_PRICE.cursor({"_id": "p1", "price": value})
+    found = [each for each in query_values(BY_PRICE.behind(cursor, "after")) if each == value]
+    assert found
+    assert all(type(each) is type(value) for each in found)
+
+
+def test_a_cursor_can_stand_in_an_url() -> None:
+    """base64url without padding: nothing that has to be quoted."""
+    cursor = BY_PRICE.cursor({"_id": "p1" * 7, "price": 0.1})
+    assert cursor.replace("-", "").replace("_", "").isalnum()
+
+
+def test_what_is_missing_is_as_null() -> None:
+    """Both sort as equals, so one cursor stands for both."""
+    assert BY_PRICE.cursor({"_id": 1}) == BY_PRICE.cursor({"_id": 1, "price": None})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Keyset("suppliers", BY_PRICE.keys),
+        Keyset("products", (("price", -1), ("_id", -1))),
+        Keyset("products", (("stock", 1), ("_id", 1))),
+        Keyset("products", (("_id", 1),)),
+    ],
+    ids=["of another list", "the other way", "by another field", "by id"],
+)
+def test_a_cursor_of_another_order_is_refused(other: Keyset) -> None:
+    """It would name a place that this list does not have."""
+    cursor = other.cursor({"_id": 1, "price": 2, "stock": 3})
+    with pytest.raises(BadUserInput, match=f"after: '{cursor}' is no cursor of this list"):
+        BY_PRICE.behind(cursor, "after")
+
+
+def digest() -> bytes:
+    return base64.urlsafe_b64decode(BY_PRICE.cursor({"_id": 1}) + "==")[:4]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b"",
+        b"1234",
+        digest(),
+        digest() + b"\x05\x00\x00\x00",
+        digest() + bson.encode({"0": 1}),
+        digest() + bson.encode({"0": 1, "1": 2, "2": 3}),
+        digest() + bson.encode({"0": 1, "1": 2})[:-1],
+        digest() + bson.encode({"0": 1, "1": 2}) + b"\x00",
+    ],
+)
+def test_a_broken_cursor_is_refused(broken: bytes) -> None:
+    """Cut short, lengthened, or made of something else."""
+    cursor = base64.urlsafe_b64encode(broken).decode().rstrip("=")
+    with pytest.raises(BadUserInput, match="is no cursor"):
+        BY_PRICE.behind(cursor, "before")
+
+
+@pytest.mark.parametrize("text", ["", "!", "a b", "ä", "A", "x" * 500, "\x00", "😀"])
+def test_text_that_is_no_cursor_is_refused(text: str) -> None:
+    """Whatever it is, it is named, and cut where it is long."""
+    with pytest.raises(BadUserInput) as caught:
+        BY_PRICE.behind(text, "after")
+    assert caught.value.extensions == {"code": "BAD_USER_INPUT", "argument": "after"}
+    assert len(caught.value.message) < 200
+
+
+def test_operators_in_a_cursor_are_values() -> None:
+    """Whoever forges a cursor gets a place, not a query of his own."""
+    forged = BY_PRICE.cursor({"_id": {"$ne": 1}, "price": {"$where": "true"}})
+    query = BY_PRICE.behind(forged, "after")
+    assert {"price": {"$gt": {"$where": "true"}}} in query["$and"][0]["$or"]
+
+
+def test_nothing_comes_behind_the_largest_value() -> None:
+    """The query then finds nothing, instead of being empty and finding everything."""
+    keyset = Keyset("products", (("_id", 1),))
+    largest = keyset.cursor({"_id": bson.MaxKey()})
+    assert keyset.behind(largest, "after") == {"_id": {"$in": []}}
+
+
+def test_values_of_one_type_need_one_comparison() -> None:
+    """Version numbers and tokens: no other types have to be looked for."""
+    keyset = Keyset("versions", (("v", -1),), uniform=True)
+    cursor = keyset.cursor({"v": 7})
+    assert keyset.behind(cursor, "after") == {"v": {"$lt": 7}}
+    assert keyset.behind(cursor, "before", backwards=True) == {"v": {"$gt": 7}}
+
+
+def test_an_order_is_reversed_key_by_key() -> None:
+    """Each direction is turned around."""
+    assert reversed_keys((("a", 1), ("b", -1))) == (("a", -1), ("b", 1))

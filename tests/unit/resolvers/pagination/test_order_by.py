@@ -1,0 +1,68 @@
+"""What `orderBy` says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.pagination.order_by import order_keys
+from tests.support.shapes import THING
+
+
+@pytest.mark.parametrize("order", [None, []])
+def test_without_an_order_it_is_that_of_the_ids(order: list[tuple[str, str]] | None) -> None:
+    """Which every collection has an index for."""
+    assert order_keys(THING, order) == (("_id", 1),)
+
+
+def test_names_are_stored_names_and_the_id_comes_last() -> None:
+    """It goes the way of the key before it, since an index can only be walked as a whole."""
+    assert order_keys(THING, [("text", "ASC")]) == (("t", 1), ("_id", 1))
+    assert order_keys(THING, [("text", "ASC"), ("whole", "DESC")]) == (
+        ("t", 1),
+        ("whole", -1),
+        ("_id", -1),
+    )
+
+
+def test_nothing_behind_the_id_decides_anything() -> None:
+    """Ids differ, so what comes after would only cost."""
+    order = [("text", "ASC"), ("id", "DESC"), ("whole", "ASC")]
+    assert order_keys(THING, order) == (("t", 1), ("_id", -1))
+
+
+def test_the_version_is_the_field_that_counts_writes() -> None:
+    """Where documents carry one; a record has one always."""
+    assert order_keys(THING, [("version", "ASC")]) == (("version", 1), ("_id", 1))
+    uncounted = replace(THING, version=None)
+    with pytest.raises(BadUserInput, match="Thing has no field 'version'"):
+        order_keys(uncounted, [("version", "ASC")])
+    assert order_keys(uncounted, [("version", "ASC")], version_path="v") == (("v", 1), ("_id", 1))
+
+
+def test_paths_may_lie_elsewhere() -> None:
+    """As in the archive, where the state is a part of the record."""
+    assert order_keys(THING, [("text", "DESC")], id_path="doc", prefix="full.") == (
+        ("full.t", -1),
+        ("doc", -1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ([("colours", "ASC")], "Thing has no field 'colours'"),
+        ([("textList", "ASC")], "Thing.textList is no single value"),
+        ([("size", "ASC")], "Thing.size is no single value"),
+        ([("attributes", "ASC")], "Thing.attributes is no single value"),
+        ([("text", "ASC"), ("text", "DESC")], "orderBy names text twice"),
+        ([("text", "UP")], "orderBy text: ASC or DESC expected, got 'UP'"),
+    ],
+)
+def test_an_order_that_cannot_be_is_refused(order: list[tuple[str, str]], message: str) -> None:
+    """The error names the field."""
+    with pytest.raises(BadUserInput, match=message) as caught:
+        order_keys(THING, order)
+    assert caught.value.extensions["argument"] == "orderBy"

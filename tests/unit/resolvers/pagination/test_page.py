@@ -1,0 +1,125 @@
+"""What a connection's four arguments ask for, and the page that is made of what was read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.pagination.keyset import Keyset
+from revstream.resolvers.pagination.page import PLACED, PageRequest, Window, page_request
+
+BY_ID = Keyset("things", (("_id", 1),))
+BY_NAME = Keyset("things", (("name", -1), ("_id", -1)))
+
+
+def rows(*ids: int) -> list[dict[str, Any]]:
+    return [{"_id": each} for each in ids]
+
+
+def test_nothing_asked_for_is_the_first_page_of_the_default_size() -> None:
+    """As long as no argument says otherwise."""
+    assert page_request() == PageRequest(first=20)
+    assert page_request(default=5, after="x") == PageRequest(first=5, after="x")
+
+
+def test_before_alone_asks_for_the_items_in_front_of_it() -> None:
+    """The ones next to the cursor, not the list's first ones."""
+    assert page_request(before="x") == PageRequest(last=20, before="x")
+    assert page_request(before="x", after="w") == PageRequest(first=20, before="x", after="w")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"first": -1}, "first is -1, and 0 is the least"),
+        ({"last": -7}, "last is -7, and 0 is the least"),
+        ({"first": 10_000_000}, "first is 10000000, and 1000 is the most"),
+        ({"last": 1001}, "last is 1001, and 1000 is the most"),
+        ({"first": 1, "last": 2}, "give first or last, not both: got first 1 and last 2"),
+    ],
+)
+def test_a_size_that_cannot_be_is_refused(arguments: dict[str, int], message: str) -> None:
+    """The error names the value and the bound."""
+    with pytest.raises(BadUserInput, match=message):
+        page_request(**arguments)
+
+
+def test_the_bounds_themselves_are_allowed() -> None:
+    """None, and the most."""
+    assert page_request(first=0).first == 0
+    assert page_request(last=7, most=7).last == 7
+
+
+def test_one_more_is_read_than_shown() -> None:
+    """It says that there is another page, and is not on this one."""
+    window = Window(BY_ID, page_request(first=2))
+    assert window.limit == 3
+    page = window.page(rows(1, 2, 3), lambda row: row["_id"])
+    assert (page.items, page.has_next, page.has_previous) == ([1, 2], True, False)
+    assert not window.page(rows(1, 2), lambda row: row["_id"]).has_next
+
+
+def test_the_last_page_is_read_backwards_and_shown_forwards() -> None:
+    """The order of items does not depend on the way they are walked."""
+    window = Window(BY_ID, page_request(last=2))
+    assert window.sort == {"_id": -1}
+    page = window.page(rows(9, 8, 7), lambda row: row["_id"])
+    assert (page.items, page.has_next, page.has_previous) == ([8, 9], False, True)
+    assert page.cursors == [BY_ID.cursor({"_id": 8}), BY_ID.cursor({"_id": 9})]
+
+
+def test_a_cursor_says_that_there_is_something_on_its_other_side() -> None:
+    """Looking back costs no further read."""
+    cursor = BY_ID.cursor({"_id": 5})
+    ahead = Window(BY_ID, page_request(first=2, after=cursor))
+    assert ahead.page(rows(6), lambda row: row).has_previous
+    back = Window(BY_ID, page_request(last=2, before=cursor))
+    assert back.page(rows(4), lambda row: row).has_next
+
+
+def test_a_page_of_none_still_says_whether_there_are_any() -> None:
+    """`first: 0` is how some clients ask that."""
+    page = Window(BY_ID, page_request(first=0)).page(rows(1), lambda row: row)
+    assert (page.items, page.cursors, page.has_next) == ([], [], True)
+
+
+def test_what_cursors_are_made_of_is_read_with_the_fields_asked_for() -> None:
+    """And none of it twice: MongoDB refuses paths that lie inside of one another."""
+    window = Window(Keyset("things", (("in.ner", 1), ("_id", 1))), page_request())
+    assert window.projected({"_id": 1, "in": 1}) == {"_id": 1, "in": 1}
+    assert window.projected({"_id": 1, "in.ner.most": 1, "a": 1}) == {
+        "_id": 1,
+        "a": 1,
+        "in.ner": 1,
+    }
+    assert window.placing == {PLACED: {"$meta": "sortKey"}}
+    assert Window(BY_ID, page_request()).placing == {}
+
+
+def test_the_place_of_a_list_is_the_servers() -> None:
+    """A document whose name is a list stands where the server put it."""
+    window = Window(BY_NAME, page_request(first=1))
+    row = {"_id": 1, "name": ["a", "z"], PLACED: ["z", 1]}
+    page = window.page([row])
+    assert page.items == [row]
+    assert page.cursors == [BY_NAME.cursor({"_id": 1, "name": "z"})]
+
+
+def test_the_total_and_the_token_are_handed_on() -> None:
+    """Where they were asked for; else they are None."""
+    window = Window(BY_ID, page_request())
+    page = window.page([], lambda row: row, total=0, token="t")
+    assert (page.total, page.token) == (0, "t")
+    page = window.page([], lambda row: row)
+    assert (page.total, page.token) == (None, None)
+
+
+def test_a_window_narrows_a_query() -> None:
+    """Filter and cursors hold together; where there is one of them only, it stands by itself."""
+    cursor = BY_ID.cursor({"_id": 5})
+    window = Window(BY_ID, page_request(after=cursor))
+    assert window.limited_to({"a": 1}) == {"$and": [{"a": 1}, window.query]}
+    assert window.limited_to({}) == window.query
+    assert Window(BY_ID, page_request()).limited_to({"a": 1}) == {"a": 1}

@@ -1,0 +1,81 @@
+"""resolvers.subscriptions.event_enrichment: what one subscriber has had completed is there for
+others who want the same, and for no others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from revstream.resolvers.subscriptions.event_enrichment import Completion, Needs, _Records
+from revstream.streams.changefeed.event import ChangeEvent
+from revstream.streams.live.pending_versions import Numbered
+from tests.support.streams import event
+
+
+class Counted:
+    """Numbers that are known, and how often they were asked for."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def of(self, events: Collection[ChangeEvent]) -> Mapping[str, Numbered]:
+        self.asked += 1
+        return {each.token: Numbered(7, 6) for each in events}
+
+
+async def test_the_same_events_are_completed_once_for_those_who_want_the_same() -> None:
+    numbers: Any = Counted()
+    nothing: Any = None
+    completion = Completion(nothing, nothing, nothing, nothing, numbers)
+    events = [event(second, key="a", operation="insert", after={"x": 1}) for second in (1, 2)]
+
+    async def told(version: bool, replayed: bool, first: int = 0) -> list[tuple[Any, bool]]:
+        needs = Needs(version=version)
+        found = await completion.of_events(events[first:], needs, replayed=replayed)
+        return [(each.version, each.replayed) for each in found]
+
+    for _ in range(2):
+        assert await told(version=False, replayed=False) == [(None, False)] * 2
+        assert await told(version=True, replayed=False) == [(7, False)] * 2
+        assert await told(version=True, replayed=True) == [(7, True)] * 2
+    assert numbers.asked == 2
+    assert await told(version=True, replayed=False, first=1) == [(7, False)]
+
+
+async def test_who_has_written_is_what_the_recorder_says() -> None:
+    """Not what a document says, which may be a clone's: a live event and its replay tell the
+    same."""
+    numbers: Any = Counted()
+    nothing: Any = None
+    completion = Completion(nothing, nothing, nothing, nothing, numbers)
+    cloned = {"x": 1, "_change": {"id": "c", "by": "bram", "why": "raised"}}
+    [change] = await completion.of_events(
+        [event(1, key="b", operation="insert", after=cloned)], Needs(author=True), replayed=False
+    )
+    assert (change.by, change.why) == (None, None)
+    assert numbers.asked == 1
+    # Where a document says nothing, there is nothing to be asked.
+    plain = event(2, key="c", operation="insert", after={"x": 1})
+    [change] = await completion.of_events([plain], Needs(author=True), replayed=False)
+    assert (change.by, numbers.asked) == (None, 1)
+
+
+async def test_a_read_of_records_that_fails_leaves_nobody_waiting() -> None:
+    """Also where the failure is none that was foreseen; the next one reads again."""
+
+    class Broken:
+        asked = 0
+
+        async def by_token(self, tokens: Any, *, projection: Any) -> Any:
+            self.asked += 1
+            raise RuntimeError("broken")
+
+    archive: Any = Broken()
+    records = _Records(archive)
+    for count in (1, 2):
+        both = asyncio.gather(
+            *(records.of(["t"], full=False) for _ in range(2)), return_exceptions=True
+        )
+        assert [str(each) for each in await asyncio.wait_for(both, 5)] == ["broken"] * 2
+        assert archive.asked == count

@@ -1,0 +1,107 @@
+"""resolvers.subscriptions.event_filter: when a subscription that passes over what happens is sent
+a fresher token."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from revstream.model.compiler.loader import read_model
+from revstream.resolvers.access.row_filter import ALL_ROWS
+from revstream.resolvers.filters.expression import Compare, Comparison
+from revstream.resolvers.subscriptions import token_refresh
+from revstream.resolvers.subscriptions.event_enrichment import Completion
+from revstream.resolvers.subscriptions.event_filter import Watch
+from revstream.resolvers.subscriptions.start import ChangeRequest
+from revstream.streams.live.replay import Live
+from tests.support.streams import event, token_at
+
+QUIET_S = 20.0
+[THING] = read_model('type Thing @collection(name: "things") { id: ID! name: String }').entities
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(token_refresh, "time", SimpleNamespace(monotonic=clock.monotonic))
+    return clock
+
+
+def watching_deletions() -> Watch:
+    nothing: Any = None
+    completion = Completion(THING, nothing, nothing, nothing)
+    request = ChangeRequest(operations=frozenset({"DELETE"}))
+    return Watch(THING, request, ALL_ROWS, completion, quiet_s=QUIET_S)
+
+
+def passed_over(second: int) -> Live:
+    return Live([event(second, before={"name": "a"}, after={"name": "b"})])
+
+
+async def due_after_s(watching: Watch, clock: Clock) -> int:
+    """After how many seconds of events that it passes over it has one; that one is the last
+    event's."""
+    for passed_s in range(int(QUIET_S) + 2):
+        assert await watching.take(passed_over(passed_s)) == []
+        token = watching.fresher_token()
+        if token is not None:
+            assert token == token_at(passed_s)
+            return passed_s
+        clock.now += 1
+    raise AssertionError(f"there is none after {passed_s} s")
+
+
+async def test_those_who_pass_over_the_same_events_are_not_due_in_the_same_moment(
+    clock: Clock,
+) -> None:
+    """Each after half of the time to all of it, and again after the next."""
+    found = []
+    for _ in range(50):
+        watching = watching_deletions()
+        found += [await due_after_s(watching, clock), await due_after_s(watching, clock)]
+    assert all(QUIET_S / 2 <= each <= QUIET_S for each in found)
+    assert max(map(found.count, found)) < len(found) / 3
+
+
+async def test_who_has_been_told_something_waits_anew(clock: Clock) -> None:
+    watching = watching_deletions()
+    await watching.take(passed_over(1))
+    clock.now += QUIET_S - 1
+    gone = Live([event(2, operation="delete", before={"name": "b"})])
+    assert [each.operation for each in await watching.take(gone)] == ["DELETE"]
+    assert watching.fresher_token() is None
+    await watching.take(passed_over(3))
+    clock.now += QUIET_S / 2 - 1
+    assert watching.fresher_token() is None
+    clock.now += QUIET_S / 2 + 1
+    assert watching.fresher_token() == token_at(3)
+    # There is nothing fresher than that.
+    clock.now += QUIET_S
+    assert watching.fresher_token() is None
+
+
+async def test_those_whose_filters_differ_are_told_the_same_change() -> None:
+    """What is made of it, as what has changed in it, is made once; where one filter lets the
+    document in that another one knew, there are two."""
+    nothing: Any = None
+    completion = Completion(THING, nothing, nothing, nothing)
+    told = Live([event(1, before={"name": "a"}, after={"name": "c"})])
+    found = []
+    for bound in ("b", "d", "e"):
+        request = ChangeRequest(where=Compare("name", Comparison.LT, bound))
+        watching = Watch(THING, request, ALL_ROWS, completion, quiet_s=QUIET_S)
+        found += await watching.take(told)
+    left, stayed, others = found
+    assert [each.transition for each in found] == ["LEAVE", "STAY", "STAY"]
+    assert stayed is others
+    assert left.document == stayed.document

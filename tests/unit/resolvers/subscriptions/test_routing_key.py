@@ -1,0 +1,100 @@
+"""resolvers.subscriptions.routing_key: who is found by hash is who would have been found by his
+filter."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from revstream.resolvers.access.row_filter import ALL_ROWS, Rows
+from revstream.resolvers.filters.expression import (
+    EVERYTHING,
+    Compare,
+    Comparison,
+    In,
+    Not,
+    all_of,
+    any_of,
+)
+from revstream.resolvers.filters.number_filters import asks_for_number
+from revstream.resolvers.filters.parser import parse_where
+from revstream.resolvers.filters.predicate import compile_predicate
+from revstream.resolvers.subscriptions.routing_key import interest_in, interest_of
+from revstream.resolvers.subscriptions.start import ChangeRequest
+from revstream.streams.changefeed.routing import EVERYTHING as EVERY_EVENT
+from revstream.streams.changefeed.routing import Interest
+from tests.support.drawn import batches
+from tests.support.shapes import SHAPES, THING
+from tests.support.streams import event
+
+EQ = Comparison.EQ
+OPERATIONS = st.sampled_from(["insert", "update", "delete"])
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+@given(batches(), OPERATIONS, st.data())
+def test_no_event_that_a_filter_lets_through_is_missed(
+    batch: tuple[list[dict[str, Any]], list[dict[str, Any]]], operation: str, data: st.DataObject
+) -> None:
+    """Whatever documents hold; and none is found that it does not let through, by hash alone where
+    it is nothing but an equality."""
+    documents, filters = batch
+    drawn = st.sampled_from(documents or [{}])
+    before = None if operation == "insert" else data.draw(drawn)
+    after = None if operation == "delete" else data.draw(drawn)
+    made = event(operation=operation, before=before, after=after)
+    states = [each for each in (made.document_before, made.document) if each is not None]
+    for where in filters:
+        condition = parse_where(SHAPES, THING, where)
+        matches = any(map(compile_predicate(condition), states))
+        # Which number an event makes, it does not say.
+        expected = matches or asks_for_number(THING, condition)
+        request = ChangeRequest(where=condition)
+        assert interest_of(THING, request, ALL_ROWS).meets(made) == expected, where
+        assert interest_of(THING, ChangeRequest(), Rows(condition)).meets(made) == expected, where
+        found = interest_in(condition).meets(made)
+        assert found or not matches, where
+        if isinstance(condition, In) or (
+            isinstance(condition, Compare)
+            and condition.comparison is EQ
+            and condition.value is not None
+        ):
+            assert found == matches, where
+
+
+@pytest.mark.parametrize(
+    ("condition", "by_hash"),
+    [
+        (Compare("a", EQ, 1), True),
+        (In("a", ("x", "y")), True),
+        (all_of([Compare("b", Comparison.GT, 1), Compare("a", EQ, True)]), True),
+        (Compare("a", EQ, None), False),
+        (Compare("a", Comparison.GTE, 1), False),
+        (any_of([Compare("a", EQ, 1), Compare("a", EQ, 2)]), False),
+        (Not(Compare("a", EQ, 1)), False),
+        (EVERYTHING, False),
+    ],
+)
+def test_equalities_are_found_by_hash(condition: Any, by_hash: bool) -> None:
+    assert (interest_in(condition).index is not None) == by_hash
+
+
+def test_the_values_of_a_field_are_looked_up_once() -> None:
+    """Of however many filters; those of another kind are others: true is not 1."""
+    one, two, true = (interest_in(Compare("a", EQ, each)) for each in (1, 2.5, True))
+    assert one.index == two.index != true.index
+    assert interest_in(Compare("a", EQ, 1.0)) == one
+
+
+def test_rows_count_and_a_moment_is_looked_for_in_every_event() -> None:
+    rows, where = Rows(Compare("owner", EQ, "ann")), Compare("a", EQ, 1)
+    assert interest_of(THING, ChangeRequest(), ALL_ROWS) == EVERY_EVENT
+    assert interest_of(THING, ChangeRequest(), rows) == interest_in(rows.condition)
+    assert interest_of(THING, ChangeRequest(where=where), ALL_ROWS) == interest_in(where)
+    assert interest_of(THING, ChangeRequest(where=where, ids=("p",)), rows) == Interest(keys=("p",))
+    since = datetime(2024, 1, 1, tzinfo=UTC)
+    assert interest_of(THING, ChangeRequest(where=where, since=since), rows) == EVERY_EVENT

@@ -1,0 +1,118 @@
+"""resolvers.subscriptions.single_flight: what many ask for at once is made once, whoever of them
+leaves or fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from revstream.resolvers.subscriptions.single_flight import SingleFlight
+from revstream.streams.core.errors import GatewayError, Unavailable
+
+
+class Making:
+    """Counts how often something is made, and waits until it is told to end."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.go = asyncio.Event()
+        self.errors: list[Exception] = []
+
+    async def make(self) -> str:
+        self.begun += 1
+        number = self.begun
+        await self.go.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        return f"made {number}"
+
+
+@pytest.fixture
+def flight() -> SingleFlight[str, str]:
+    return SingleFlight(kept=2)
+
+
+async def asked(
+    flight: SingleFlight[str, str], make: Callable[[], Awaitable[str]], count: int
+) -> list[asyncio.Task[str]]:
+    """So many who ask for the same, and wait."""
+    tasks = [asyncio.ensure_future(flight.of("a", make)) for _ in range(count)]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_those_who_ask_at_once_and_a_little_later_share_what_one_has_made(
+    flight: SingleFlight[str, str],
+) -> None:
+    making = Making()
+    tasks = await asked(flight, making.make, 3)
+    making.go.set()
+    assert await asyncio.gather(*tasks) == ["made 1"] * 3
+    assert await flight.of("a", making.make) == "made 1"
+    assert await flight.of("b", making.make) == "made 2"
+
+
+async def test_only_a_few_are_kept(flight: SingleFlight[str, str]) -> None:
+    making = Making()
+    making.go.set()
+    for key in "abc":
+        await flight.of(key, making.make)
+    assert [await flight.of(key, making.make) for key in "cba"] == ["made 3", "made 2", "made 4"]
+
+
+async def test_what_is_being_made_is_not_forgotten_for_what_is_done(
+    flight: SingleFlight[str, str],
+) -> None:
+    slow, quick = Making(), Making()
+    quick.go.set()
+    tasks = await asked(flight, slow.make, 1)
+    for key in "bcd":
+        await flight.of(key, quick.make)
+    tasks += await asked(flight, slow.make, 1)
+    slow.go.set()
+    assert await asyncio.gather(*tasks) == ["made 1"] * 2
+
+
+@pytest.mark.parametrize(("who", "made"), [(0, "made 2"), (1, "made 1")])
+async def test_whoever_is_cancelled_takes_it_from_nobody(
+    flight: SingleFlight[str, str], who: int, made: str
+) -> None:
+    """The one who makes it, after whom another does, or one who waits."""
+    making = Making()
+    tasks = await asked(flight, making.make, 3)
+    left = tasks.pop(who)
+    left.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    making.go.set()
+    assert await asyncio.gather(*tasks) == [made] * 2
+
+
+async def test_each_is_told_an_error_of_his_own_and_the_next_one_tries_again(
+    flight: SingleFlight[str, str],
+) -> None:
+    """What one adds to it, as where to resume, only concerns that one."""
+    making = Making()
+    making.errors.append(Unavailable("gone", oldestResumeToken="t"))
+    tasks = await asked(flight, making.make, 3)
+    making.go.set()
+    errors = await asyncio.gather(*tasks, return_exceptions=True)
+    assert len({id(each) for each in errors}) == 3
+    for each in errors:
+        assert isinstance(each, Unavailable)
+        assert (each.message, each.facts) == ("gone", {"oldestResumeToken": "t"})
+        each.facts["mine"] = True
+    assert sum("mine" in each.facts for each in errors if isinstance(each, GatewayError)) == 3
+    assert await flight.of("a", making.make) == "made 2"
+
+
+async def test_a_fault_is_nobody_else_s(flight: SingleFlight[str, str]) -> None:
+    making = Making()
+    making.errors.append(ZeroDivisionError())
+    first, *others = await asked(flight, making.make, 3)
+    making.go.set()
+    with pytest.raises(ZeroDivisionError):
+        await first
+    assert await asyncio.gather(*others) == ["made 2"] * 2

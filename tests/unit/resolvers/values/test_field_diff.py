@@ -1,0 +1,260 @@
+"""Differences between states, and the paths that the archive lists, in the API's names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import bson
+import pytest
+from bson.code import Code
+from bson.decimal128 import Decimal128
+from bson.objectid import ObjectId
+from bson.raw_bson import RawBSONDocument
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revstream.model.definition import EnumType, Field, Scalar
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.values.field_diff import (
+    Comparison,
+    FieldChange,
+    _in_api_names,
+    changed_fields,
+    shown,
+    stored_path,
+    visible,
+)
+from revstream.streams.mongo.driver.codecs import DECODED, RAW
+from revstream.streams.raw_bson.diff import differences
+from revstream.streams.versioning.version import changed_paths
+from tests.support.shapes import SHAPES, THING
+
+
+def told(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[tuple[Any, ...]]:
+    return [
+        (each.path, each.kind, each.before, each.after)
+        for each in Comparison(THING, SHAPES).changes(before, after)
+    ]
+
+
+def test_fields_have_their_api_names() -> None:
+    """Also where they are stored under others, at the top and inside."""
+    before = {"t": "a", "size": {"w": 1.0, "label": "x"}}
+    after = {"t": "b", "size": {"w": 2.0, "label": "x"}}
+    assert told(before, after) == [
+        ("text", "CHANGED", "a", "b"),
+        ("size.width", "CHANGED", 1.0, 2.0),
+    ]
+
+
+def test_changes_come_in_the_order_of_the_model() -> None:
+    """Not in that of the documents, which depends on who wrote them."""
+    after = {"lines": [], "whole": 1, "t": "a"}
+    assert [path for path, *_ in told({}, after)] == ["text", "whole", "lines"]
+
+
+VALUES = st.recursive(
+    st.sampled_from(
+        [None, True, False, 0, 1, 2, 1.0, 0.0, float("nan"), "", "a", "1", Decimal128("1")]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["w", "label", "x", "corner", "other"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+STATES = st.none() | st.dictionaries(
+    st.sampled_from(["_id", "version", "_change", "secret", *(f.stored for f in THING.fields)]),
+    VALUES,
+    max_size=6,
+)
+
+
+@given(before=STATES, after=STATES, raw=st.booleans())
+def test_changes_are_the_differences_of_whole_states(
+    before: dict[str, Any] | None, after: dict[str, Any] | None, raw: bool
+) -> None:
+    """In the order of the model's fields: what is passed over quickly is the same."""
+    found: dict[str, list[FieldChange]] = {}
+    for each in differences(before, after):
+        change = _in_api_names(THING, SHAPES, each)
+        if change is not None:
+            found.setdefault(each.path[0], []).append(change)
+    expected = [change for field in visible(THING) for change in found.get(field.stored, ())]
+    states: Any = [
+        RawBSONDocument(bson.encode(each, codec_options=DECODED), RAW) if raw and each else each
+        for each in (before, after)
+    ]
+    # NaN is itself.
+    assert repr(Comparison(THING, SHAPES).changes(*states)) == repr(expected)
+
+
+@given(before=STATES, after=STATES)
+def test_changes_are_among_those_that_a_version_says(
+    before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> None:
+    """What it says was made of whole states; a deletion says nothing."""
+    comparison = Comparison(THING, SHAPES)
+    one, other = (
+        None if each is None else RawBSONDocument(bson.encode(each, codec_options=DECODED), RAW)
+        for each in (before, after)
+    )
+    # As pages of them are read.
+    read = [None if each is None else each.raw for each in (one, other)]
+    states = [None if each is None else bson.decode(each, DECODED) for each in read]
+    said = tuple(changed_paths(one, other, "version"))
+    # NaN is not equal to itself.
+    assert repr(comparison.changes(*states, said)) == repr(comparison.changes(*states))
+
+
+def test_a_comparison_names_paths_as_they_are_named_one_by_one() -> None:
+    """Those at the top, those inside, those that are not shown, each once."""
+    paths = ["t", "size.w", "secret", "t", "size.secret", "_id", "whole", "size"]
+    for count in range(len(paths) + 1):
+        expected = changed_fields(THING, SHAPES, paths[:count])
+        assert Comparison(THING, SHAPES).paths(tuple(paths[:count])) == expected
+
+
+def test_what_is_not_modelled_is_not_shown() -> None:
+    """Unknown fields at any depth, the id, the version field and who made the change."""
+    before = {"_id": 1, "version": 1, "secret": 1, "size": {"w": 1.0, "secret": 1}}
+    after = {"_id": 2, "version": 2, "secret": 2, "size": {"w": 1.0, "secret": 2}, "_change": {}}
+    assert told(before, after) == []
+
+
+def test_a_field_that_appears_or_goes_is_added_or_removed() -> None:
+    """A document that is not there has no fields."""
+    assert told(None, {"_id": 1, "version": 1, "t": "a"}) == [("text", "ADDED", None, "a")]
+    assert told({"_id": 1, "t": "a"}, None) == [("text", "REMOVED", "a", None)]
+    assert told(None, None) == []
+
+
+def test_an_embedded_document_that_appears_is_one_change() -> None:
+    """With its modelled fields only, by their API names."""
+    inside = {"w": 1.5, "secret": 1, "corner": {"x": 1}, "corners": [{"x": 2, "secret": 1}]}
+    assert told({}, {"size": inside}) == [
+        (
+            "size",
+            "ADDED",
+            None,
+            {"width": 1.5, "corner": {"x": 1}, "corners": [{"x": 2}]},
+        )
+    ]
+
+
+def test_a_list_is_one_value() -> None:
+    """Of embedded documents too; their fields have API names there."""
+    before = {"lines": [{"sku": "a", "n": 1}]}
+    after = {"lines": [{"sku": "a", "n": 2}, None]}
+    assert told(before, after) == [
+        ("lines", "CHANGED", [{"sku": "a", "count": 1}], [{"sku": "a", "count": 2}, None])
+    ]
+
+
+def test_a_json_field_keeps_its_own_keys() -> None:
+    """Whatever they are called, dots and the names of stored fields included."""
+    before = {"attributes": {"t": {"w": 1}, "5.5": "y"}}
+    after = {"attributes": {"t": {"w": 1.0}, "5.5": "n"}}
+    assert told(before, after) == [
+        ("attributes.t.w", "CHANGED", 1, 1.0),
+        ("attributes.5.5", "CHANGED", "y", "n"),
+    ]
+
+
+def test_types_that_differ_are_changes() -> None:
+    """1, 1.0 and true are three values."""
+    assert told({"whole": 1}, {"whole": 1.0}) == [("whole", "CHANGED", 1, 1.0)]
+    assert told({"flag": True}, {"flag": 1}) == [("flag", "CHANGED", True, 1)]
+
+
+def test_values_are_json() -> None:
+    """Decimals and ids as text, an id that is stored as a number too."""
+    owner = ObjectId("5" * 24)
+    assert told({}, {"price": Decimal128("1.50"), "owner": owner}) == [
+        ("price", "ADDED", None, "1.50"),
+        ("ownerId", "ADDED", None, "5" * 24),
+    ]
+    number = Field(name="otherId", stored="other", type=Scalar.ID, stored_scalar=Scalar.LONG)
+    assert shown(number, SHAPES, 7) == "7"
+    assert shown(replace(number, is_list=True), SHAPES, [7, 8]) == ["7", "8"]
+
+
+def test_values_that_do_not_fit_are_shown_as_they_are() -> None:
+    """An object where text should be, text where an object should be: they changed all the same."""
+    assert told({"t": {"a": 1}}, {"t": {"a": 2}}) == [("text.a", "CHANGED", 1, 2)]
+    assert told({"size": "big"}, {"size": {"w": 1.0}}) == [
+        ("size", "CHANGED", "big", {"width": 1.0})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "path"),
+    [
+        ("t", "text"),
+        ("size", "size"),
+        ("size.w", "size.width"),
+        ("size.corner.x", "size.corner.x"),
+        ("attributes.t.5.5", "attributes.t.5.5"),
+        ("lines", "lines"),
+        ("t.a", "text"),
+    ],
+)
+def test_listed_paths_become_api_paths(stored: str, path: str) -> None:
+    """What lies inside of a value that should have no fields is that value's."""
+    assert changed_fields(THING, SHAPES, [stored]) == [path]
+
+
+def test_listed_paths_come_once_and_modelled() -> None:
+    """In the order in which they are listed."""
+    listed = ["size.w", "t.a", "secret", "size.secret", "t.b", "_id", "version", "_change.by"]
+    assert changed_fields(THING, SHAPES, listed) == ["size.width", "text"]
+
+
+@pytest.mark.parametrize(
+    ("path", "stored"),
+    [
+        ("text", "t"),
+        ("size.width", "size.w"),
+        ("lines", "lines"),
+        ("attributes.some.key", "attributes.some.key"),
+        ("size.corner.x", "size.corner.x"),
+    ],
+)
+def test_api_paths_become_stored_paths(path: str, stored: str) -> None:
+    """The way back of `changed_fields`."""
+    assert stored_path(THING, SHAPES, path, "changedField") == stored
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("colours", "Thing has no field 'colours'"),
+        ("id", "Thing has no field 'id' that changes"),
+        ("", "Thing has no field ''"),
+        ("size.w", "Size has no field 'w'"),
+        ("text.length", "'text' has no fields"),
+        ("lines.sku", "lists are recorded as a whole; say 'lines'"),
+    ],
+)
+def test_paths_that_lead_nowhere_are_refused(path: str, message: str) -> None:
+    """Each with what could be said instead."""
+    with pytest.raises(BadUserInput, match=message):
+        stored_path(THING, SHAPES, path, "changedField")
+
+
+def test_the_id_is_no_field_that_changes() -> None:
+    """All others of the model are, but for the one that counts versions."""
+    names = [each.name for each in visible(THING)]
+    assert names == [each.name for each in THING.fields[1:]]
+    counted = replace(THING, version="whole")
+    assert "whole" not in [each.name for each in visible(counted)]
+
+
+def test_code_where_an_enum_is_expected_is_shown_as_it_is() -> None:
+    """It is a str to Python, and cannot be looked up."""
+    enum = next(each for each in THING.fields if isinstance(each.type, EnumType))
+    assert shown(enum, SHAPES, Code("x", {"a": 1})) == {"$code": "x", "$scope": {"a": 1}}
+    assert shown(enum, SHAPES, [Code("x", {})])

@@ -1,0 +1,211 @@
+"""Values that a request gives, as BSON has them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from bson.binary import Binary
+from bson.datetime_ms import DatetimeMS
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.objectid import ObjectId
+
+from revstream.model.definition import EnumType, Field, Scalar
+from revstream.resolvers.errors import BadUserInput
+from revstream.resolvers.values.input import field_from_api, from_api, id_from_api
+
+HEX = "64a000000000000000000001"
+SOME_UUID = UUID("12345678-1234-5678-1234-567812345678")
+AS_BINARY = Binary(SOME_UUID.bytes, 4)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "given", "stored"),
+    [
+        (Scalar.STRING, "a\0é🙂", "a\0é🙂"),
+        (Scalar.ID, "a", "a"),
+        (Scalar.INT, -5, -5),
+        (Scalar.LONG, 5, Int64(5)),
+        (Scalar.LONG, "7", Int64(7)),
+        (Scalar.LONG, "9223372036854775807", Int64(2**63 - 1)),
+        (Scalar.LONG, "-0", Int64(0)),
+        (Scalar.FLOAT, 1, 1.0),
+        (Scalar.FLOAT, 1.5, 1.5),
+        (Scalar.BOOLEAN, True, True),
+        (Scalar.DECIMAL, "10.50", Decimal128("10.50")),
+        (Scalar.DECIMAL, "-1e-3", Decimal128("-0.001")),
+        (Scalar.DECIMAL, ".5", Decimal128("0.5")),
+        (Scalar.DECIMAL, "-Infinity", Decimal128("-Infinity")),
+        (Scalar.DECIMAL, 10, Decimal128("10")),
+        (Scalar.DECIMAL, 10.1, Decimal128("10.1")),
+        (Scalar.DECIMAL, "9" * 34, Decimal128("9" * 34)),
+        (Scalar.DATETIME, "2024-05-01T02:00:00+02:00", datetime(2024, 5, 1, tzinfo=UTC)),
+        (Scalar.DATETIME, "+033658-09-27T01:46:40Z", DatetimeMS(10**15)),
+        (
+            Scalar.DATETIME,
+            datetime(2024, 5, 1, 0, 0, 0, 1999, tzinfo=UTC),
+            datetime(2024, 5, 1, 0, 0, 0, 1000, tzinfo=UTC),
+        ),
+        (Scalar.OBJECTID, HEX.upper(), ObjectId(HEX)),
+        (Scalar.UUID, str(SOME_UUID).upper(), AS_BINARY),
+        (Scalar.UUID, SOME_UUID, AS_BINARY),
+        (
+            Scalar.JSON,
+            {"a": [1, 1.0, None, "x", {"b.c": True}]},
+            {"a": [1, 1.0, None, "x", {"b.c": True}]},
+        ),
+    ],
+)
+def test_a_value_becomes_what_is_stored_and_stays_it(
+    scalar: Scalar, given: object, stored: object
+) -> None:
+    """The type is the scalar's, and a value that was converted before is taken as it is."""
+    once = from_api(scalar, given, "x")
+    assert once == stored
+    assert type(once) is type(stored)
+    assert from_api(scalar, once, "x") == stored
+
+
+@pytest.mark.parametrize(
+    ("scalar", "given", "message"),
+    [
+        (Scalar.STRING, 5, "x is a String: text expected, got 5"),
+        (Scalar.STRING, "\ud800", "x is a String: text expected, got '\\ud800'"),
+        (Scalar.INT, "5", "x is an Int: a whole number of 32 bits expected, got '5'"),
+        (Scalar.INT, 2**31, "x is an Int: a whole number of 32 bits expected, got 2147483648"),
+        (Scalar.INT, 1.5, "x is an Int: a whole number of 32 bits expected, got 1.5"),
+        (Scalar.INT, True, "x is an Int: a whole number of 32 bits expected, got True"),
+        (Scalar.LONG, 2**63, f"x is a Long: a whole number of 64 bits expected, got {2**63}"),
+        (Scalar.LONG, "1e3", "x is a Long: a whole number of 64 bits expected, got '1e3'"),
+        (Scalar.LONG, "٣", "x is a Long: a whole number of 64 bits expected, got '٣'"),
+        (Scalar.FLOAT, float("nan"), "x is a Float: a finite number expected, got nan"),
+        (Scalar.FLOAT, "1", "x is a Float: a finite number expected, got '1'"),
+        (Scalar.FLOAT, True, "x is a Float: a finite number expected, got True"),
+        (Scalar.BOOLEAN, 1, "x is a Boolean: true or false expected, got 1"),
+        (Scalar.OBJECTID, "abc", "x is an ObjectID: 24 hexadecimal digits expected, got 'abc'"),
+        (Scalar.ID, 5, "x is an ID: text expected, got 5"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_with_both_named(
+    scalar: Scalar, given: object, message: str
+) -> None:
+    """The message says whose value it is, what was expected and what came."""
+    with pytest.raises(BadUserInput) as caught:
+        from_api(scalar, given, "x")
+    assert caught.value.message == message
+    assert caught.value.code == "BAD_USER_INPUT"
+
+
+@pytest.mark.parametrize(
+    ("scalar", "given"),
+    [
+        (Scalar.FLOAT, 10**400),
+        (Scalar.DECIMAL, "ten"),
+        (Scalar.DECIMAL, ""),
+        (Scalar.DECIMAL, "1_0"),
+        (Scalar.DECIMAL, "٣"),
+        (Scalar.DECIMAL, "9" * 35),
+        (Scalar.DECIMAL, 10**34),
+        (Scalar.DECIMAL, "1e7000"),
+        (Scalar.DECIMAL, "sNaN"),
+        (Scalar.DECIMAL, True),
+        (Scalar.DECIMAL, float("inf")),
+        (Scalar.DATETIME, "yesterday"),
+        (Scalar.DATETIME, 0),
+        (Scalar.OBJECTID, HEX + "0"),
+        (Scalar.OBJECTID, HEX[:-1] + "\n"),
+        (Scalar.UUID, SOME_UUID.hex),
+        (Scalar.UUID, f"{{{SOME_UUID}}}"),
+        (Scalar.UUID, b"abc"),
+        (Scalar.JSON, 2**63),
+        (Scalar.JSON, float("inf")),
+        (Scalar.JSON, {"a\0": 1}),
+        (Scalar.JSON, {"\ud800": 1}),
+        (Scalar.JSON, ["\ud800"]),
+        (Scalar.JSON, object()),
+    ],
+)
+def test_nothing_is_rounded_or_guessed(scalar: Scalar, given: object) -> None:
+    """What BSON cannot hold exactly, or another writer would mean otherwise, is refused."""
+    with pytest.raises(BadUserInput):
+        from_api(scalar, given, "x")
+
+
+def test_a_number_that_python_does_not_even_write_is_refused() -> None:
+    """A message that cannot quote the number is still a message."""
+    with pytest.raises(BadUserInput, match="got a number of thousands of digits"):
+        from_api(Scalar.DECIMAL, 10**5000, "x")
+
+
+def test_json_may_be_deep_but_not_deeper_than_mongodb_stores() -> None:
+    """A bound of our own comes before the server's error."""
+    deep: Any = 1
+    for _ in range(80):
+        deep = [deep]
+    assert from_api(Scalar.JSON, deep, "x") == deep
+    with pytest.raises(BadUserInput, match="at most 80 levels"):
+        from_api(Scalar.JSON, [deep], "x")
+
+
+@pytest.mark.parametrize(
+    ("scalar", "text", "stored"),
+    [
+        (Scalar.ID, "7", "7"),
+        (Scalar.STRING, "7", "7"),
+        (Scalar.INT, "-7", -7),
+        (Scalar.INT, "0", 0),
+        (Scalar.LONG, "7", Int64(7)),
+        (Scalar.LONG, "9223372036854775807", Int64(2**63 - 1)),
+        (Scalar.OBJECTID, HEX, ObjectId(HEX)),
+        (Scalar.UUID, str(SOME_UUID), AS_BINARY),
+    ],
+)
+def test_an_id_becomes_what_the_model_says_is_stored(
+    scalar: Scalar, text: str, stored: object
+) -> None:
+    """The API's IDs are text, and `_id` is what the collection has."""
+    converted = id_from_api(scalar, text, "Supplier.id")
+    assert converted == stored
+    assert type(converted) is type(stored)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "text", "message"),
+    [
+        (Scalar.OBJECTID, "abc", "an ObjectID: 24 hexadecimal digits expected, got 'abc'"),
+        (Scalar.INT, "abc", "an Int: a whole number of 32 bits expected, got 'abc'"),
+        (Scalar.INT, "007", "an Int: a whole number of 32 bits expected, got '007'"),
+        (Scalar.INT, "-0", "an Int: a whole number of 32 bits expected, got '-0'"),
+        (Scalar.INT, "1.0", "an Int: a whole number of 32 bits expected, got '1.0'"),
+        (Scalar.INT, "2147483648", "an Int: a whole number of 32 bits expected, got '2147483648'"),
+        (Scalar.LONG, "9" * 19, f"a Long: a whole number of 64 bits expected, got '{'9' * 19}'"),
+        (
+            Scalar.UUID,
+            "x",
+            "a UUID: 32 hexadecimal digits in groups of 8-4-4-4-12 expected, got 'x'",
+        ),
+    ],
+)
+def test_an_id_that_no_document_can_have_is_refused(
+    scalar: Scalar, text: str, message: str
+) -> None:
+    """Only the one text that the API shows for an id is that id."""
+    with pytest.raises(BadUserInput) as caught:
+        id_from_api(scalar, text, "Supplier.id")
+    assert caught.value.message == f"Supplier.id is {message}"
+
+
+def test_a_field_takes_what_its_type_says() -> None:
+    """Enum values are themselves, ids go by how they are stored, scalars by their type."""
+    colour = EnumType(name="Colour", values=("RED", "GREEN"))
+    field = Field(name="colour", stored="colour", type=colour)
+    assert field_from_api(field, "RED", "Product.colour eq") == "RED"
+    with pytest.raises(BadUserInput, match=r"Product\.colour eq is one of RED, GREEN, not 'red'"):
+        field_from_api(field, "red", "Product.colour eq")
+    owner = Field(name="ownerId", stored="o", type=Scalar.ID, stored_scalar=Scalar.OBJECTID)
+    assert field_from_api(owner, HEX, "x") == ObjectId(HEX)
+    price = Field(name="price", stored="p", type=Scalar.DECIMAL, stored_scalar=Scalar.DECIMAL)
+    assert field_from_api(price, "1.0", "x") == Decimal128("1.0")

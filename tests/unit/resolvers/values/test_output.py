@@ -1,0 +1,312 @@
+"""Stored values as the API shows them, and those that do not fit the model."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import bson
+import pytest
+from bson.binary import Binary
+from bson.code import Code
+from bson.datetime_ms import DatetimeMS
+from bson.dbref import DBRef
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from bson.objectid import ObjectId
+from bson.raw_bson import RawBSONDocument
+from bson.regex import Regex
+from bson.timestamp import Timestamp
+
+from revstream.model.definition import EnumType, Field, Scalar
+from revstream.resolvers.errors import DocumentMisfit
+from revstream.resolvers.values.json_value import json_value
+from revstream.resolvers.values.output import Place, converter, id_to_api
+from revstream.streams.mongo.driver.codecs import RAW
+
+PLACE = Place("products", ObjectId("64a000000000000000000001"))
+NAN, INFINITY = float("nan"), float("inf")
+SOME_UUID = UUID("12345678-1234-5678-1234-567812345678")
+
+
+def field(kind: Scalar | EnumType | str, **facts: Any) -> Field:
+    return Field(name="price", stored="price", type=kind, **facts)
+
+
+def same(left: object, right: object) -> bool:
+    """Equal and of the same type: 1, 1.0 and True differ."""
+    return left == right and type(left) is type(right)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "stored", "shown"),
+    [
+        (Scalar.STRING, "", ""),
+        (Scalar.STRING, "a\0é🙂", "a\0é🙂"),
+        (Scalar.INT, 5, 5),
+        (Scalar.INT, Int64(-5), -5),
+        (Scalar.INT, 5.0, 5),
+        (Scalar.INT, -(2**31), -(2**31)),
+        (Scalar.LONG, 5, 5),
+        (Scalar.LONG, Int64(2**53 - 1), 2**53 - 1),
+        (Scalar.LONG, Int64(2**53), "9007199254740992"),
+        (Scalar.LONG, Int64(-(2**63)), "-9223372036854775808"),
+        (Scalar.LONG, 1e18, "1000000000000000000"),
+        (Scalar.FLOAT, 1.5, 1.5),
+        (Scalar.FLOAT, 1.0, 1.0),
+        (Scalar.FLOAT, 1, 1),
+        (Scalar.FLOAT, Int64(1), 1),
+        (Scalar.BOOLEAN, False, False),
+        (Scalar.DECIMAL, Decimal128("10.50"), "10.50"),
+        (Scalar.DECIMAL, Decimal128("1E+3"), "1E+3"),
+        (Scalar.DECIMAL, Decimal128("NaN"), "NaN"),
+        (Scalar.DECIMAL, 5, "5"),
+        (Scalar.DECIMAL, Int64(2**62), "4611686018427387904"),
+        (Scalar.DECIMAL, 10.1, "10.1"),
+        (Scalar.DECIMAL, 1e22, "1E+22"),
+        (Scalar.DATETIME, datetime(2024, 5, 1, tzinfo=UTC), "2024-05-01T00:00:00.000Z"),
+        (Scalar.DATETIME, DatetimeMS(10**15), "+033658-09-27T01:46:40.000Z"),
+        (Scalar.OBJECTID, ObjectId("64a000000000000000000001"), "64a000000000000000000001"),
+        (Scalar.UUID, Binary(SOME_UUID.bytes, 4), str(SOME_UUID)),
+        (Scalar.UUID, SOME_UUID, str(SOME_UUID)),
+        (Scalar.JSON, {"a": [1, 1.0, True]}, {"a": [1, 1.0, True]}),
+    ],
+)
+def test_a_value_that_fits_is_shown(scalar: Scalar, stored: object, shown: object) -> None:
+    """Nothing of it is lost, and its type in JSON is that of the scalar."""
+    assert same(converter(field(scalar))(stored, PLACE), shown)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "stored", "found"),
+    [
+        (Scalar.STRING, 5, "the int 5"),
+        (Scalar.STRING, Code("a"), "the javascript {'$code': 'a'}"),
+        (Scalar.STRING, ["a"], "an array"),
+        (Scalar.INT, "5", "the string '5'"),
+        (Scalar.INT, 5.5, "the double 5.5"),
+        (Scalar.INT, True, "the bool True"),
+        (Scalar.INT, 2**31, "the int 2147483648"),
+        (Scalar.INT, Int64(2**31), "the long 2147483648"),
+        (Scalar.INT, Decimal128("5"), "the decimal '5'"),
+        (Scalar.LONG, 1e19, "the double 1e+19"),
+        (Scalar.LONG, NAN, "the double 'NaN'"),
+        (Scalar.FLOAT, NAN, "the double 'NaN'"),
+        (Scalar.FLOAT, Int64(2**53 + 1), "the long '9007199254740993'"),
+        (Scalar.FLOAT, -INFINITY, "the double '-Infinity'"),
+        (Scalar.FLOAT, Decimal128("1.5"), "the decimal '1.5'"),
+        (Scalar.FLOAT, False, "the bool False"),
+        (Scalar.BOOLEAN, 1, "the int 1"),
+        (Scalar.DECIMAL, "10.50", "the string '10.50'"),
+        (Scalar.DECIMAL, True, "the bool True"),
+        (Scalar.DATETIME, "2024-05-01T00:00:00Z", "the string '2024-05-01T00:00:00Z'"),
+        (Scalar.DATETIME, Timestamp(1, 2), "the timestamp {'$timestamp': {'t': 1, 'i': 2}}"),
+        (Scalar.OBJECTID, "64a000000000000000000001", "the string '64a000000000000000000001'"),
+        (Scalar.UUID, Binary(SOME_UUID.bytes, 3), "the binData 'EjRWeBI0VngSNFZ4EjRWeA=='"),
+        (Scalar.UUID, Binary(b"abc", 4), "the binData 'YWJj'"),
+        (Scalar.UUID, str(SOME_UUID), f"the string '{SOME_UUID}'"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named_with_its_place(
+    scalar: Scalar, stored: object, found: str
+) -> None:
+    """The error says which document, which field, what it holds and what it should."""
+    with pytest.raises(DocumentMisfit) as caught:
+        converter(field(scalar))(stored, PLACE.inside("sizes"))
+    assert caught.value.message == (
+        f"products/64a000000000000000000001: sizes.price holds {found}, {scalar.value} expected"
+    )
+    facts = dict(caught.value.extensions)
+    assert str(facts.pop("mend")).startswith(f"store {scalar.value} there, or ")
+    assert facts == {
+        "code": "DOCUMENT_MISFIT",
+        "collection": "products",
+        "documentId": "64a000000000000000000001",
+        "field": "sizes.price",
+    }
+
+
+@pytest.mark.parametrize(
+    ("stored", "mend"),
+    [
+        (None, "give price a value, or let it be null in the model: without !"),
+        ("5", "store Int there, or declare the field as String in the model"),
+        (Int64(2**40), "store Int there, or declare the field as Long in the model"),
+        (Timestamp(1, 2), "store Int there, or change the field's type in the model"),
+    ],
+)
+def test_a_misfit_says_how_it_is_mended(stored: object, mend: str) -> None:
+    """In the document or in the model, which then has the type that lies there."""
+    with pytest.raises(DocumentMisfit) as caught:
+        converter(field(Scalar.INT, required=True))(stored, PLACE)
+    assert caught.value.extensions["mend"] == mend
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ("a", "a"),
+        (5, "5"),
+        (Int64(2**60), str(2**60)),
+        (5.0, "5"),
+        (2.5, "2.5"),
+        (ObjectId("64a000000000000000000001"), "64a000000000000000000001"),
+        (Binary(SOME_UUID.bytes, 4), str(SOME_UUID)),
+        (Decimal128("1.50"), "1.50"),
+        (True, "true"),
+        ({"a": 1, "b": "ü"}, '{"a": 1, "b": "ü"}'),
+    ],
+)
+def test_an_id_of_any_type_is_text(stored: object, shown: str) -> None:
+    """What the model declares as ID takes any id that lies there, in lists of ids, too."""
+    assert converter(field(Scalar.ID))(stored, PLACE) == shown
+    assert converter(field(Scalar.ID, is_list=True))([stored, "x"], PLACE) == [shown, "x"]
+
+
+def test_a_value_of_an_enum_may_be_stored_otherwise() -> None:
+    """The stored text is shown as the value's name; the name itself is not what is stored."""
+    status = EnumType(
+        name="Status", values=("IN_PROGRESS", "DONE"), stored_as={"IN_PROGRESS": "in-progress"}
+    )
+    assert converter(field(status))("in-progress", PLACE) == "IN_PROGRESS"
+    assert converter(field(status))("DONE", PLACE) == "DONE"
+    with pytest.raises(DocumentMisfit, match=r"'IN_PROGRESS', one of in-progress, DONE expected"):
+        converter(field(status))("IN_PROGRESS", PLACE)
+
+
+def test_a_long_value_is_cut_in_the_message() -> None:
+    """An error does not carry the whole text that is in the wrong place."""
+    with pytest.raises(DocumentMisfit) as caught:
+        converter(field(Scalar.INT))("x" * 10_000, PLACE)
+    assert len(caught.value.message) < 200
+
+
+def test_nothing_is_null_unless_the_model_requires_a_value() -> None:
+    """Missing and null are the same; where a value is required, they are a misfit."""
+    assert converter(field(Scalar.STRING))(None, PLACE) is None
+    assert converter(field(Scalar.STRING, is_list=True))(None, PLACE) is None
+    with pytest.raises(DocumentMisfit, match="price holds null or nothing, String expected"):
+        converter(field(Scalar.STRING, required=True))(None, PLACE)
+    with pytest.raises(DocumentMisfit, match="null or nothing, a list of String expected"):
+        converter(field(Scalar.STRING, required=True, is_list=True))(None, PLACE)
+
+
+def test_snapshots_may_lack_what_the_model_requires_today() -> None:
+    """History outlives the model: a missing value is null there, a misfit is still one."""
+    convert = converter(field(Scalar.STRING, required=True), nullable=True)
+    assert convert(None, PLACE) is None
+    with pytest.raises(DocumentMisfit):
+        convert(5, PLACE)
+
+
+def test_lists_are_converted_item_by_item() -> None:
+    """An item that does not fit is named by its index."""
+    numbers = field(Scalar.LONG, is_list=True)
+    assert converter(numbers)([1, None, Int64(2**60)], PLACE) == [1, None, str(2**60)]
+    assert converter(numbers)([], PLACE) == []
+    with pytest.raises(DocumentMisfit, match=r"price\.1 holds the string 'x', Long expected"):
+        converter(numbers)([1, "x"], PLACE)
+    with pytest.raises(DocumentMisfit, match=r"price\.0 holds an array, Long expected"):
+        converter(numbers)([[1]], PLACE)
+    with pytest.raises(DocumentMisfit, match="holds the int 1, a list of Long expected"):
+        converter(numbers)(1, PLACE)
+    with pytest.raises(DocumentMisfit, match=r"price\.1 holds null or nothing"):
+        converter(field(Scalar.LONG, is_list=True, item_required=True))([1, None], PLACE)
+
+
+def test_an_enum_shows_its_values_only() -> None:
+    """What is none of them is a misfit that lists them."""
+    colour = field(EnumType(name="Colour", values=("RED", "GREEN")))
+    assert converter(colour)("RED", PLACE) == "RED"
+    with pytest.raises(DocumentMisfit, match="holds the string 'red', one of RED, GREEN expected"):
+        converter(colour)("red", PLACE)
+    with pytest.raises(DocumentMisfit, match="one of RED, GREEN expected"):
+        converter(colour)(1, PLACE)
+
+
+def test_embedded_documents_come_out_as_they_are() -> None:
+    """They are converted field by field; what is no document is a misfit."""
+    size = field("Size")
+    raw = RawBSONDocument(bson.encode({"w": 1.0}), RAW)
+    assert converter(size)({"w": 1.0}, PLACE) == {"w": 1.0}
+    assert converter(size)(raw, PLACE) is raw
+    assert converter(field("Size", is_list=True))([{"w": 1.0}, None], PLACE) == [{"w": 1.0}, None]
+    with pytest.raises(DocumentMisfit, match="price holds an array, Size expected"):
+        converter(size)([{"w": 1.0}], PLACE)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "stored", "shown"),
+    [
+        (Scalar.ID, "a b", "a b"),
+        (Scalar.STRING, "a b", "a b"),
+        (Scalar.INT, 7, "7"),
+        (Scalar.INT, 7.0, "7"),
+        (Scalar.LONG, Int64(2**60), str(2**60)),
+        (Scalar.OBJECTID, ObjectId("64a000000000000000000001"), "64a000000000000000000001"),
+        (Scalar.UUID, SOME_UUID, str(SOME_UUID)),
+    ],
+)
+def test_an_id_is_text_however_it_is_stored(scalar: Scalar, stored: object, shown: str) -> None:
+    """`_id`, and a field that leads to one, show the same ID."""
+    assert id_to_api(scalar, stored, PLACE) == shown
+    assert converter(field(Scalar.ID, stored_scalar=scalar))(stored, PLACE) == shown
+
+
+def test_an_id_of_another_type_is_a_misfit() -> None:
+    """A document whose `_id` is not what the model says is told apart."""
+    place = Place("suppliers", "abc")
+    with pytest.raises(
+        DocumentMisfit, match="suppliers/abc: id holds the string 'abc', ObjectID expected"
+    ):
+        id_to_api(Scalar.OBJECTID, "abc", place)
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        (None, None),
+        (1, 1),
+        (1.0, 1.0),
+        (True, True),
+        (Int64(2**60), str(2**60)),
+        (NAN, "NaN"),
+        (INFINITY, "Infinity"),
+        (-INFINITY, "-Infinity"),
+        ("a", "a"),
+        (Decimal128("1.50"), "1.50"),
+        (datetime(2024, 5, 1, 1, 2, 3, 4000, tzinfo=UTC), "2024-05-01T01:02:03.004Z"),
+        (DatetimeMS(10**15), "+033658-09-27T01:46:40.000Z"),
+        (ObjectId("64a000000000000000000001"), "64a000000000000000000001"),
+        (SOME_UUID, str(SOME_UUID)),
+        (Binary(SOME_UUID.bytes, 4), str(SOME_UUID)),
+        (Binary(b"abc", 4), "YWJj"),
+        (b"abc", "YWJj"),
+        (Timestamp(1, 2), {"$timestamp": {"t": 1, "i": 2}}),
+        (Regex("a", "ix"), {"$regularExpression": {"pattern": "a", "options": "ix"}}),
+        (Code("f()"), {"$code": "f()"}),
+        (Code("f()", {"a": Int64(1)}), {"$code": "f()", "$scope": {"a": 1}}),
+        (
+            DBRef("things", ObjectId("64a000000000000000000001")),
+            {"$ref": "things", "$id": "64a000000000000000000001"},
+        ),
+        (MinKey(), {"$minKey": 1}),
+        (MaxKey(), {"$maxKey": 1}),
+        ({"a.b": {"0": [Int64(1), 1.0, {}]}}, {"a.b": {"0": [1, 1.0, {}]}}),
+    ],
+)
+def test_any_stored_value_has_a_json_rendering(stored: object, shown: object) -> None:
+    """Types that JSON has stay what they are, the others become text or extended JSON."""
+    assert same(json_value(stored), shown)
+    nested = json_value({"a": [stored]})
+    assert same(nested["a"][0], shown)
+
+
+def test_raw_documents_render_as_decoded_ones() -> None:
+    """What the archive keeps undecoded looks the same."""
+    document = {"a": {"b": [{"c": Int64(1)}, Decimal128("1.0")]}}
+    raw = RawBSONDocument(bson.encode(document), RAW)
+    assert json_value(raw) == {"a": {"b": [{"c": 1}, "1.0"]}}

@@ -1,0 +1,320 @@
+"""The listener and its work, with leases that do as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from revstream.streams.coordination.lease import Lease, LeaseOptions
+from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.core.errors import LeaseLost, TimeLimit, Unavailable
+from tests.support.eventually import eventually
+from tests.support.streams import finished, turn
+
+NAME = "recorder:things"
+
+
+class Given:
+    """Leases that answer what they are told to, in turn; the last answer for ever."""
+
+    def __init__(self, *answers: int | Exception | None, lasts_s: float = 60.0) -> None:
+        self.options = LeaseOptions(duration_s=0.5, renew_every_s=0.005)
+        self.released: list[int] = []
+        self.asked = 0
+        self._answers = list(answers)
+        self._lasts_s = lasts_s
+
+    async def acquire(self, name: str) -> Lease | None:
+        self.asked += 1
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is None:
+            return None
+        return Lease(name, "me", answer, time.monotonic() + self._lasts_s)
+
+    async def release(self, lease: Lease) -> None:
+        self.released.append(lease.fencing_token)
+
+
+class Work:
+    """Runs until it is cancelled; notes with which fencing tokens it began and ended."""
+
+    def __init__(self, *failures: Exception | None) -> None:
+        self.begun: list[int] = []
+        self.ended: list[int] = []
+        self.running = 0
+        self.most_running = 0
+        self._failures = list(failures)
+
+    async def __call__(self, fencing_token: int) -> None:
+        self.begun.append(fencing_token)
+        self.running += 1
+        self.most_running = max(self.running, self.most_running)
+        try:
+            failure = self._failures.pop(0) if self._failures else None
+            if failure is not None:
+                raise failure
+            await asyncio.Event().wait()
+        finally:
+            self.running -= 1
+            self.ended.append(fencing_token)
+
+
+def listening(leases: Given, work: Work) -> tuple[Listener, asyncio.Task[None]]:
+    listener = Listener(NAME, leases, work)  # type: ignore[arg-type]
+    return listener, asyncio.create_task(listener.run())
+
+
+async def test_work_runs_while_the_lease_is_renewed() -> None:
+    """With the fencing token of the lease, once."""
+    leases, work = Given(7), Work()
+    listener, task = listening(leases, work)
+    await eventually(lambda: leases.asked > 3)
+    assert (work.begun, work.running, listener.state, listener.changes) == ([7], 1, "recording", 1)
+    assert listener.lease is not None
+    await finished(task)
+    assert (work.ended, leases.released, listener.lease) == ([7], [7], None)
+
+
+async def test_who_does_not_get_the_lease_asks_again() -> None:
+    """Following meanwhile; also where MongoDB cannot be asked."""
+    leases, work = Given(None, Unavailable("gone"), TimeLimit("slow"), None, 3), Work()
+    listener, task = listening(leases, work)
+    await eventually(lambda: work.begun == [3])
+    assert listener.changes == 1
+    await finished(task)
+
+
+async def test_a_follower_does_not_work() -> None:
+    """Nor does it release what it does not hold."""
+    leases, work = Given(None), Work()
+    listener, task = listening(leases, work)
+    await eventually(lambda: leases.asked > 3)
+    assert (listener.state, work.begun) == ("following", [])
+    await finished(task)
+    assert leases.released == []
+
+
+@pytest.mark.parametrize("answer", [None, 8], ids=["another holds it", "another held it"])
+async def test_work_is_cancelled_when_the_lease_is_lost(answer: int | None) -> None:
+    """Also where it is ours again, with a new fencing token: in between it was another's."""
+    leases, work = Given(7, 7, answer, 9), Work()
+    _, task = listening(leases, work)
+    await eventually(lambda: work.begun == [7, 9])
+    assert (work.ended, work.most_running) == ([7], 1)
+    await finished(task)
+
+
+async def test_work_is_cancelled_before_a_lease_that_cannot_be_renewed_runs_out() -> None:
+    """Not at the next turn only: it wakes for the end of the lease."""
+    leases, work = Given(7, Unavailable("gone"), lasts_s=1.0), Work()
+    leases.options = LeaseOptions(duration_s=1000, renew_every_s=0.9)
+    begun_at = time.monotonic()
+    _, task = listening(leases, work)
+    await eventually(lambda: work.ended == [7])
+    assert time.monotonic() - begun_at < 1.7
+    await finished(task)
+
+
+async def test_work_goes_on_through_a_short_outage() -> None:
+    """As long as the lease has not run out."""
+    leases, work = Given(7, Unavailable("gone"), Unavailable("gone"), 7), Work()
+    _, task = listening(leases, work)
+    await eventually(lambda: leases.asked > 5)
+    assert (work.begun, work.ended) == ([7], [])
+    await finished(task)
+
+
+@pytest.mark.parametrize("failure", [LeaseLost("refused"), Unavailable("the primary has changed")])
+async def test_work_that_was_refused_or_cut_off_is_begun_again(failure: Exception) -> None:
+    """The lease is given back first: another may be better placed; and not in a busy loop."""
+    leases, work = Given(7, 8), Work(failure)
+    leases.options = LeaseOptions(duration_s=100, renew_every_s=0.05)
+    begun_at = time.monotonic()
+    _, task = listening(leases, work)
+    await eventually(lambda: len(work.begun) == 2)
+    assert (work.begun, leases.released) == ([7, 8], [7])
+    assert time.monotonic() - begun_at >= 0.05
+    await finished(task)
+
+
+async def test_any_other_failure_of_the_work_ends_the_listener() -> None:
+    """It is raised, not retried; the lease is given back."""
+    leases, work = Given(7), Work(ZeroDivisionError("a bug"))
+    listener, task = listening(leases, work)
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        await task
+    assert leases.released == [7]
+    assert listener.state == "waiting"
+
+
+async def test_a_cancelled_listener_waits_for_its_work_to_end() -> None:
+    """The lease is not given back while the work still writes."""
+    leases, ends = Given(7), asyncio.Event()
+    released_while_working = []
+
+    async def slow_to_end(fencing_token: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await ends.wait()
+            released_while_working.extend(leases.released)
+
+    listener = Listener(NAME, leases, slow_to_end)  # type: ignore[arg-type]
+    task = asyncio.create_task(listener.run())
+    await eventually(lambda: listener.state == "recording")
+    task.cancel()
+    await turn()
+    ends.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (released_while_working, leases.released) == ([], [7])
+
+
+async def test_a_release_that_does_not_come_back_holds_nobody_up() -> None:
+    """Majority acknowledgement may never come; the lease then runs out by itself."""
+
+    class Stuck(Given):
+        async def release(self, lease: Lease) -> None:
+            await asyncio.Event().wait()
+
+    listener = Listener(NAME, Stuck(7), Work(), release_limit_s=0.01)  # type: ignore[arg-type]
+    task = asyncio.create_task(listener.run())
+    await eventually(lambda: listener.state == "recording")
+    await finished(task)
+
+
+async def test_a_release_that_fails_does_not_hide_how_the_work_ended() -> None:
+    """The work's own failure is what is raised."""
+
+    class Failing(Given):
+        async def release(self, lease: Lease) -> None:
+            raise Unavailable("gone")
+
+    listener = Listener(NAME, Failing(7), Work(ZeroDivisionError()))  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError):
+        await listener.run()
+
+
+def lines(caplog: pytest.LogCaptureFixture, event: str) -> int:
+    return [each.getMessage() for each in caplog.records].count(event)
+
+
+async def test_an_outage_is_said_once_and_shown_until_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Not at each turn; and who waits while another works is well."""
+    leases, work = Given(*[Unavailable("gone")] * 5, None), Work()
+    listener, task = listening(leases, work)
+    await eventually(lambda: listener.trouble is not None)
+    assert listener.trouble == "lease cannot be asked for: gone"
+    await eventually(lambda: leases.asked > 6)
+    assert listener.trouble is None
+    assert lines(caplog, "lease cannot be asked for") == 1
+    await finished(task)
+
+
+async def test_work_that_is_interrupted_again_and_again_is_in_trouble_until_it_lives(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Getting the lease again is not enough; living until it is renewed is."""
+    failures = [Unavailable("no primary"), TimeLimit("no primary"), Unavailable("no primary")]
+    leases, work = Given(7), Work(*failures)
+    listener, task = listening(leases, work)
+    await eventually(lambda: listener.trouble == "work interrupted: no primary")
+    assert len(work.begun) < 4
+    await eventually(lambda: len(work.begun) == 4 and listener.trouble is None)
+    assert (len(work.begun), listener.interruptions, listener.state) == (4, 3, "recording")
+    assert lines(caplog, "work interrupted") == 1
+    await finished(task)
+
+
+async def test_who_is_cancelled_while_the_work_ends_is_cancelled() -> None:
+    """The work takes its time to end: it has something to finish."""
+    ending, end = asyncio.Event(), asyncio.Event()
+
+    async def slow(fencing_token: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await end.wait()
+
+    listener = Listener(NAME, Given(7, None), slow)  # type: ignore[arg-type]
+    task = asyncio.create_task(listener.run())
+    await ending.wait()
+    task.cancel()
+    await turn()
+    end.set()
+    await asyncio.wait([task], timeout=10)
+    assert task.cancelled()
+
+
+class Share:
+    """Says whether the lease is this process's share."""
+
+    def __init__(self) -> None:
+        self.is_mine = True
+
+    def mine(self, name: str) -> bool:
+        return self.is_mine
+
+    async def until(self, name: str, *, mine: bool) -> None:
+        await eventually(lambda: self.is_mine is mine, within_s=60)
+
+
+async def test_what_is_another_one_s_share_is_no_trouble() -> None:
+    """As after an outage in which others were counted in."""
+    leases, share = Given(Unavailable("gone")), Share()
+    listener = Listener(NAME, leases, Work(), members=share)  # type: ignore[arg-type]
+    task = asyncio.create_task(listener.run())
+    await eventually(lambda: listener.trouble is not None)
+    share.is_mine = False
+    await eventually(lambda: listener.trouble is None)
+    assert listener.state == "following"
+    await finished(task)
+
+
+async def test_work_that_fails_later_each_time_is_not_taken_for_well_in_between() -> None:
+    """It lives through renewals, and yet does nothing: it must live for longer than before."""
+    begun = 0
+    seen: list[str | None] = []
+
+    async def fails_late(fencing_token: int) -> None:
+        nonlocal begun
+        begun += 1
+        for _ in range(10):
+            await asyncio.sleep(0.005)
+            seen.append(listener.trouble)
+        if begun <= 3:
+            raise Unavailable("cannot write")
+        await asyncio.Event().wait()
+
+    listener = Listener(NAME, Given(7), fails_late)  # type: ignore[arg-type]
+    task = asyncio.create_task(listener.run())
+    await eventually(lambda: begun == 4 and listener.trouble is None)
+    assert seen[10:30] == ["work interrupted: cannot write"] * 20
+    await finished(task)
+
+
+async def test_a_lease_that_cannot_be_renewed_is_trouble_before_it_is_lost() -> None:
+    """It may still be well again."""
+    leases, work = Given(7, Unavailable("gone"), Unavailable("gone"), 7), Work()
+    listener, task = listening(leases, work)
+    await eventually(lambda: listener.trouble == "lease cannot be renewed: gone")
+    await eventually(lambda: listener.trouble is None)
+    assert work.begun == [7]
+    await finished(task)
+
+
+async def test_refused_writes_are_counted_and_the_fencing_token_is_kept() -> None:
+    """For the metrics, also once the lease is given back."""
+    leases, work = Given(7, None), Work(LeaseLost("refused"))
+    listener, task = listening(leases, work)
+    await eventually(lambda: listener.state == "following")
+    assert (listener.fences_refused, listener.fencing_token, listener.changes) == (1, 7, 1)
+    assert listener.lease is None
+    await finished(task)

@@ -1,0 +1,43 @@
+"""Storms of log lines: the first, then a count."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from revstream.streams.core.log_throttle import Storm
+from tests.support.eventually import eventually
+
+log = logging.getLogger("tests.storms")
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, int | None, int]]:
+    """What happened, how many more times, and to which one last."""
+    return [
+        (each.getMessage(), getattr(each, "more", None), each.key)  # type: ignore[attr-defined]
+        for each in caplog.records
+        if each.name == log.name
+    ]
+
+
+async def test_the_first_is_told_at_once_and_the_others_as_their_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A thousand are two lines, and none of them is left uncounted."""
+    storm = Storm(log, "torn", every_s=0.05)
+    for key in range(1000):
+        storm.note(key=key)
+    assert said(caplog) == [("torn", None, 0)]
+    await eventually(lambda: said(caplog) == [("torn", None, 0), ("torn", 999, 999)])
+
+
+async def test_what_happens_again_after_a_pause_is_told_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once there was nothing for a while, the next is a first one."""
+    storm = Storm(log, "torn", every_s=0.01)
+    storm.note(key=1)
+    await eventually(lambda: storm._timer is None)
+    storm.note(key=2)
+    assert said(caplog) == [("torn", None, 1), ("torn", None, 2)]

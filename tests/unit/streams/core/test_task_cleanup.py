@@ -1,0 +1,52 @@
+"""Tasks that take their time to end, or fail while they do."""
+
+from __future__ import annotations
+
+import asyncio
+
+from revstream.streams.core.task_cleanup import ended
+from tests.support.streams import turn
+
+
+async def test_all_have_ended_whatever_they_raise() -> None:
+    """Also one that had failed before; and none is no task."""
+
+    async def fails() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ZeroDivisionError
+
+    tasks = [asyncio.ensure_future(each) for each in (fails(), asyncio.sleep(3600))]
+    await turn()
+    await ended(None, *tasks)
+    assert [each.done() for each in tasks] == [True, True]
+    await ended(None)
+
+
+async def test_who_is_cancelled_meanwhile_is_cancelled_once_they_have_ended() -> None:
+    """A recorder that went on would never be waited for to the end."""
+    ending, end, after = asyncio.Event(), asyncio.Event(), []
+
+    async def slow() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await end.wait()
+
+    task = asyncio.ensure_future(slow())
+    await turn()
+
+    async def waits() -> None:
+        await ended(task)
+        after.append("went on")
+
+    waiting = asyncio.ensure_future(waits())
+    await ending.wait()
+    waiting.cancel()
+    await turn()
+    assert not waiting.done()
+    end.set()
+    await asyncio.wait([waiting], timeout=10)
+    assert (waiting.cancelled(), task.done(), after) == (True, True, [])

@@ -1,0 +1,376 @@
+"""Waiting for the archive: the recorder here, the recorder elsewhere, and the one that is not
+there."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from bson import Timestamp
+
+from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.coordination.checkpoint import Checkpoint
+from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.core import resume_tokens
+from revstream.streams.core.errors import ArchiveBehind, Unavailable
+from revstream.streams.live import hub as hub_module
+from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.hub import Hub, HubOptions
+from tests.support.streams import batch, event, finished, token_at, turn
+
+NAME = "things"
+WHOLE = Partition(NAME)
+
+
+class Stored:
+    """Checkpoints as another process saves them."""
+
+    def __init__(self, token: str | None = None) -> None:
+        self.token = token
+        self.asked = 0
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+        self.asked += 1
+        await self.answers.wait()
+        assert collection == NAME
+        return {} if self.token is None else {WHOLE: Checkpoint(self.token, token_at(0))}
+
+
+def progress_of(stored: Stored, hub: Hub | None = None, limit_s: float = 10) -> Progress:
+    hub = hub or Hub([NAME], position=token_at(0))
+    return Progress(
+        stored,  # type: ignore[arg-type]
+        hub,
+        limit_s=limit_s,
+        poll_s=0.001,
+    )
+
+
+async def test_a_recorder_in_this_process_says_itself_how_far_it_is() -> None:
+    """The database is not asked, and who waits is woken."""
+    stored = Stored()
+    progress = progress_of(stored)
+    progress.advance(WHOLE, token_at(5))
+    assert await progress.position(NAME) == token_at(5)
+    waiting = asyncio.ensure_future(progress.wait(NAME, token_at(7)))
+    await turn()
+    progress.advance(WHOLE, token_at(6))
+    await turn()
+    assert not waiting.done()
+    progress.advance(WHOLE, token_at(7))
+    await waiting
+    assert stored.asked == 0
+
+
+async def test_what_was_reached_stays_reached() -> None:
+    """A recorder that begins again behind has not lost what is archived."""
+    progress = progress_of(Stored())
+    progress.advance(WHOLE, token_at(5))
+    progress.advance(WHOLE, token_at(3))
+    assert await progress.position(NAME) == token_at(5)
+
+
+async def test_a_recorder_elsewhere_is_followed_by_its_checkpoint() -> None:
+    """Until it has come far enough."""
+    stored = Stored(token_at(5))
+    progress = progress_of(stored)
+    assert await progress.position(NAME) == token_at(5)
+    await progress.wait(NAME, token_at(5))
+    waiting = asyncio.ensure_future(progress.wait(NAME, token_at(7)))
+    stored.token = token_at(8)
+    await waiting
+    assert await progress.position(NAME) == token_at(8)
+
+
+async def test_a_quiet_recorder_elsewhere_is_known_to_be_done_by_this_process_s_stream() -> None:
+    """Its checkpoint is seldom saved; but nothing happened between it and the moment."""
+    hub = Hub([NAME], position=token_at(0))
+    stored = Stored(token_at(5))
+    progress = progress_of(stored, hub)
+    hub.publish(batch(event(5)))
+    hub.publish(Batch((), resume_tokens.moment(Timestamp(9, 1))))
+    await progress.wait(NAME, token_at(9))
+    # The event after it is not archived yet.
+    hub.publish(batch(event(10)))
+    with pytest.raises(ArchiveBehind):
+        await progress.wait(NAME, token_at(10), limit_s=0.01)
+    # Nor may anything be concluded where the ring does not reach back to the checkpoint.
+    late = progress_of(Stored(token_at(5)), Hub([NAME], position=token_at(8)))
+    late._hub.publish(Batch((), token_at(9)))
+    with pytest.raises(ArchiveBehind):
+        await late.wait(NAME, token_at(9), limit_s=0.01)
+    # Or where this process has not come to the moment itself.
+    behind = progress_of(Stored(token_at(5)), Hub([NAME], position=token_at(5)))
+    with pytest.raises(ArchiveBehind):
+        await behind.wait(NAME, token_at(9), limit_s=0.01)
+
+
+async def test_who_waits_for_a_recorder_that_leaves_goes_on_with_the_next_one_s_checkpoint() -> (
+    None
+):
+    """The lease has gone to another process meanwhile."""
+    stored = Stored()
+    progress = progress_of(stored)
+    progress.advance(WHOLE, token_at(5))
+    waiting = asyncio.ensure_future(progress.wait(NAME, token_at(7)))
+    await turn()
+    stored.token = token_at(7)
+    progress.leave(WHOLE)
+    await waiting
+
+
+async def test_an_archive_that_does_not_come_is_behind_with_its_lag() -> None:
+    """Both times are named."""
+    progress = progress_of(Stored(token_at(5)), limit_s=0.01)
+    with pytest.raises(ArchiveBehind, match="has reached 1970-01-01 00:00:05Z") as caught:
+        await progress.wait(NAME, token_at(65))
+    assert caught.value.extensions == {
+        "code": "ARCHIVE_BEHIND",
+        "collection": NAME,
+        "lagSeconds": 60.0,
+    }
+    local = progress_of(Stored(), limit_s=0.01)
+    local.advance(WHOLE, token_at(5))
+    with pytest.raises(ArchiveBehind, match="00:01:05Z was asked for"):
+        await local.wait(NAME, token_at(65))
+
+
+async def test_an_archive_that_nobody_ever_wrote_says_how_to_begin_one() -> None:
+    """Rather than how far behind it is."""
+    with pytest.raises(ArchiveBehind, match="no recorder has ever run for things"):
+        await progress_of(Stored(), limit_s=0.01).wait(NAME, token_at(5))
+
+
+async def test_many_that_ask_at_once_share_one_answer() -> None:
+    """Also where the first of them goes away; and later ones ask anew."""
+    stored = Stored(token_at(5))
+    stored.answers.clear()
+    progress = progress_of(stored)
+    first, *others = [asyncio.ensure_future(progress.position(NAME)) for _ in range(50)]
+    await turn()
+    await finished(first)
+    stored.answers.set()
+    assert await asyncio.gather(*others) == [token_at(5)] * 49
+    assert stored.asked == 1
+    assert await progress.position(NAME) == token_at(5)
+    assert stored.asked == 2
+
+
+async def test_an_answer_that_fails_fails_for_all_that_share_it_and_only_for_them() -> None:
+    """The next one asks again."""
+
+    class Failing(Stored):
+        async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+            found = await super().of(collection)
+            if self.asked == 1:
+                raise Unavailable("gone")
+            return found
+
+    progress = progress_of(Failing(token_at(5)))
+    results = await asyncio.gather(
+        *(progress.position(NAME) for _ in range(3)), return_exceptions=True
+    )
+    assert [type(each) for each in results] == [Unavailable] * 3
+    assert await progress.position(NAME) == token_at(5)
+
+
+async def test_the_lag_is_the_age_of_the_oldest_change_that_waits() -> None:
+    """By the wall clock; none waits, no lag; and where the ring is too short, the age of the place
+    counts, which is more."""
+    hub = Hub([NAME], position=token_at(0), options=HubOptions(ring_events=2))
+    progress = progress_of(Stored(), hub)
+    assert progress.lag_s(WHOLE) == 0.0
+    hub.publish(batch(event(5), event(6)))
+    progress.advance(WHOLE, token_at(5))
+    age_s = (datetime.now(UTC) - event(6).wall) / timedelta(seconds=1)
+    assert progress.lag_s(WHOLE) == pytest.approx(age_s, abs=5)
+    progress.advance(WHOLE, token_at(6))
+    assert progress.lag_s(WHOLE) == 0.0
+    hub.publish(batch(event(7), event(8), event(9)))
+    age_s = (datetime.now(UTC) - datetime.fromtimestamp(6, UTC)) / timedelta(seconds=1)
+    assert progress.lag_s(WHOLE) == pytest.approx(age_s, abs=5)
+
+
+async def test_the_lag_while_it_catches_up_is_the_age_of_the_place() -> None:
+    """What came before this process began, it has not seen; from where it did on, it has."""
+    now = int(datetime.now(UTC).timestamp())
+    hub = Hub([NAME], position=token_at(now - 10))
+    progress = progress_of(Stored(), hub)
+    # Nobody has said how far it is.
+    assert progress.lag_s(WHOLE) == 0.0
+    progress.advance(WHOLE, token_at(now - 600))
+    assert progress.lag_s(WHOLE) == pytest.approx(600, abs=5)
+    assert progress.lag_behind_s(NAME, token_at(now - 300)) == pytest.approx(300, abs=5)
+    assert progress.lag_behind_s(NAME, resume_tokens.BEGINNING) == 0.0
+    progress.advance(WHOLE, token_at(now - 10))
+    assert progress.lag_s(WHOLE) == 0.0
+    assert progress.lag_behind_s(NAME, token_at(now - 9)) == 0.0
+
+
+async def test_the_lag_while_the_live_stream_is_silent_is_what_may_have_happened_since() -> None:
+    """What waits then is not seen; 0 would say that nothing does."""
+    now = int(datetime.now(UTC).timestamp())
+    hub = Hub([NAME], position=token_at(now - 60))
+    progress = progress_of(Stored(), hub)
+    progress.advance(WHOLE, token_at(now - 60))
+    hub.moved_at -= 50
+    # Nobody follows it: its silence says nothing.
+    assert progress.lag_s(WHOLE) == 0.0
+    hub.follow()
+    assert progress.lag_s(WHOLE) == 0.0
+    hub.moved_at -= 50
+    assert progress.lag_s(WHOLE) == pytest.approx(50, abs=5)
+    # A recorder with a stream of its own has come further.
+    progress.advance(WHOLE, token_at(now - 20))
+    assert progress.lag_s(WHOLE) == pytest.approx(20, abs=5)
+
+
+PARTS = partitions_of(NAME, 3)
+# Of each partition, the `_id` of a document in it.
+KEYS = {part: next(n for n in range(99) if part.holds(n)) for part in PARTS}
+
+
+class StoredParts:
+    """Checkpoints of a collection that is divided."""
+
+    def __init__(self, *tokens_: str, others: dict[Partition, str] | None = None) -> None:
+        self.tokens = dict(zip(PARTS, tokens_, strict=False)) | (others or {})
+
+    async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+        return {part: Checkpoint(token, token_at(0)) for part, token in self.tokens.items()}
+
+
+async def test_a_collection_has_come_as_far_as_the_last_of_its_partitions() -> None:
+    """Whether they are recorded here, elsewhere, or some here and some there."""
+    here = progress_of(StoredParts())  # type: ignore[arg-type]
+    for n, part in enumerate(PARTS):
+        here.advance(part, token_at(5 + n))
+    assert await here.position(NAME) == token_at(5)
+    elsewhere = progress_of(StoredParts(token_at(7), token_at(4), token_at(9)))  # type: ignore[arg-type]
+    assert await elsewhere.position(NAME) == token_at(4)
+    elsewhere.advance(PARTS[1], token_at(8))
+    assert await elsewhere.position(NAME) == token_at(7)
+    elsewhere.leave(PARTS[1])
+    assert await elsewhere.position(NAME) == token_at(7)
+
+
+async def test_as_long_as_a_partition_has_no_checkpoint_nothing_is_known() -> None:
+    """What it should hold may be missing."""
+    progress = progress_of(StoredParts(token_at(7), token_at(4)))  # type: ignore[arg-type]
+    assert await progress.position(NAME) == ""
+    assert await progress.checkpoint(NAME) is None
+
+
+async def test_how_the_collection_was_divided_before_counts_while_it_is_further() -> None:
+    """And no longer than that: what is left of it holds up nobody."""
+    stored = StoredParts(token_at(3), token_at(4), others={WHOLE: token_at(6)})
+    progress = progress_of(stored)  # type: ignore[arg-type]
+    assert await progress.position(NAME) == token_at(6)
+    stored.tokens = dict.fromkeys(PARTS, token_at(8)) | {WHOLE: token_at(6)}
+    assert await progress.position(NAME) == token_at(8)
+    checkpoint = await progress.checkpoint(NAME)
+    assert checkpoint is not None
+    assert checkpoint.token == token_at(8)
+
+
+async def test_what_a_partition_has_archived_is_looked_at_with_what_is_its_own() -> None:
+    """Two events are archived by whom they concern, though the third partition is not there yet;
+    its own event is not."""
+    one, two, three = PARTS
+    hub = Hub([NAME], position=token_at(0))
+    progress = progress_of(StoredParts(token_at(5), token_at(6), token_at(1)), hub)  # type: ignore[arg-type]
+    hub.publish(batch(event(5, key=KEYS[one]), event(6, key=KEYS[two]), event(7, key=KEYS[three])))
+    await progress.wait(NAME, token_at(6))
+    assert await progress.position(NAME) == token_at(6)
+    with pytest.raises(ArchiveBehind):
+        await progress.wait(NAME, token_at(7), limit_s=0.01)
+    assert [progress.lag_s(part) > 0 for part in PARTS] == [False, False, True]
+
+
+async def test_what_befalls_the_collection_is_archived_once_all_partitions_have_it() -> None:
+    """Each deletes its own documents."""
+    hub = Hub([NAME], position=token_at(0))
+    stored = StoredParts(token_at(9), token_at(9), token_at(4))
+    progress = progress_of(stored, hub)  # type: ignore[arg-type]
+    hub.publish(batch(event(5, operation="drop", key=None), event(6, key=KEYS[PARTS[0]])))
+    with pytest.raises(ArchiveBehind):
+        await progress.wait(NAME, token_at(6), limit_s=0.01)
+    stored.tokens[PARTS[2]] = resume_tokens.behind(token_at(5))
+    await progress.wait(NAME, token_at(6))
+
+
+async def test_an_answer_that_was_long_on_its_way_is_not_the_last_word() -> None:
+    """The bound has passed meanwhile, and so has the recorder."""
+
+    class Slow(Stored):
+        async def of(self, collection: str) -> dict[Partition, Checkpoint]:
+            found = await super().of(collection)
+            if self.asked == 1:
+                await asyncio.sleep(0.02)
+                self.token = token_at(7)
+            return found
+
+    await progress_of(Slow(token_at(5)), limit_s=0.01).wait(NAME, token_at(7))
+
+
+async def test_of_partitions_the_last_one_wakes_who_waits() -> None:
+    """Of recorders in this process; who has stopped says nothing any more."""
+    progress = progress_of(Stored())
+    one, other = partitions_of(NAME, 2)
+    for each in (one, other):
+        progress.advance(each, token_at(5))
+    waiting = asyncio.ensure_future(progress.wait(NAME, token_at(6)))
+    await turn()
+    progress.advance(one, token_at(6))
+    await turn()
+    assert not waiting.done()
+    assert await progress.position(NAME) == token_at(5)
+    progress.advance(other, token_at(7))
+    await waiting
+    progress.leave(one)
+    with pytest.raises(ArchiveBehind):
+        await progress.wait(NAME, token_at(7), limit_s=0.01)
+
+
+@pytest.mark.parametrize(
+    ("brought", "waits"),
+    [
+        ((event(6, operation="insert"), event(7, key=2, operation="delete")), False),
+        ((event(6, operation="delete"), event(7, operation="insert")), True),
+        ((event(6, operation="drop", key=None), event(7)), True),
+        # More deletions than are remembered.
+        (tuple(event(6, key=n, operation="delete", count=n) for n in range(2, 6)), True),
+    ],
+    ids=["none of it", "of it", "of all", "too many"],
+)
+async def test_a_deletion_that_is_not_archived_is_waited_for(
+    brought: tuple[ChangeEvent, ...], waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of these documents, or where this process's stream cannot tell; else nothing is, however far
+    the archive is behind."""
+    monkeypatch.setattr(hub_module, "_DELETIONS", 2)
+    hub = Hub([NAME], position=token_at(5), options=HubOptions(ring_events=1))
+    progress = progress_of(Stored(token_at(5)), hub)
+    waiting = asyncio.ensure_future(progress.wait_deletions(NAME, token_at(8), [1, "x"]))
+    hub.publish(Batch(brought, token_at(7, 9)))
+    await turn()
+    assert not waiting.done()
+    hub.publish(Batch((), token_at(8)))
+    if waits:
+        progress.advance(WHOLE, token_at(7))
+        for _ in range(5):
+            await turn()
+        assert not waiting.done()
+        progress.advance(WHOLE, token_at(8))
+    await asyncio.wait_for(waiting, 5)
+
+
+async def test_deletions_are_waited_for_within_a_bound_and_only_where_somebody_records() -> None:
+    """A stream that stands still is not waited for longer than the archive."""
+    progress = progress_of(Stored(token_at(5)), limit_s=0.05)
+    with pytest.raises(ArchiveBehind, match=r"waited 0\.05 s"):
+        await progress.wait_deletions(NAME, token_at(8), [1])
+    await progress_of(Stored()).wait_deletions(NAME, token_at(8), [1])

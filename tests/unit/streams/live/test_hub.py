@@ -1,0 +1,312 @@
+"""The hub: who receives what, and who is ended how."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+from bson import Decimal128
+
+from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.changefeed.routing import Interest
+from revstream.streams.core.errors import InexactKey, SlowConsumer, Unavailable
+from revstream.streams.live.hub import PORTION, Hub, HubOptions, Subscriber, follow
+from tests.support.streams import batch, event, finished, token_at, turn
+
+pytestmark = pytest.mark.timeout(10)
+
+
+def hub_of(*collections: str, backlog: int = 100) -> Hub:
+    options = HubOptions(backlog_events=backlog)
+    return Hub(collections or ("things",), position=token_at(0), options=options)
+
+
+async def taken(subscriber: Subscriber) -> list[str]:
+    """The tokens that wait, without waiting for more."""
+    return [each.token for each in await subscriber.next(0)]
+
+
+async def test_publish_gives_each_collection_its_events() -> None:
+    """A subscriber of one collection does not see another's; nobody sees what is not modelled."""
+    hub = hub_of("things", "people")
+    things, people = hub.attach("things"), hub.attach("people")
+    hub.publish(
+        batch(event(1), event(2, collection="people"), event(3, collection="unknown"), event(4))
+    )
+    assert await taken(things) == [token_at(1), token_at(4)]
+    assert await taken(people) == [token_at(2)]
+    assert hub.position == token_at(4)
+
+
+async def test_what_a_collection_was_told_can_be_let_go_of() -> None:
+    """Whoever resumes is served elsewhere; who is attached, and other collections, go on."""
+    hub = hub_of("things", "people")
+    things = hub.attach("things")
+    hub.publish(batch(event(1), event(2, collection="people")))
+    hub.forget("things")
+    assert hub.ring("things").after(token_at(1)) is None
+    assert len(hub.ring("people")) == 1
+    hub.publish(batch(event(3)))
+    assert await taken(things) == [token_at(1), token_at(3)]
+    assert [each.token for each in hub.ring("things").after(token_at(2)) or ()] == [token_at(3)]
+
+
+async def test_publish_finds_the_subscriber_of_one_document() -> None:
+    """By `_id`, as MongoDB compares: 1, 1.0 and Decimal128("1") are one, 1 and true are two."""
+    hub = hub_of()
+    one, true, pair = (
+        hub.attach("things", Interest(keys=(1,))),
+        hub.attach("things", Interest(keys=(True,))),
+        hub.attach("things", Interest(keys=({"a": 1},))),
+    )
+    hub.publish(
+        batch(
+            event(1, key=1.0),
+            event(2, key=True),
+            event(3, key={"a": 1}),
+            event(4, key=2),
+            event(5, key=Decimal128("1")),
+        )
+    )
+    assert await taken(one) == [token_at(1), token_at(5)]
+    assert await taken(true) == [token_at(2)]
+    assert await taken(pair) == [token_at(3)]
+
+
+async def test_publish_tells_every_subscriber_of_what_befalls_the_collection() -> None:
+    """A drop concerns the subscriber of one document too."""
+    hub = hub_of()
+    whole, one = hub.attach("things"), hub.attach("things", Interest(keys=(1,)))
+    hub.publish(batch(event(1, operation="drop", key=None)))
+    assert await taken(whole) == await taken(one) == [token_at(1)]
+
+
+async def test_publish_tells_both_collections_of_a_rename() -> None:
+    """One loses its documents; the other loses what it had and gets what came."""
+    hub = hub_of("things", "people")
+    things, people = hub.attach("things"), hub.attach("people", Interest(keys=(1,)))
+    hub.publish(batch(event(1, operation="rename", key=None, renamed_to="people")))
+    hub.publish(batch(event(2, operation="rename", key=None, collection="x", renamed_to="people")))
+    hub.publish(batch(event(3, operation="rename", key=None, renamed_to="x")))
+    assert await taken(things) == [token_at(1), token_at(3)]
+    assert await taken(people) == [token_at(1), token_at(2)]
+    ring = hub.ring("people").after(token_at(0))
+    assert ring is not None
+    assert [each.token for each in ring] == [token_at(1), token_at(2)]
+
+
+async def test_publish_never_waits_for_a_subscriber_whose_backlog_is_full() -> None:
+    """It is ended with SLOW_CONSUMER once it has taken what waits; the others miss nothing."""
+    hub = hub_of(backlog=2)
+    slow, quick = hub.attach("things"), hub.attach("things")
+    received = []
+    for seconds in (1, 2, 3, 4):
+        hub.publish(batch(event(seconds)))
+        received += await taken(quick)
+    assert received == [token_at(n) for n in (1, 2, 3, 4)]
+    assert hub.statistics()["slow_consumers"] == 1
+    assert hub.statistics()["subscribers"] == 1
+    assert await taken(slow) == [token_at(1), token_at(2)]
+    with pytest.raises(SlowConsumer, match="2 events are waiting and 2 are allowed"):
+        await slow.next()
+
+
+async def test_a_batch_larger_than_the_backlog_ends_whoever_waits_for_it() -> None:
+    """The bound holds within one batch too; what had room is received first."""
+    hub = hub_of(backlog=3)
+    subscriber = hub.attach("things")
+    waiting = asyncio.ensure_future(subscriber.next())
+    await turn()
+    hub.publish(batch(*(event(seconds) for seconds in range(1, 6))))
+    assert [each.token for each in await waiting] == [token_at(n) for n in (1, 2, 3)]
+    with pytest.raises(SlowConsumer):
+        await subscriber.next()
+
+
+async def test_a_backlog_is_bounded_in_bytes_too() -> None:
+    """One event has room however large it is; what was taken makes room again."""
+    size = event(1).size_bytes
+    most = 2 * size + size // 2
+    hub = Hub(["things"], position=token_at(0), options=HubOptions(backlog_bytes=most))
+    slow, quick = hub.attach("things"), hub.attach("things")
+    for seconds in (1, 2, 3):
+        hub.publish(batch(event(seconds)))
+        assert await taken(quick) == [token_at(seconds)]
+    assert await taken(slow) == [token_at(1), token_at(2)]
+    with pytest.raises(SlowConsumer, match=f"{3 * size} bytes are waiting and {most}"):
+        await slow.next()
+    tiny = Hub(["things"], position=token_at(0), options=HubOptions(backlog_bytes=1))
+    one = tiny.attach("things")
+    tiny.publish(batch(event(1)))
+    assert await taken(one) == [token_at(1)]
+
+
+async def test_what_waits_is_taken_in_portions() -> None:
+    """In order and without a gap; what is made of a portion is all that one subscriber holds."""
+    hub = hub_of(backlog=1000)
+    subscriber = hub.attach("things")
+    hub.publish(batch(*(event(seconds) for seconds in range(1, 2 * PORTION + 51))))
+    portions = [await taken(subscriber) for _ in range(3)]
+    assert [len(each) for each in portions] == [PORTION, PORTION, 50]
+    assert [token for each in portions for token in each] == [
+        token_at(n) for n in range(1, 2 * PORTION + 51)
+    ]
+
+
+async def test_restart_ends_subscribers_and_forgets_the_rings() -> None:
+    """What the new position does not join to is not pretended to."""
+    hub = hub_of()
+    subscriber, waiting = hub.attach("things"), hub.attach("things", Interest(keys=(7,)))
+    waits = asyncio.ensure_future(waiting.next())
+    await turn()
+    hub.publish(batch(event(1)))
+    hub.restart(token_at(9))
+    assert await taken(subscriber) == [token_at(1)]
+    with pytest.raises(Unavailable):
+        await subscriber.next()
+    with pytest.raises(Unavailable):
+        await waits
+    assert hub.ring("things").after(token_at(1)) is None
+    assert hub.ring("things").after(token_at(9)) == []
+    assert hub.statistics()["subscribers"] == 0
+
+
+async def test_a_closed_subscriber_receives_nothing_and_leaves_no_trace() -> None:
+    """Closing is repeatable."""
+    hub = hub_of()
+    subscriber = hub.attach("things", Interest(keys=({"a": 1},)))
+    subscriber.close()
+    subscriber.close()
+    hub.publish(batch(event(1, key={"a": 1})))
+    assert await taken(subscriber) == []
+    assert hub.statistics()["subscribers"] == 0
+
+
+async def test_next_loses_nothing_when_it_is_cancelled() -> None:
+    """Events stay in the backlog until they are returned."""
+    hub = hub_of()
+    subscriber = hub.attach("things")
+    waiting = asyncio.ensure_future(subscriber.next())
+    await turn()
+    hub.publish(batch(event(1)))
+    await finished(waiting)
+    assert await taken(subscriber) == [token_at(1)]
+
+
+async def test_next_returns_nothing_after_its_time() -> None:
+    """An empty list says that nothing came; later events are received."""
+    hub = hub_of()
+    subscriber = hub.attach("things")
+    assert await subscriber.next(0.001) == ()
+    hub.publish(batch(event(1)))
+    assert await taken(subscriber) == [token_at(1)]
+
+
+async def test_reached_returns_once_a_token_is_published() -> None:
+    """Also where an empty batch brings the position, and where it is behind already."""
+    hub = hub_of()
+    waiting = asyncio.ensure_future(hub.reached(token_at(2)))
+    hub.publish(batch(event(1)))
+    await turn()
+    await turn()
+    assert not waiting.done()
+    hub.publish(Batch((), token_at(3)))
+    await waiting
+    await hub.reached(token_at(2))
+
+
+async def test_reached_returns_when_the_hub_begins_anew_behind_it() -> None:
+    """A restart moves the position as a batch does."""
+    hub = hub_of()
+    waiting = asyncio.ensure_future(hub.reached(token_at(2)))
+    await turn()
+    hub.restart(token_at(3))
+    await waiting
+
+
+async def test_statistics_count_what_waits() -> None:
+    """The deepest backlog is the one to worry about."""
+    hub = hub_of()
+    hub.attach("things")
+    hub.publish(batch(event(1), event(2)))
+    hub.attach("things", Interest(keys=(5,)))
+    found = hub.statistics()
+    assert (found["subscribers"], found["deepest_backlog"]) == (2, 2)
+    assert (found["published"], found["ring_events"]) == (2, 2)
+    assert found["ring_bytes"] > 0
+
+
+async def test_statistics_of_a_collection_leave_the_others_out() -> None:
+    """All of them together are the sum."""
+    hub = hub_of("things", "people", backlog=1)
+    hub.attach("things")
+    hub.attach("people", Interest(keys=(1,)))
+    hub.publish(batch(event(1), event(2), event(3, collection="people")))
+    things, people = hub.statistics("things"), hub.statistics("people")
+    assert (things["published"], things["slow_consumers"], things["subscribers"]) == (2, 1, 0)
+    assert (people["published"], people["slow_consumers"], people["subscribers"]) == (1, 0, 1)
+    assert (things["deepest_backlog"], people["deepest_backlog"]) == (0, 1)
+    assert hub.statistics()["ring_events"] == 3
+
+
+async def test_follow_publishes_from_where_the_hub_stands() -> None:
+    """A source is asked for what comes after the hub's position."""
+    asked: list[str] = []
+
+    class Script:
+        async def batches(self, after: str):  # type: ignore[no-untyped-def]
+            asked.append(after)
+            yield batch(event(1))
+            yield Batch((), token_at(2))
+            raise Unavailable("the script ends")
+
+    hub = hub_of()
+    subscriber = hub.attach("things")
+    with pytest.raises(Unavailable, match="the script ends"):
+        await follow(Script(), hub)  # type: ignore[arg-type]
+    assert asked == [token_at(0)]
+    assert hub.position == token_at(2)
+    assert await taken(subscriber) == [token_at(1)]
+
+
+async def test_what_becomes_no_version_is_in_the_ring_and_told_to_nobody() -> None:
+    """Who records takes it from the ring."""
+
+    class Script:
+        async def batches(self, after: str):  # type: ignore[no-untyped-def]
+            yield batch(replace(event(1), fault=InexactKey("no driver keeps it")), event(2))
+            raise Unavailable("the script ends")
+
+    hub = hub_of()
+    subscriber = hub.attach("things")
+    with pytest.raises(Unavailable, match="the script ends"):
+        await follow(Script(), hub)  # type: ignore[arg-type]
+    assert await taken(subscriber) == [token_at(2)]
+    ring = hub.ring("things").after(token_at(0)) or ()
+    assert [each.token for each in ring] == [token_at(1), token_at(2)]
+
+
+def test_deletions_are_remembered_without_the_ids() -> None:
+    """Which may be of any length, and are counted nowhere."""
+    hub = Hub(["things"], position=token_at(0), options=HubOptions(ring_events=1))
+    tracemalloc.start()
+    try:
+        for n in range(200):
+            key = {"n": n, "text": f"{n}" * 50_000}
+            hub.publish(batch(event(n + 1, key=key, operation="delete")))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(hub.deletions("things")) == 200
+    assert held < 2_000_000
+
+
+def test_an_event_is_shared_not_copied() -> None:
+    """All receivers get the same object: it is decoded once for all."""
+    hub = hub_of()
+    one, other = hub.attach("things"), hub.attach("things", Interest(keys=(1,)))
+    sent: ChangeEvent = event(1, after={"_id": 1})
+    hub.publish(batch(sent))
+    assert one._backlog[0] is other._backlog[0] is sent

@@ -1,0 +1,55 @@
+"""How far the oplog is read in one turn; the rest needs MongoDB
+(`tests/integration/test_proposal_changes.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from bson import Timestamp
+
+from revstream.streams.changefeed.event import Batch
+from revstream.streams.core import resume_tokens
+from revstream.streams.live.oplog_replay import _Reading
+from tests.support.streams import token_at
+
+
+class Quick:
+    """A source with nothing in it, at once; keeps how many seconds were asked for."""
+
+    def __init__(self) -> None:
+        self.stretches: list[int] = []
+
+    def __call__(self, horizon: Timestamp) -> Any:
+        self._horizon = horizon
+        return self
+
+    async def batches(self, after: str) -> AsyncIterator[Batch]:
+        self.stretches.append(self._horizon.time - resume_tokens.cluster_time(after).time)
+        yield Batch((), after)
+        yield Batch((), resume_tokens.moment(self._horizon))
+        raise AssertionError("read on behind its horizon")
+
+
+async def test_stretches_grow_where_reading_is_quick_up_to_a_bound() -> None:
+    """One turn takes several, up to where memory begins."""
+    source = Quick()
+    reading = _Reading(source, token_at(1000))
+    assert await reading.page(token_at(4000)) == []
+    assert reading.position >= token_at(4000)
+    assert source.stretches == [60, 120, 240, 480, 600, 600, 600, 600]
+
+
+async def test_a_turn_that_is_over_ends_at_the_first_reply_that_moves_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the next one looks through less."""
+    monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE_S", 0.0)
+    source = Quick()
+    reading = _Reading(source, token_at(1000))
+    reached = []
+    for _ in range(3):
+        await reading.page(token_at(4000))
+        reached.append(resume_tokens.cluster_time(reading.position).time)
+    assert reached == [1060, 1070, 1080]

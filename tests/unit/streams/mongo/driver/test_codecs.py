@@ -1,0 +1,41 @@
+"""streams.mongo.driver.codecs: a document decodes to the same values whatever its fields are
+called."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import bson
+import pytest
+from bson import Code, Int64
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.mongo.driver.codecs import RAW, SHOWN, decode, plain
+
+SHAPES: list[dict[str, Any]] = [
+    {"a": {"$ref": "users", "$id": 1}},
+    {"a": {"x": 1, "$id": 1, "$db": "d", "$ref": "users", "name": {"$ref": "c", "$id": 2}}},
+    {"a": [{"$ref": "users", "$id": Int64(1)}, [{"$ref": "c", "$id": None}]]},
+    {"$ref": "users", "$id": 1, "a": {"b": [1, {"c": 2}]}},
+    {"code": Code("return x", {"x": 1, "r": {"$ref": "users", "$id": 1}})},
+    {"code": Code("return x", {"x": 1}), "a": {"$ref": "users", "$id": 1}},
+]
+
+
+@pytest.mark.parametrize("document", SHAPES)
+def test_no_object_is_made_of_a_shape(document: dict[str, Any]) -> None:
+    """Embedded documents are dicts with their fields in order, and encode to the same bytes."""
+    raw = bson.encode(document)
+    found = decode(raw)
+    assert repr(found) == repr(document) or "code" in document
+    assert bson.encode(found) == raw
+    assert plain(RawBSONDocument(raw, RAW)) == found
+
+
+def test_dates_are_as_the_options_say() -> None:
+    """Also beside a field that is called as a reference's."""
+    at = datetime(2024, 5, 1, tzinfo=UTC)
+    raw = bson.encode({"at": at, "a": {"$ref": "c", "$id": 1, "at": at}})
+    assert decode(raw)["a"]["at"] == at
+    assert decode(memoryview(raw), SHOWN)["a"]["at"] == at.replace(tzinfo=None)

@@ -1,0 +1,94 @@
+"""streams.mongo.driver.cursor_batches: what is asked for ahead."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import pymongo.errors
+import pytest
+
+from revstream.streams.core.errors import Unavailable
+from revstream.streams.mongo.driver.cursor_batches import rounds
+from tests.support.eventually import eventually
+
+
+class Server:
+    """Answers as a cursor's does, one batch after the other; at the end it is silent, or gone."""
+
+    def __init__(self, batches: list[list[int]], *, end: str = "silent") -> None:
+        self.asked = 0
+        self.cancelled = 0
+        self.killed: list[Any] = []
+        self._batches = batches
+        self._end = end
+
+    async def ask(self, command: dict[str, Any]) -> dict[str, Any]:
+        self.asked += 1
+        part = "nextBatch" if "getMore" in command else "firstBatch"
+        if self._batches:
+            batch = self._batches.pop(0)
+            last = not self._batches and self._end == "closed"
+            return {"cursor": {"id": 0 if last else 7, part: batch}}
+        if self._end == "gone":
+            raise pymongo.errors.AutoReconnect("connection closed")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        raise AssertionError
+
+    async def kill(self, command: dict[str, Any]) -> None:
+        self.killed += command["cursors"]
+
+    def rounds(self, *, ahead: bool) -> Any:
+        return rounds(self.ask, self.kill, "things", {"find": "things"}, size=2, ahead=ahead)
+
+
+async def test_the_next_batch_is_made_while_one_is_looked_at() -> None:
+    server = Server([[1], [2], [3]])
+    async with aclosing(server.rounds(ahead=True)) as opened:
+        for n in (1, 2):
+            assert (await anext(opened))["batch"] == [n]
+            await eventually(lambda n=n: server.asked == n + 1)
+    assert server.killed == [7]
+
+
+async def test_elsewhere_it_is_asked_for_when_it_is_wanted() -> None:
+    server = Server([[1], [2]])
+    async with aclosing(server.rounds(ahead=False)) as opened:
+        await anext(opened)
+        await asyncio.sleep(0)
+        assert server.asked == 1
+    assert server.killed == [7]
+
+
+async def test_who_leaves_waits_for_none_that_is_on_its_way() -> None:
+    server = Server([[1]])
+    async with aclosing(server.rounds(ahead=True)) as opened:
+        await anext(opened)
+        await eventually(lambda: server.asked == 2)
+    assert (server.cancelled, server.killed) == (1, [7])
+
+
+@pytest.mark.parametrize("looking", [False, True])
+async def test_that_the_connection_has_gone_meanwhile_is_told_behind_the_batch(
+    looking: bool,
+) -> None:
+    """None that has come is lost; and nothing is said where nobody asks any more."""
+    server = Server([[1], [2]], end="gone")
+    async with aclosing(server.rounds(ahead=True)) as opened:
+        assert [(await anext(opened))["batch"] for _ in range(2)] == [[1], [2]]
+        await eventually(lambda: server.asked == 3)
+        if looking:
+            with pytest.raises(Unavailable):
+                await anext(opened)
+
+
+async def test_it_ends_where_the_server_has_closed_the_cursor() -> None:
+    server = Server([[1], [2]], end="closed")
+    async with aclosing(server.rounds(ahead=True)) as opened:
+        assert [each["batch"] async for each in opened] == [[1], [2]]
+    assert (server.asked, server.killed) == (2, [])

@@ -1,0 +1,168 @@
+"""What the driver raises becomes one of ours, and tells nothing that is not for others."""
+
+from __future__ import annotations
+
+import pymongo.errors
+import pytest
+
+from revstream.streams.core.errors import (
+    ConnectionLost,
+    DatabaseError,
+    DuplicateKey,
+    GatewayError,
+    NotWritable,
+    TimeLimit,
+    Unavailable,
+    Unsuitable,
+)
+from revstream.streams.mongo.driver.error_translation import refused, translated
+
+TOPOLOGY = ", Timeout: 1.0s, Topology Description: <TopologyDescription id: 1, servers: [secret]>"
+REPLY = ", full error: {'ok': 0.0, 'errmsg': 'secret'}"
+SETTINGS = " (configured timeouts: socketTimeoutMS: 20000.0ms, connectTimeoutMS: 20000.0ms)"
+
+
+def became(exc: Exception) -> GatewayError:
+    with pytest.raises(GatewayError) as caught, translated():
+        raise exc
+    assert caught.value.__cause__ is exc
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("exc", "kind"),
+    [
+        (pymongo.errors.ExecutionTimeout("operation exceeded time limit", 50), TimeLimit),
+        (pymongo.errors.OperationFailure("exceeded", 50), TimeLimit),
+        (pymongo.errors.OperationFailure("undone", 251), Unavailable),
+        (pymongo.errors.OperationFailure("took too long", 290), Unavailable),
+        (
+            pymongo.errors.OperationFailure(
+                "conflict", 112, {"errorLabels": ["TransientTransactionError"]}
+            ),
+            Unavailable,
+        ),
+        (pymongo.errors.DuplicateKeyError("E11000", 11000, {"keyValue": {"_id": 1}}), DuplicateKey),
+        (
+            pymongo.errors.BulkWriteError(
+                {
+                    "writeErrors": [
+                        {"index": 0, "code": 11000, "keyValue": {"_id": 1}, "errmsg": "E11000"}
+                    ]
+                }
+            ),
+            DuplicateKey,
+        ),
+        (
+            pymongo.errors.BulkWriteError(
+                {"writeErrors": [{"index": 0, "code": 121, "errmsg": "bad"}]}
+            ),
+            DatabaseError,
+        ),
+        (
+            pymongo.errors.BulkWriteError(
+                {"writeErrors": [{"index": 0, "code": 11600, "errmsg": "stopping"}]}
+            ),
+            Unavailable,
+        ),
+        (
+            pymongo.errors.BulkWriteError(
+                {"writeErrors": [], "writeConcernErrors": [{"code": 91, "errmsg": "stopping"}]}
+            ),
+            Unavailable,
+        ),
+        (pymongo.errors.WriteConcernError("waiting for replication" + REPLY, 64), Unavailable),
+        (pymongo.errors.NotPrimaryError("stepping down"), Unavailable),
+        (pymongo.errors.ServerSelectionTimeoutError("no servers" + TOPOLOGY), Unavailable),
+        (pymongo.errors.AutoReconnect("connection closed"), ConnectionLost),
+        (pymongo.errors.NetworkTimeout("timed out"), Unavailable),
+        (pymongo.errors.OperationFailure("in the process of being dropped", 215), Unavailable),
+        (pymongo.errors.OperationFailure("not authorized on shop" + REPLY, 13), Unsuitable),
+        (pymongo.errors.OperationFailure("Authentication failed." + REPLY, 18), Unsuitable),
+        (pymongo.errors.OperationFailure("user is not allowed" + REPLY, 8000), Unsuitable),
+        (pymongo.errors.OperationFailure("only supported on replica sets", 40573), Unsuitable),
+        (pymongo.errors.OperationFailure("shop.things is a view", 166), NotWritable),
+        (pymongo.errors.OperationFailure("cursor id 5 not found" + REPLY, 43), DatabaseError),
+        (pymongo.errors.InvalidOperation("Cannot use MongoClient after close"), DatabaseError),
+    ],
+)
+def test_a_driver_error_becomes_the_one_that_says_what_to_do(
+    exc: Exception, kind: type[GatewayError]
+) -> None:
+    """One class each for: too slow, taken, gone for now, not permitted, anything else."""
+    found = became(exc)
+    assert type(found) is kind
+    assert "secret" not in found.message
+    assert "\n" not in found.message
+
+
+def test_a_refusal_keeps_the_servers_number() -> None:
+    """Who can go on after some of them decides by it."""
+    found = became(pymongo.errors.OperationFailure("gone", 286))
+    assert isinstance(found, DatabaseError)
+    assert found.number == 286
+
+
+def labelled(number: int, *labels: str) -> Exception:
+    """What the driver raises of such a reply, as wire connections do."""
+    return refused({"ok": 0, "errmsg": "no", "code": number, "errorLabels": list(labels)})
+
+
+@pytest.mark.parametrize(
+    "labels", [["SystemOverloadedError", "RetryableError"], ["RetryableError"]]
+)
+def test_a_refusal_that_is_labelled_as_passing_is_unavailable(labels: list[str]) -> None:
+    """Whatever its number: a newer server has numbers that nobody knows here."""
+    assert type(became(labelled(462, *labels))) is Unavailable
+
+
+@pytest.mark.parametrize(
+    ("exc", "resumable"),
+    [
+        (labelled(462, "ResumableChangeStreamError"), True),
+        (labelled(6), False),
+        (labelled(280, "NonResumableChangeStreamError"), False),
+        # Those have no label.
+        (labelled(43), True),
+        (labelled(237), True),
+    ],
+)
+def test_a_label_says_whether_a_change_stream_may_go_on(exc: Exception, resumable: bool) -> None:
+    """Not a list of numbers, which is another one with each version of the server."""
+    found = became(exc)
+    assert isinstance(found, DatabaseError)
+    assert found.resumable == resumable
+
+
+def test_a_taken_key_is_named() -> None:
+    """The message says which, as the log's reader will ask."""
+    found = became(pymongo.errors.DuplicateKeyError("E11000", 11000, {"keyValue": {"sku": "A1"}}))
+    assert "A1" in found.message
+
+
+def test_a_standalone_is_told_how_to_be_mended() -> None:
+    """Change streams need a replica set; the message says how to make one."""
+    found = became(pymongo.errors.OperationFailure("only supported on replica sets", 40573))
+    assert "rs.initiate()" in found.message
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("h:1: refused" + SETTINGS + TOPOLOGY, "h:1: refused"),
+        ("h:1: refused" + TOPOLOGY, "h:1: refused"),
+        (
+            'not authorized on shop to execute command { find: "orders", filter: { a: 1 } }',
+            "not authorized on shop to execute command find",
+        ),
+    ],
+)
+def test_what_is_appended_to_a_message_is_left_out(said: str, kept: str) -> None:
+    """Settings, topology, replies, and the command with the values in it."""
+    assert became(pymongo.errors.AutoReconnect(said)).message.endswith(f": {kept}")
+
+
+def test_what_is_no_driver_error_passes() -> None:
+    """A bug stays the exception that it is."""
+    with pytest.raises(ZeroDivisionError), translated():
+        _ = 1 / 0

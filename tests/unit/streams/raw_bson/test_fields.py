@@ -1,0 +1,101 @@
+"""Fields taken out of BSON, byte by byte."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+import pytest
+from bson import Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from bson.dbref import DBRef
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revstream.streams.mongo.driver.codecs import DECODED
+from revstream.streams.raw_bson.fields import elements_of, objects_of, unlike, without_field
+from tests.support.bson_values import DOCUMENTS, VALUES
+
+EVERY: dict[str, Any] = {
+    "": 1,
+    "double": 0.5,
+    "string": "a\0b",
+    "object": {"_change": 1},
+    "array": [1, [2]],
+    "binary": b"\0\1",
+    "id": ObjectId(),
+    "boolean": True,
+    "null": None,
+    "regex": Regex("a", "im"),
+    "empty regex": Regex(""),
+    "code": Code("f()"),
+    "scoped": Code("f()", {"x": 1}),
+    "ref": DBRef("c", 1),
+    "int32": 1,
+    "timestamp": Timestamp(1, 2),
+    "int64": Int64(1),
+    "decimal": Decimal128("1.0"),
+    "minimum": MinKey(),
+    "maximum": MaxKey(),
+}
+
+
+@pytest.mark.parametrize("place", range(len(EVERY) + 1))
+def test_a_field_is_taken_out_from_between_any_two(place: int) -> None:
+    """Whatever stands before and after it; one of the same name further in stays."""
+    fields = list(EVERY.items())
+    fields.insert(place, ("_change", {"by": "alice"}))
+    assert without_field(bson.encode(dict(fields)), "_change") == bson.encode(EVERY)
+
+
+@given(DOCUMENTS)
+def test_what_has_no_such_field_stays_the_bytes_that_it_was(document: dict[str, Any]) -> None:
+    """And what has it is what the driver would write without it."""
+    raw = bson.encode(document, codec_options=DECODED)
+    assert without_field(raw, "_change") == raw
+    for name in document:
+        rest = {key: value for key, value in document.items() if key != name}
+        assert without_field(raw, name) == bson.encode(rest, codec_options=DECODED)
+
+
+@given(DOCUMENTS, st.data())
+def test_objects_are_cut_out_and_all_else_stays(
+    document: dict[str, Any], data: st.DataObject
+) -> None:
+    """Only what is an object, whatever else has its name."""
+    names = data.draw(st.sets(st.sampled_from(list(document)))) if document else set()
+    found, rest = objects_of(
+        bson.encode(document, codec_options=DECODED), {each.encode() for each in names}
+    )
+    objects = {n: each for n, each in document.items() if n in names and isinstance(each, dict)}
+    others = {n: each for n, each in document.items() if n not in objects}
+    assert rest == bson.encode(others, codec_options=DECODED)
+    assert found == {
+        name.encode(): bson.encode(each, codec_options=DECODED) for name, each in objects.items()
+    }
+
+
+@given(DOCUMENTS, st.data())
+def test_what_is_unlike_is_told_where_fields_stand_where_they_stood(
+    before: dict[str, Any], data: st.DataObject
+) -> None:
+    """Of one with other fields, or in another order, nothing."""
+    after = {**before}
+    for name in data.draw(st.lists(st.sampled_from(list(before)))) if before else ():
+        after[name] = data.draw(VALUES)
+    one, other = (bson.encode(each, codec_options=DECODED) for each in (before, after))
+    expected = [
+        pair
+        for pair in zip(elements_of(one), elements_of(other), strict=True)
+        if pair[0] != pair[1]
+    ]
+    assert unlike(one, other) == expected
+    assert unlike(one, bson.encode({**after, "one more": 1}, codec_options=DECODED)) is None
+    assert unlike(bson.encode({**before, "one more": 1}, codec_options=DECODED), other) is None
+    turned = bson.encode(dict(reversed(after.items())), codec_options=DECODED)
+    assert len(after) < 2 or unlike(one, turned) is None
+
+
+def test_a_type_that_does_not_exist_is_refused() -> None:
+    """It cannot be told where its value ends."""
+    with pytest.raises(ValueError, match="0x42"):
+        without_field(b"\x08\0\0\0\x42a\0\0", "b")

@@ -1,0 +1,81 @@
+"""Patches between drawn documents: applied to the one they give the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+import pytest
+from bson import Int64
+from bson.raw_bson import RawBSONDocument
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revstream.streams.mongo.driver.codecs import DECODED, RAW
+from revstream.streams.raw_bson.diff import same
+from revstream.streams.raw_bson.patch import patch_between, patched
+from tests.support.bson_values import DOCUMENTS, VALUES
+
+
+def raw(document: dict[str, Any]) -> RawBSONDocument:
+    return RawBSONDocument(bson.encode(document, codec_options=DECODED), RAW)
+
+
+def stored(patch: dict[str, Any]) -> RawBSONDocument:
+    """As it comes out of the archive."""
+    return raw(patch)
+
+
+def lists(before: list[Any], items: list[Any], start: int, end: int) -> list[Any]:
+    """A list with a part of it put elsewise."""
+    return before[:start] + items + before[end:]
+
+
+SPLICED = st.builds(
+    lists, st.lists(VALUES, max_size=5), st.lists(VALUES, max_size=2), *[st.integers(0, 5)] * 2
+)
+
+
+@given(before=DOCUMENTS, after=DOCUMENTS)
+def test_a_patch_makes_the_one_state_of_the_other(
+    before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """Equal strictly, but for the order of fields."""
+    made = patched(raw(before), stored(patch_between(raw(before), raw(after))))
+    assert same(made, raw(after))
+    assert sorted(made) == sorted(after)
+
+
+@given(before=st.lists(VALUES, max_size=5), after=SPLICED)
+def test_lists_are_cut_where_they_differ(before: list[Any], after: list[Any]) -> None:
+    """To the byte: the order is that of the fields, and here there is one."""
+    one, other = raw({"_id": 1, "list": before}), raw({"_id": 1, "list": after})
+    assert patched(one, stored(patch_between(one, other))).raw == other.raw
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "patch"),
+    [
+        ({"a": 1}, {"a": 1}, {}),
+        ({"a": 1}, {"a": Int64(1)}, {"set": {"a": Int64(1)}}),
+        ({"a": 0.0}, {"a": -0.0}, {"set": {"a": -0.0}}),
+        ({"a": 1, "b": 1}, {"b": 1}, {"unset": ["a"]}),
+        ({"a": {"b": {"c": 1, "d": 1}}}, {"a": {"b": {"c": 1, "d": 2}}},
+         {"inside": {"a": {"inside": {"b": {"set": {"d": 2}}}}}}),
+        ({"a": [1, 2, 3]}, {"a": [1, 2, 3, 4]}, {"splice": {"a": [3, 0, [4]]}}),
+        ({"a": [1, 2, 3]}, {"a": [0, 1, 2, 3]}, {"splice": {"a": [0, 3, [0]]}}),
+        ({"a": [1, 1, 1]}, {"a": [1, 1]}, {"splice": {"a": [2, 0, []]}}),
+        ({"a": {"b": 1}}, {"a": [1]}, {"set": {"a": [1]}}),
+    ],
+)  # fmt: skip
+def test_only_what_differs_is_kept(
+    before: dict[str, Any], after: dict[str, Any], patch: dict[str, Any]
+) -> None:
+    assert patch_between(raw(before), raw(after)) == patch
+
+
+def test_a_patch_on_another_state_is_refused() -> None:
+    """Where it can be seen."""
+    patch = patch_between(raw({"a": {"b": 1}, "c": 1}), raw({"a": {"b": 2}}))
+    with pytest.raises(KeyError):
+        patched(raw({"a": {"b": 1}}), patch)

@@ -1,0 +1,206 @@
+"""What is on its way to the archive at once, and in which order, whatever takes long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from bson import Timestamp
+
+from revstream.streams.coordination.checkpoint import Baseline, Checkpoint
+from revstream.streams.core.errors import LeaseLost, Unavailable
+from revstream.streams.mongo.driver.codecs import Document
+from revstream.streams.recording.commit_pipeline import Committing
+from revstream.streams.recording.versions.version_batch import Draft
+from tests.support.eventually import eventually
+from tests.support.streams import FIRST_DAY, turn
+
+
+class Slow:
+    """An archive and its checkpoints, each of whose writes waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.refused: set[str] = set()
+        self._waiting: dict[str, asyncio.Future[None]] = {}
+        self._held = True
+
+    async def insert(self, records: Sequence[Document]) -> bool:
+        name = "insert " + " ".join(each["_id"] for each in records)
+        await self._through(name)
+        return name not in self.refused
+
+    async def save(self, checkpoint: Checkpoint) -> None:
+        await self._through(f"save {checkpoint.token}")
+        if f"save {checkpoint.token}" in self.refused:
+            raise LeaseLost("refused")
+
+    async def done(self, name: str) -> None:
+        self._waiting.pop(name).set_result(None)
+        await _turns()
+
+    async def failed(self, name: str, exc: Exception) -> None:
+        self._waiting.pop(name).set_exception(exc)
+        await _turns()
+
+    def let_go(self) -> None:
+        """From now on nothing takes long."""
+        self._held = False
+        for each in self._waiting.values():
+            each.set_result(None)
+
+    async def _through(self, name: str) -> None:
+        self.begun.append(name)
+        if not self._held:
+            return
+        self._waiting[name] = asyncio.get_running_loop().create_future()
+        await self._waiting[name]
+
+    @property
+    def on_their_way(self) -> set[str]:
+        return set(self._waiting)
+
+
+async def _turns() -> None:
+    for _ in range(10):
+        await turn()
+
+
+class World:
+    def __init__(self, save_every_s: float = 0) -> None:
+        self.slow = Slow()
+        self.archived: list[str] = []
+        archive: Any = self.slow
+        self.committing = Committing(
+            "recorder:things",
+            archive,
+            self.slow.save,
+            archived=self.archived.append,
+            idle_save_s=60,
+            save_every_s=save_every_s,
+        )
+
+    async def put(self, token: str) -> None:
+        """A batch of one version."""
+        draft = Draft()
+        record = {"_id": token, "v": 2, "at": Timestamp(5, 1), "wall": FIRST_DAY, "full": None}
+        draft.add(record, None)
+        await self.committing.put(draft, Checkpoint(token, ""), worth_saving=True)
+        await _turns()
+
+
+async def test_both_writes_go_beside_those_of_the_next_batch() -> None:
+    """One of each at a time, and each batch's in their order."""
+    world = World()
+    slow = world.slow
+    await world.put("B")
+    assert slow.on_their_way == {"insert B"}
+    await world.put("C")
+    assert world.archived == []
+    await slow.done("insert B")
+    assert slow.on_their_way == {"save B", "insert C"}
+    assert world.archived == ["B"]
+    await world.put("D")
+    # No second one of a kind, whoever is first.
+    await slow.done("insert C")
+    await slow.done("insert D")
+    assert slow.on_their_way == {"save B"}
+    assert world.archived == ["B", "C", "D"]
+    # What lies between is passed over.
+    await slow.done("save B")
+    assert slow.on_their_way == {"save D"}
+    await slow.done("save D")
+    await world.committing.settled()
+
+
+async def test_what_comes_while_versions_are_inserted_goes_together() -> None:
+    world = World()
+    for token in "BCD":
+        await world.put(token)
+    await world.slow.done("insert B")
+    assert world.slow.on_their_way == {"save B", "insert C D"}
+    await world.slow.done("insert C D")
+    assert world.archived == ["B", "D"]
+    world.slow.let_go()
+    await world.committing.settled()
+
+
+async def test_a_checkpoint_waits_until_the_one_before_it_is_old_enough() -> None:
+    world = World(save_every_s=0.05)
+    world.slow.let_go()
+    await world.committing.save(Checkpoint("A", ""))
+    for token in "BCD":
+        await world.put(token)
+    assert world.archived == ["B", "C", "D"]
+    await eventually(lambda: world.slow.begun[-1] == "save D")
+    await world.committing.end()
+
+
+async def test_of_checkpoints_that_come_meanwhile_the_last_is_saved() -> None:
+    """At once, where somebody waits for all of it, or where it says more than a place."""
+    world = World(save_every_s=3600)
+    slow = world.slow
+    slow.let_go()
+    await world.committing.save(Checkpoint("A", ""))
+    for token in "BCD":
+        await world.put(token)
+    assert slow.begun == ["save A", "insert B", "insert C", "insert D"]
+    await world.committing.settled()
+    assert slow.begun[4:] == ["save D"]
+    await world.put("E")
+    assert slow.begun[5:] == ["insert E"]
+    await world.committing.part()
+    assert slow.begun[5:] == ["insert E", "save E"]
+    further = Checkpoint("F", "", Baseline(started=True))
+    await world.committing.put(Draft(), further, worth_saving=False)
+    await _turns()
+    assert slow.begun[7:] == ["save F"]
+    await world.committing.end()
+
+
+async def test_who_puts_more_than_may_wait_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded, however far behind MongoDB is."""
+    monkeypatch.setattr("revstream.streams.recording.commit_pipeline._MOST_RECORDS", 2)
+    world = World()
+    for token in "ABC":
+        await world.put(token)
+    more = asyncio.create_task(world.put("D"))
+    await _turns()
+    assert not more.done()
+    await world.slow.done("insert A")
+    await more
+    assert world.slow.begun[:2] == ["insert A", "insert B C"]
+    await world.committing.end()
+
+
+@pytest.mark.parametrize(
+    ("broken", "refused"),
+    [
+        ("insert C", False),
+        ("insert C", True),
+        ("save B", False),
+        ("save B", True),
+    ],
+)
+async def test_what_becomes_of_a_write_is_told_to_who_puts_the_next(
+    broken: str, refused: bool
+) -> None:
+    """Whichever of them it was; also to who waits for all of them."""
+    world = World()
+    await world.put("B")
+    await world.put("C")
+    await world.slow.done("insert B")
+    if refused:
+        world.slow.refused.add(broken)
+        await world.slow.done(broken)
+    else:
+        await world.slow.failed(broken, Unavailable("gone"))
+    raised = LeaseLost if refused else Unavailable
+    with pytest.raises(raised):
+        await world.put("D")
+    world.slow.let_go()
+    with pytest.raises(raised):
+        await world.committing.settled()
+    await world.committing.end()

@@ -1,0 +1,70 @@
+"""Drafting versions beside others that want their turn."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from revstream.streams.coordination.checkpoint import Baseline
+from revstream.streams.coordination.partition import Partition
+from revstream.streams.recording.version_builder import Drafting
+from tests.support.streams import event, finished
+
+
+class Nothing:
+    """An archive without versions."""
+
+    collection = "things"
+
+    def __init__(self, *, keeps: bool) -> None:
+        self.layout = SimpleNamespace(keeps=keeps)
+
+    async def last(self, keys: Any) -> dict[Any, Any]:
+        return {}
+
+    async def known(self, keys: Any) -> list[Any]:
+        return []
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+async def test_others_have_their_turn_while_many_are_drafted(keeps: bool) -> None:
+    """Also where the collection keeps its versions itself, and nothing is waited for."""
+    turns, seen = 0, []
+
+    async def tick() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def settled() -> None:
+        pass
+
+    drafting = Drafting(
+        None,  # type: ignore[arg-type]
+        Nothing(keeps=keeps),  # type: ignore[arg-type]
+        Partition("things"),
+        version_field=None,
+        deltas=False,
+        cache_bytes=10_000,
+        settled=settled,
+    )
+    add = drafting._add
+
+    def note(*arguments: Any, **options: Any) -> None:
+        seen.append(turns)
+        if not keeps:
+            add(*arguments, **options)
+
+    drafting._add = note  # type: ignore[method-assign]
+    if keeps:
+        drafting._write_kept = note  # type: ignore[method-assign]
+    ticking = asyncio.create_task(tick())
+    events = [event(n, key=n, operation="insert", after={"_id": n}) for n in range(1, 300)]
+    await drafting.writes(events, Baseline(done=True))
+    await finished(ticking)
+    assert len(seen) == len(events)
+    assert seen[-1] - seen[0] >= 4

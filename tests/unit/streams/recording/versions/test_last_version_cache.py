@@ -1,0 +1,152 @@
+"""The last versions in memory: read once, in bulk, and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import bson
+from bson import Decimal128
+from bson.raw_bson import RawBSONDocument
+
+from revstream.streams.changefeed.event import identity
+from revstream.streams.mongo.driver.codecs import RAW
+from revstream.streams.recording.versions.last_version_cache import LastVersions
+from revstream.streams.versioning.version import Last
+from tests.support.streams import raw
+
+
+def last(number: int, size: int = 0) -> Last:
+    return Last(token=f"{number:016X}", number=number, full=raw({"_id": 1, "x": "x" * size}))
+
+
+class Shelf:
+    """An archive that notes what is asked of it."""
+
+    def __init__(self, *known: Any) -> None:
+        self.asked: list[list[Any]] = []
+        self.known = {identity(key): last(1) for key in known}
+
+    async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
+        self.asked.append(list(keys))
+        wanted = {identity(key) for key in self.asked[-1]}
+        return {name: each for name, each in self.known.items() if name in wanted}
+
+
+def remembered(shelf: Shelf, capacity_bytes: int = 10**6) -> LastVersions:
+    return LastVersions(shelf, capacity_bytes=capacity_bytes)  # type: ignore[arg-type]
+
+
+async def test_what_is_missing_is_read_at_once_and_only_once() -> None:
+    """One read for all; a document without versions is known to have none."""
+    shelf = Shelf(1, 2)
+    lasts = remembered(shelf)
+    await lasts.load([1, 3, 1.0])
+    await lasts.load([1, 2, 3])
+    await lasts.load([1, 2, 3])
+    assert shelf.asked == [[1.0, 3], [2]] or shelf.asked == [[1, 3], [2]]
+    assert lasts.get(3) is None
+    assert lasts.get(1) == last(1)
+
+
+async def test_what_was_looked_into_is_kept_as_bytes_alone() -> None:
+    """What a raw document has decoded takes several times their room, and is not counted. Of those
+    that are put, who makes them sees to that (`make_version`)."""
+    shelf = Shelf(1)
+    given = shelf.known[1]
+    assert given.full is not None
+    assert given.full["_id"] == 1
+    lasts = remembered(shelf)
+    await lasts.load([1])
+    kept = lasts.get(1)
+    assert kept is not None
+    assert kept.full is not given.full
+    assert kept.full == given.full
+
+
+async def test_ids_are_told_apart_as_mongodb_does() -> None:
+    """True is not 1; a decimal is its number; NaN is found again."""
+    shelf = Shelf(1, float("nan"), Decimal128("2"))
+    lasts = remembered(shelf)
+    await lasts.load([True, 1, float("nan"), 2])
+    assert lasts.get(True) is None
+    assert lasts.get(Decimal128("1")) == lasts.get(float("nan")) == lasts.get(2) == last(1)
+
+
+async def test_what_is_put_is_got() -> None:
+    """A newer version takes the place of the one before."""
+    lasts = remembered(Shelf())
+    await lasts.load([1])
+    lasts.put(1, last(5))
+    lasts.put(1, last(6))
+    assert lasts.get(1) == last(6)
+
+
+async def test_the_least_recently_used_leave_first_once_the_bytes_are_passed() -> None:
+    """Bounded between batches, and announced: what leaves is read from the archive again."""
+    shelf = Shelf()
+    lasts = remembered(shelf, capacity_bytes=4 * last(1, 100).size_bytes)
+    assert not lasts.crowded
+    await lasts.load([1, 2, 3, 4])
+    for key in (1, 2, 3, 4):
+        lasts.put(key, last(key, 100))
+    assert not lasts.crowded
+    await lasts.load([5])
+    lasts.put(5, last(5, 100))
+    assert lasts.crowded
+    assert [lasts.get(key) for key in (1, 2, 3, 5, 4)] == [last(n, 100) for n in (1, 2, 3, 5, 4)]
+    await lasts.load([])
+    assert not lasts.crowded
+    await lasts.load([3, 5, 4])
+    assert shelf.asked == [[1, 2, 3, 4], [5]]
+    await lasts.load([1])
+    assert shelf.asked[2:] == [[1]]
+
+
+async def test_sizes_are_counted_through_replacement_and_clearing() -> None:
+    """A version that is replaced no longer counts; a cleared memory holds nothing."""
+    lasts = remembered(Shelf(), capacity_bytes=10**9)
+    await lasts.load([1, 2])
+    for size in (10, 5000, 0, 300):
+        lasts.put(1, last(1, size))
+    lasts.put(2, last(2, 7))
+    assert lasts._size_bytes == last(1, 300).size_bytes + last(2, 7).size_bytes
+    lasts.clear()
+    assert lasts._size_bytes == 0
+    await lasts.load([1])
+    assert lasts.get(1) is None
+
+
+async def test_nothing_leaves_before_it_was_announced() -> None:
+    """What was put may still be on its way into the archive, and must not be read from there."""
+    shelf = Shelf()
+    lasts = remembered(shelf, capacity_bytes=2 * last(1, 100).size_bytes)
+    await lasts.load([1, 2])
+    lasts.put(1, last(1, 100))
+    lasts.put(2, last(2, 100))
+    assert not lasts.crowded
+    await lasts.load([3, 4, 5])
+    assert lasts.get(1) == last(1, 100)
+
+
+async def test_what_is_remembered_does_not_keep_the_reply_that_it_came_in() -> None:
+    """The driver's large documents are views on all that came with them."""
+    shelf = Shelf()
+    document = RawBSONDocument(memoryview(bson.encode({"_id": 1, "x": "x" * 5000})), RAW)
+    shelf.known[1] = Last(token="A", number=1, full=document)
+    lasts = remembered(shelf)
+    await lasts.load([1])
+    found = lasts.get(1)
+    assert found is not None
+    assert found.full is not None
+    assert isinstance(found.full.raw, bytes)
+    assert found.full.raw == document.raw
+
+
+async def test_what_a_batch_loads_stays_for_it_however_small_the_bound() -> None:
+    """Keys that are known already must not leave to make room for those that are not."""
+    shelf = Shelf(1, 2)
+    lasts = remembered(shelf, capacity_bytes=1)
+    await lasts.load([1])
+    await lasts.load([1, 2])
+    assert lasts.get(1) == lasts.get(2) == last(1)

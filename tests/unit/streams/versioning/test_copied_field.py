@@ -1,0 +1,136 @@
+"""What `@copy` asks for, and whether a version has it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from bson import Timestamp
+
+from revstream.model.compiler.loader import read_model
+from revstream.streams.recording.bootstrap.index_creation import wanted_indexes
+from revstream.streams.versioning.copied_field import Known, copied_fields
+from revstream.streams.versioning.version import Version
+from tests.support.copying import BASKETS, SHOP
+
+VERSION = Version(
+    token="t",
+    document="p",
+    number=1,
+    operation="UPDATE",
+    at=Timestamp(1, 1),
+    wall=datetime(2024, 1, 1, tzinfo=UTC),
+)
+# Where indexes should be is asked of the model alone.
+NOBODY: Any = None
+ANN = Known(source="ann", number=9, value="Ann", since=5)
+
+
+def test_every_copy_of_a_model_is_found_wherever_it_lies() -> None:
+    """By stored names; of one embedded type as often as it is used."""
+    model = read_model("""
+    type Supplier @collection(name: "suppliers") { id: ID! name: String @stored(as: "n") }
+    type Order @collection(name: "orders", version: null) {
+      id: ID!
+      payer: Party
+      goods: [Good!] @stored(as: "g")
+    }
+    type Good { maker: Party }
+    type Party {
+      supplierId: ID @stored(as: "sid")
+      supplier: Supplier @reference(by: "supplierId")
+      supplierName: String @copy(of: "supplier.name")
+    }
+    """)
+    found = copied_fields(model)
+    assert [each.name for each in found] == [
+        "suppliers.n>orders.payer.supplierName(sid)",
+        "suppliers.n>orders.g.maker.supplierName(sid)",
+    ]
+    assert [each.key for each in found] == ["payer%2EsupplierName", "g%2Emaker%2EsupplierName"]
+    assert [each.counts for each in found] == [None, None]
+    indexes = [(collection, keys) for collection, keys, *_ in wanted_indexes(NOBODY, model)]
+    assert ("orders", [("g.maker.sid", 1), ("_id", 1)]) in indexes
+
+
+def test_the_targets_of_a_source_are_found_by_an_index() -> None:
+    """One is enough, whoever asks for it; that of the ids is there anyway."""
+    [(collection, keys, *_)] = wanted_indexes(NOBODY, SHOP)
+    assert (collection, keys) == ("products", [("supplierId", 1), ("_id", 1)])
+    model = read_model("""
+    type Supplier @collection(name: "suppliers") {
+      id: ID! name: String products: [Product!]! @referencedBy(field: "supplierId")
+    }
+    type Product @collection(name: "products") {
+      id: ID!
+      supplierId: ID
+      supplier: Supplier @reference(by: "supplierId")
+      one: String @copy(of: "supplier.name")
+      two: String @copy(of: "supplier.name")
+      self: Supplier @reference(by: "id")
+      three: String @copy(of: "self.name")
+    }
+    """)
+    assert len(wanted_indexes(NOBODY, model)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "matters"),
+    [
+        ({"changed": ("rank",)}, False),
+        ({"changed": ("names",)}, False),
+        ({"changed": ("rank", "name")}, True),
+        ({"changed": ("name.first",)}, True),
+        ({"changed": (), "gap": True}, True),
+        ({"operation": "DELETE"}, True),
+        ({"operation": "BASELINE"}, True),
+        ({"operation": "INSERT"}, True),
+        ({"operation": "REPLACE"}, False),
+    ],
+)
+def test_a_version_of_a_source_matters_where_the_field_may_have_changed(
+    changes: dict[str, Any], matters: bool
+) -> None:
+    """What it says it has changed is exact, unless something is missing before it."""
+    [copy] = copied_fields(SHOP)
+    assert copy.matters(replace(VERSION, **changes)) is matters
+
+
+@pytest.mark.parametrize(
+    ("full", "entries", "settled"),
+    [
+        ({"supplierId": "ann", "supplierName": "Ann"}, [{"of": "ann", "v": 5}], True),
+        ({"supplierId": "ann", "supplierName": "Ann"}, [{"of": "ann", "v": 12}], True),
+        ({"supplierId": "ann", "supplierName": "Ann"}, [{"of": "ann", "v": 4}], False),
+        ({"supplierId": "ann", "supplierName": "Ann"}, [{"of": "bob", "v": 5}], False),
+        ({"supplierId": "ann", "supplierName": "Ann"}, [], False),
+        ({"supplierId": "ann", "supplierName": "Ann"}, ["x", {"of": "ann", "v": "9"}], False),
+        ({"supplierId": "ann", "supplierName": "Ann"}, "nonsense", False),
+        ({"supplierId": "ann", "supplierName": "Anna"}, [{"of": "ann", "v": 5}], False),
+        ({"supplierId": "ann"}, [{"of": "ann", "v": 5}], False),
+        ({}, [], True),
+        ({"supplierId": None, "supplierName": "Ann"}, [], False),
+        ({"supplierName": None}, [], False),
+    ],
+)
+def test_a_copy_is_settled_where_value_and_entry_are_right(
+    full: dict[str, Any], entries: Any, settled: bool
+) -> None:
+    """An entry may be older than the last version, but not than the field's last change."""
+    [copy] = copied_fields(SHOP)
+    version = replace(VERSION, full=full, copies={"supplierName": entries})
+    assert copy.settled(version, {"ann": ANN}) is settled
+
+
+def test_each_copy_in_a_list_has_to_be_settled() -> None:
+    """By its own reference."""
+    [copy] = copied_fields(BASKETS)
+    lines = [{"supplierId": "ann", "supplierName": "Ann"}, {}, "no line"]
+    copies = {"lines%2EsupplierName": [{"of": "ann", "v": 5}]}
+    version = replace(VERSION, full={"lines": lines}, copies=copies)
+    assert copy.settled(version, {"ann": ANN})
+    more = replace(version, full={"lines": [*lines, {"supplierId": "ann"}]})
+    assert not copy.settled(more, {"ann": ANN})
+    assert list(copy.sources(more.full or {})) == ["ann", "ann"]

@@ -1,0 +1,409 @@
+"""What a write makes of the version before: its number, its author, what it changed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import bson
+import pytest
+from bson import Binary, Decimal128, Int64, ObjectId, Timestamp
+from bson.dbref import DBRef
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revstream.streams.changefeed.event import ChangeEvent
+from revstream.streams.versioning.attribution import attribution, claimed_change
+from revstream.streams.versioning.version import RESERVED, Last, Version, make_version, next_number
+from tests.support.streams import event, raw, token_at
+
+NAMES = st.sampled_from(["a", "version", "v", "subversion", "_change", "_copies", "x_change"])
+NUMBERS = st.integers(-1, 20) | st.integers(0, 20).map(Int64) | st.floats(-1, 20).map(round)
+SCALARS = st.one_of(
+    NUMBERS,
+    st.floats(allow_nan=False),
+    st.sampled_from(["version\0", "\x10version\0\x07\0\0\0", "_change", "", None, True]),
+)
+CONTENTS = st.recursive(
+    SCALARS,
+    lambda each: st.dictionaries(NAMES, each, max_size=3) | st.lists(each, max_size=3),
+    max_leaves=5,
+)
+ALICE = {"id": 1, "by": "alice", "why": "price"}
+
+
+@pytest.mark.parametrize(
+    ("last", "document", "expected"),
+    [
+        (0, {"version": 1}, 1),
+        (0, {"version": 7}, 7),
+        (3, {"version": 4}, 4),
+        (3, {"version": Int64(9)}, 9),
+        (3, {"version": 5.0}, 5),
+        (3, {"version": 2**30}, 2**30),
+        # not above the last one: the archive counts
+        (3, {"version": 3}, 4),
+        (3, {"version": 1}, 4),
+        (3, {"version": -1}, 4),
+        # no integer
+        (3, {}, 4),
+        (3, {"version": None}, 4),
+        (3, {"version": "9"}, 4),
+        (3, {"version": 9.5}, 4),
+        (3, {"version": float("nan")}, 4),
+        (3, {"version": float("inf")}, 4),
+        (3, {"version": True}, 4),
+        (0, {"version": True}, 1),
+        (3, {"version": Decimal128("9")}, 4),
+        # more than GraphQL's Int
+        (3, {"version": 2**30 + 1}, 4),
+        (3, {"version": 2**31}, 4),
+        # a deletion
+        (3, None, 4),
+    ],
+)
+def test_a_version_takes_the_number_of_the_field_or_the_next_one(
+    last: int, document: dict[str, Any] | None, expected: int
+) -> None:
+    """Whoever counts is followed; for whoever does not, the archive counts; it never goes back."""
+    found, offset = next_number(last, document, "version")
+    assert (found, type(found), offset) == (expected, int, 0)
+
+
+def test_documents_without_a_version_field_are_counted_by_the_archive() -> None:
+    """A field that is not the version field decides nothing."""
+    assert next_number(3, {"version": 9}, None) == (4, 0)
+    assert next_number(3, {"version": 9, "n": 20}, "n") == (20, 0)
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        (7, "7"),
+        (7.0, "7"),
+        (2.5, "2.5"),
+        (True, "true"),
+        (ObjectId("64a000000000000000000001"), "64a000000000000000000001"),
+        (Binary(bytes(15) + b"\7", 4), "00000000-0000-0000-0000-000000000007"),
+        (b"abc", "YWJj"),
+        (datetime(2024, 5, 1, tzinfo=UTC), "2024-05-01T00:00:00Z"),
+        ({"name": "bram", "id": 7}, '{"name": "bram", "id": 7}'),
+        (["bram", 7], '["bram", 7]'),
+        (None, None),
+    ],
+)
+def test_an_author_of_any_type_reads_well(by: object, said: str | None) -> None:
+    """Programs name their users by ids, or by documents."""
+    assert attribution({"by": by}).get("by") == said
+    assert attribution(raw({"by": by})).get("by") == said
+
+
+def test_an_inserted_document_is_counted_from_its_insert_on() -> None:
+    """A clone's counter was another document's, a restored one's that of its former life; what it
+    is counted up by counts."""
+    assert next_number(0, {"version": 1}, "version", inserted=True) == (1, 0)
+    assert next_number(0, {"version": 54}, "version", inserted=True) == (1, 53)
+    assert next_number(9, {"version": 54}, "version", inserted=True) == (10, 44)
+    assert next_number(9, {"version": 4}, "version", inserted=True) == (10, 0)
+    # Counted up, and up by more; not counted; set to what it should be.
+    assert next_number(1, {"version": 55}, "version", offset=53) == (2, 53)
+    assert next_number(1, {"version": 57}, "version", offset=53) == (4, 53)
+    assert next_number(1, {"version": 54}, "version", offset=53) == (2, 53)
+    assert next_number(1, {"version": 2}, "version", offset=53) == (2, 0)
+    assert next_number(1, None, "version", offset=53) == (2, 53)
+
+
+def attributed(operation: str, after: Any, earlier: Any, update: Any = None) -> dict[str, Any]:
+    """By whom a write is taken to be, asked with raw and with decoded documents."""
+    one = event(operation=operation, after=after, update=update)
+    found = said(one, after, earlier)
+    assert said(one, raw(after), earlier and raw({"": earlier})[""]) == found
+    return found
+
+
+def said(one: ChangeEvent, after: Any, earlier: Any, deletion: Any = None) -> dict[str, Any]:
+    claimed = claimed_change(one, after, earlier, deletion)
+    return {} if claimed is None else attribution(claimed)
+
+
+@pytest.mark.parametrize(
+    ("operation", "change", "earlier", "update"),
+    [
+        ("insert", ALICE, None, None),
+        # inserted again with what it was deleted with: still said by this write
+        ("insert", ALICE, ALICE, None),
+        ("replace", ALICE, None, None),
+        ("replace", ALICE, {"id": 0, "by": "bob"}, None),
+        ("replace", ALICE, "no object", None),
+        ("replace", {"by": "alice", "why": "price"}, {"by": "bob"}, None),
+        ("replace", ALICE, {"by": "alice", "why": "price"}, None),
+        ("update", ALICE, None, {"updatedFields": {"_change": ALICE}}),
+        ("update", ALICE, {"id": 0}, {"updatedFields": {"n": 1, "_change.id": 1}}),
+        ("update", ALICE, {"id": 1}, {"updatedFields": {"_change.why": "price"}}),
+    ],
+)
+def test_a_write_that_sets_change_is_attributed(
+    operation: str, change: dict[str, Any], earlier: Any, update: Any
+) -> None:
+    """Inserts, replacements and updates, in whole or in part."""
+    found = attributed(operation, {"_id": 1, "_change": change}, earlier, update)
+    assert found == {"by": "alice", "why": "price"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "change", "earlier", "update"),
+    [
+        # carried along by a program that replaces the whole document
+        ("replace", ALICE, ALICE, None),
+        ("replace", {"by": "alice"}, {"by": "alice"}, None),
+        ("replace", {"id": 1, "by": "alice"}, {"id": 1, "by": "alice", "why": "dropped"}, None),
+        ("update", ALICE, ALICE, {"updatedFields": {"n": 1}}),
+        ("update", ALICE, ALICE, {"updatedFields": {"_changed": 1}}),
+        ("update", ALICE, ALICE, {"removedFields": ["n"]}),
+        ("insert", None, None, None),
+        ("insert", "alice", None, None),
+        ("insert", [ALICE], None, None),
+        ("update", "alice", None, {"updatedFields": {"_change": "alice"}}),
+    ],
+)
+def test_a_write_that_only_carries_change_along_is_not_attributed(
+    operation: str, change: Any, earlier: Any, update: Any
+) -> None:
+    """What an earlier write left says nothing of this one; what is no object says nothing at
+    all."""
+    assert attributed(operation, {"_id": 1, "_change": change}, earlier, update) == {}
+
+
+def test_a_deletion_is_not_attributed() -> None:
+    """No document is left that could say who."""
+    assert attributed("delete", None, ALICE) == {}
+
+
+def test_an_attributed_delete_is_attributed_by_what_its_transaction_noted() -> None:
+    """As the document would say under `_change`; what it carried before says nothing of it."""
+    one = event(operation="delete")
+    change = {"id": 2, "by": "bob", "why": "broken", "op": "REPLACE"}
+    assert said(one, None, ALICE, change) == {"by": "bob", "why": "broken"}
+    assert said(one, None, ALICE, raw(change)) == {"by": "bob", "why": "broken"}
+    # The very same `_change`, as where a document is deleted by a repeated mutation.
+    assert said(one, None, change, change) == {"by": "bob", "why": "broken"}
+    assert said(one, None, ALICE, {"id": 2}) == {}
+
+
+def test_what_was_noted_of_a_delete_says_nothing_of_other_writes() -> None:
+    """Only a delete leaves no document that could say so."""
+    one = event(operation="insert", after={"_id": 1})
+    assert said(one, {"_id": 1}, None, ALICE) == {}
+
+
+@pytest.mark.parametrize(
+    ("operation", "said", "shown"),
+    [
+        # The server logs an update as a replacement, or the other way round, where that is shorter.
+        ("replace", "UPDATE", "UPDATE"),
+        ("update", "REPLACE", "REPLACE"),
+        ("update", "UPDATE", "UPDATE"),
+        # Any program may write anything.
+        ("update", "DELETE", "UPDATE"),
+        ("update", "INSERT", "UPDATE"),
+        ("replace", "replace", "REPLACE"),
+        ("replace", 5, "REPLACE"),
+        ("replace", None, "REPLACE"),
+        # What began, and what ended, is what the stream says.
+        ("insert", "UPDATE", "INSERT"),
+        ("insert", "REPLACE", "INSERT"),
+    ],
+)
+def test_the_writer_says_whether_it_updated_or_replaced(
+    operation: str, said: Any, shown: str
+) -> None:
+    """What was meant, only the writer knows."""
+    change = {"id": 5, "by": "ann", "op": said}
+    update = {"updatedFields": {"_change": change}} if operation == "update" else None
+    record, _ = made(
+        {"_id": 1, "_change": change},
+        as_event=operation,
+        operation=operation.upper(),
+        update=update,
+    )
+    assert (record["op"], record["by"]) == (shown, "ann")
+
+
+def test_an_operation_that_is_only_carried_along_is_not_believed() -> None:
+    """It was another write's."""
+    change = {"id": 5, "op": "REPLACE"}
+    _, last = made({"_id": 1, "_change": change})
+    record, _ = made(
+        {"_id": 1, "n": 1, "_change": change},
+        last,
+        as_event="update",
+        operation="UPDATE",
+        update={"updatedFields": {"n": 1}},
+    )
+    assert record["op"] == "UPDATE"
+
+
+def test_what_other_programs_write_into_change_is_made_fit_to_show() -> None:
+    """Names and reasons are text, numbers whole; what is no number is left out."""
+    user = ObjectId()
+    change = {"by": user, "why": 5, "restoredFrom": 3.0, "draft": Int64(2)}
+    found = attributed("insert", {"_change": change}, None)
+    assert found == {"by": str(user), "why": "5", "restoredFrom": 3, "draft": 2}
+    assert {type(each) for each in found.values()} == {str, int}
+    odd = {"by": {"name": "x"}, "why": ["x"], "restoredFrom": "x", "draft": True}
+    said = {"by": '{"name": "x"}', "why": '["x"]'}
+    assert attributed("insert", {"_change": odd}, None) == said
+
+
+def made(
+    after: dict[str, Any] | None, last: Last | None = None, **more: Any
+) -> tuple[dict[str, Any], Last]:
+    one = event(
+        5, after=after, operation=more.pop("as_event", "insert"), update=more.pop("update", None)
+    )
+    fields = {"operation": "INSERT", "version_field": "version", "event": one, **more}
+    return make_version(
+        token=one.token, at=one.at, wall=one.wall, key=1, after=one.after, last=last, **fields
+    )
+
+
+def test_the_first_version_stands_alone() -> None:
+    """It has no version before, changed every field but the key and the count."""
+    record, last = made({"_id": 1, "version": 1, "a": 1, "b": {"c": 2}})
+    assert record == {
+        "_id": token_at(5),
+        "doc": 1,
+        "v": 1,
+        "op": "INSERT",
+        "at": Timestamp(5, 1),
+        "wall": event(5).wall,
+        "prev": None,
+        "by": None,
+        "why": None,
+        "changed": ["a", "b"],
+        "first": True,
+        "full": raw({"_id": 1, "version": 1, "a": 1, "b": {"c": 2}}),
+    }
+    assert (last.token, last.number, last.full) == (token_at(5), 1, record["full"])
+
+
+@given(
+    document=st.dictionaries(NAMES, CONTENTS),
+    last_number=st.integers(0, 12),
+    version_field=st.sampled_from([None, "version", "v"]),
+    operation=st.sampled_from(["insert", "replace"]),
+    offset=st.sampled_from([0, 0, 5]),
+)
+def test_a_version_is_made_of_a_document_as_of_its_decoded_fields(
+    document: dict[str, Any],
+    last_number: int,
+    version_field: str | None,
+    operation: str,
+    offset: int,
+) -> None:
+    """Which are nearly never decoded: wherever its count, and what is kept beside its content, or
+    what looks like them, stands in it."""
+    before = raw({"_id": 1})
+    last = Last(token=token_at(1), number=last_number, full=before, offset=offset)
+    record, made_of_it = made(document, last, version_field=version_field, as_event=operation)
+    fields = bson.decode(bson.encode(document))
+    expected = next_number(
+        last_number, fields, version_field, offset=offset, inserted=operation == "insert"
+    )
+    assert (record["v"], record.get("offset", 0)) == expected
+    for name in ("change", "copies"):
+        assert bson.encode({"": record.get(name)}) == bson.encode({"": fields.get(f"_{name}")})
+    content = {name: each for name, each in fields.items() if name not in RESERVED}
+    assert bson.decode(record["full"].raw) == content
+    assert made_of_it.number == record["v"]
+    assert made_of_it.full is not record["full"]
+    assert made_of_it.full == record["full"]
+
+
+def test_a_later_version_names_the_one_before_and_what_changed() -> None:
+    """Dotted paths of the difference between two stored states; a write that changed nothing has
+    none."""
+    _, first = made({"_id": 1, "a": 1, "b": {"c": 2, "d": 3}, "x": 1})
+    changed = {"_id": 1, "version": 9, "a": 1, "b": {"c": 5, "d": 3}}
+    record, second = made(changed, first, as_event="replace")
+    assert (record["prev"], record["v"], record["changed"]) == (first.token, 9, ["b.c", "x"])
+    assert "first" not in record
+    record, _ = made(changed | {"version": 10}, second, as_event="replace")
+    assert (record["v"], record["changed"]) == (10, [])
+
+
+def test_a_deletion_takes_a_number_and_an_insert_goes_on_counting() -> None:
+    """`full` is None for a deletion; what is inserted again changed all its fields."""
+    _, first = made({"_id": 1, "version": 1})
+    record, gone = made(None, first, as_event="delete", operation="DELETE")
+    assert (record["v"], record["full"], record["changed"]) == (2, None, [])
+    record, _ = made({"_id": 1, "version": 1, "a": 1}, gone)
+    assert (record["v"], record["changed"], record["prev"]) == (3, ["a"], gone.token)
+
+
+def test_change_is_moved_from_the_document_into_the_record() -> None:
+    """The content is kept without it; the record says by whom, and what the document still
+    carries."""
+    change = {"id": 8, "by": "alice", "why": "price", "restoredFrom": 2, "draft": 1}
+    record, last = made({"_id": 1, "_change": change, "a": 1})
+    assert record["full"] == raw({"_id": 1, "a": 1})
+    assert (record["by"], record["why"]) == ("alice", "price")
+    assert (record["restoredFrom"], record["draft"]) == (2, 1)
+    assert record["changed"] == ["a"]
+    assert bson.decode(bson.encode(record))["change"] == change
+    record, _ = made({"_id": 1, "_change": change, "a": 2}, last, as_event="replace")
+    assert (record["by"], record["why"], record["changed"]) == (None, None, ["a"])
+    assert "restoredFrom" not in record
+
+
+def test_a_deletion_keeps_what_was_noted_of_it() -> None:
+    """Found again by its id when the mutation is repeated; an insert after it stands alone."""
+    change = {"id": 9, "by": "bob", "why": "broken"}
+    _, first = made({"_id": 1, "_change": ALICE})
+    record, gone = made(None, first, as_event="delete", operation="DELETE", deletion=change)
+    assert (record["op"], record["by"], record["why"]) == ("DELETE", "bob", "broken")
+    assert (record["change"], gone.change) == (change, change)
+    record, _ = made({"_id": 1, "_change": change}, gone)
+    assert (record["by"], dict(record["change"])) == ("bob", change)
+    record, _ = made(None, first, as_event="delete", operation="DELETE")
+    assert (record["by"], "change" in record) == (None, False)
+
+
+@pytest.mark.parametrize("change", [None, "text", 5, []])
+def test_change_that_is_no_object_is_not_shown_either(change: Any) -> None:
+    """The name is reserved, whatever stands under it."""
+    record, _ = made({"_id": 1, "_change": change, "a": 1})
+    assert record["full"] == raw({"_id": 1, "a": 1})
+    assert record["changed"] == ["a"]
+
+
+def test_taking_change_out_leaves_the_other_bytes_as_they_were() -> None:
+    """Also what the driver would decode into something of its own: a DBRef among other fields."""
+    reference = bson.SON([("x", 1), ("$ref", "c"), ("$id", 2), ("y", 3)])
+    assert isinstance(bson.decode(bson.encode({"r": reference}))["r"], DBRef)
+    record, _ = made({"_id": 1, "r": reference, "_change": {"by": "x"}, "l": [reference]})
+    assert record["full"].raw == bson.encode({"_id": 1, "r": reference, "l": [reference]})
+
+
+def test_a_version_read_again_says_when_and_that_something_is_missing() -> None:
+    """`readAt` and `gap` are data."""
+    record, last = made({"_id": 1}, read_at=Timestamp(9, 1), gap=True)
+    assert (record["readAt"], record["gap"]) == (Timestamp(9, 1), True)
+    assert last.read_at == Timestamp(9, 1)
+
+
+def test_readers_see_a_record_as_a_version() -> None:
+    """What is stored comes back, and what is not stored has its default."""
+    record, _ = made({"_id": 1, "version": 1, "_change": {"id": 1, "by": "alice"}})
+    version = Version.from_record(bson.decode(bson.encode(record)))
+    assert (version.token, version.document, version.number) == (token_at(5), 1, 1)
+    assert (version.by, version.why, version.restored_from, version.gap) == (
+        "alice",
+        None,
+        None,
+        False,
+    )
+    assert version.full == {"_id": 1, "version": 1}
+    record, _ = made(None, operation="DELETE", as_event="delete", gap=True)
+    version = Version.from_record(bson.decode(bson.encode(record)))
+    assert (version.full, version.gap, version.operation) == (None, True, "DELETE")
