@@ -162,6 +162,40 @@ def test_decisions_that_the_code_cites_are_there() -> None:
             assert set(cited) <= pages, f"{path}: {set(cited) - pages}"
 
 
+def test_decisions_have_one_form_and_a_row_in_the_index() -> None:
+    """Each page has its head, the four sections in order, each with text, and an index row."""
+    folder = ROOT / "docs" / "decisions"
+    pages = sorted(path for path in folder.glob("*.md") if path.name != "README.md")
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (\[\d{4}\]\([^)]*\)) \| (.+ \| .+) \|$", index, re.M))
+    expected = {}
+    for path in pages:
+        found = _DECISION.fullmatch(path.read_text(encoding="utf-8"))
+        assert found is not None, (
+            f"{path.name}: head or sections, expected docs/decisions/README.md"
+        )
+        number, title, status = found["number"], found["title"], found["status"]
+        assert path.name.startswith(f"{number}-"), f"{path.name}: number {number} in the title"
+        expected[f"[{number}]({path.name})"] = f"{title} | {status}"
+        for superseded in filter(None, (found["supersedes"], status.partition("by ")[2])):
+            assert list(folder.glob(f"{superseded}-*.md")), f"{path.name}: no page {superseded}"
+    assert len(pages) > 40
+    assert rows == expected
+
+
+_DECISION = re.compile(
+    r"# (?P<number>\d{4})\. (?P<title>[^\n]+)\n\n"
+    r"- Status: (?P<status>accepted(?=\n)|(?:withdrawn|superseded by \d{4})(?=: \S))(?:: [^\n]+)?\n"
+    r"- Date: \d{4}-\d{2}-\d{2}\n"
+    r"(?:- Supersedes: (?P<supersedes>\d{4})\n)?"
+    + "".join(
+        rf"\n## {section}\n\n(?!#)\S(?:(?!\n## )[\s\S])*\n"
+        for section in ("Context", "Decision", "Consequences", "Alternatives")
+    )
+)
+"""A page of docs/decisions. No other section stands in it."""
+
+
 def test_what_only_some_deployments_need_is_imported_for_those_alone() -> None:
     """Clients for HTTP and cryptography: an eighth of a start, and 18 MB."""
     asked = "import sys, revstream.gql.cli.main; "
