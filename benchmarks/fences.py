@@ -31,9 +31,9 @@ from benchmarks.processes import pinned
 from benchmarks.stage import Stage
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.mutations.expected_version import Standing
-from revstream.resolvers.mutations.fenced_upsert import Fences
-from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.expected_version import ExpectedVersions
+from revstream.resolvers.mutations.fenced_upsert import FencedUpserts
+from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import Author, StaleWrite
 from revstream.resolvers.mutations.writes import Writes
 from revstream.streams.archive.store import Archive
@@ -166,16 +166,16 @@ async def _measure(
     ]
 
 
-async def _ours(mongo: Mongo) -> Fences:
+async def _ours(mongo: Mongo) -> FencedUpserts:
     """As a gateway makes it."""
     archives = {_READING.collection: Archive(mongo, _READING.collection)}
     now = resume_tokens.moment(await mongo.operation_time())
     hub = Hub([_READING.collection], position=now)
     progress = Progress(Checkpoints(mongo), hub)
-    own_writes, repeats = OwnWrites(progress), Repeats(mongo)
-    standing = Standing(mongo, archives, progress)
+    own_writes, repeats = OwnWrites(progress), IdempotencyStore(mongo)
+    standing = ExpectedVersions(mongo, archives, progress)
     writes = Writes(mongo, _MODEL, archives, progress, own_writes, standing, repeats)
-    return Fences(mongo, writes, own_writes, repeats)
+    return FencedUpserts(mongo, writes, own_writes, repeats)
 
 
 async def _ours_single(mongo: Mongo) -> Apply:

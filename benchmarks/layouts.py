@@ -28,7 +28,7 @@ from benchmarks.http_load import CONNECTIONS, Request, load
 from benchmarks.products import product
 from benchmarks.stage import Document, Stage, await_versions
 from revstream.model.compiler.loader import read_model
-from revstream.model.definition import History
+from revstream.model.definition import HistoryKind
 from revstream.streams.layouts.factory import layout_of
 from revstream.streams.layouts.self_versioned.deltas import WHOLE_EVERY
 from revstream.streams.mongo.database import Mongo
@@ -114,7 +114,7 @@ def run(stage: Stage) -> list[Part]:
     for shape in (Shape(200, 5), Shape(5, 200)) if quick else SHAPES:
         table = Table(f"{shape}, {CONNECTIONS} connections", "layout", *_COLUMNS)
         found: dict[str, list[float]] = {}
-        for history in History:
+        for history in HistoryKind:
             rows = []
             for _ in stage.rounds(f"layouts {history.value}"):
                 with stage.database() as database:
@@ -132,7 +132,7 @@ def _short(name: str) -> str:
     return name.replace("DOCUMENT_PER_VERSION", "PER_VERSION")
 
 
-def _measure(stage: Stage, database: Database[Document], history: History, shape: Shape) -> Row:
+def _measure(stage: Stage, database: Database[Document], history: HistoryKind, shape: Shape) -> Row:
     dice = random.Random(7)
     _fill(database, history, shape)
     with tempfile.TemporaryDirectory() as folder:
@@ -218,7 +218,7 @@ def _bytes(stage: Stage, database: Database[Document]) -> float:
 
 
 async def _recovered(
-    stage: Stage, database: Database[Document], history: History, model: str
+    stage: Stage, database: Database[Document], history: HistoryKind, model: str
 ) -> float:
     """How long it takes to mend a document that a crash has left between two writes."""
     count = _crash(database, history)
@@ -236,17 +236,17 @@ async def _recovered(
     return took_s / count * 1000
 
 
-def _crash(database: Database[Document], history: History) -> int:
+def _crash(database: Database[Document], history: HistoryKind) -> int:
     """As if so many updates had ended after their first write. Returns how many."""
     products = database["products"]
-    if history is History.CURRENT_FLAG:
+    if history is HistoryKind.CURRENT_FLAG:
         current = list(products.find({"current": True}).limit(_CRASHED))
         for each in current:
             del each["_id"]
             each["v"] += 1
         products.insert_many(current)
         return len(current)
-    if history is History.SEPARATE:
+    if history is HistoryKind.SEPARATE:
         current = list(products.find().limit(_CRASHED))
         for each in current:
             each["docId"] = each.pop("_id")
@@ -255,10 +255,10 @@ def _crash(database: Database[Document], history: History) -> int:
     return 0
 
 
-def _fill(database: Database[Document], history: History, shape: Shape) -> None:
+def _fill(database: Database[Document], history: HistoryKind, shape: Shape) -> None:
     """Every version of every document, as programs of that layout leave them."""
     products = database["products"]
-    if history is History.ARCHIVE:
+    if history is HistoryKind.ARCHIVE:
         # By updates: the history is what is written.
         products.insert_many(_body(n, 1) | {"_id": n, "v": 1} for n in range(shape.documents))
         for number in range(2, shape.versions + 1):
@@ -269,7 +269,7 @@ def _fill(database: Database[Document], history: History, shape: Shape) -> None:
                 ]
             )
         return
-    if history in (History.DOCUMENT_PER_VERSION, History.CURRENT_FLAG, History.DELTAS):
+    if history in (HistoryKind.DOCUMENT_PER_VERSION, HistoryKind.CURRENT_FLAG, HistoryKind.DELTAS):
         products.create_index([("docId", 1), ("v", 1)], unique=True)
     some = max(1, 20_000 // shape.versions)
     for start in range(0, shape.documents, some):
@@ -281,21 +281,21 @@ def _fill(database: Database[Document], history: History, shape: Shape) -> None:
             database["products.previous"].insert_many(beside)
 
 
-def _rows(history: History, n: int, versions: int) -> Iterator[Document]:
+def _rows(history: HistoryKind, n: int, versions: int) -> Iterator[Document]:
     bodies = [{"v": number, **_body(n, number)} for number in range(1, versions + 1)]
     *before, last = bodies
     match history:
-        case History.DOCUMENT_PER_VERSION:
+        case HistoryKind.DOCUMENT_PER_VERSION:
             yield from ({"docId": n, **each} for each in bodies)
-        case History.CURRENT_FLAG:
+        case HistoryKind.CURRENT_FLAG:
             yield from ({"docId": n, **each} for each in before)
             yield {"docId": n, **last, "current": True}
-        case History.EMBEDDED:
+        case HistoryKind.EMBEDDED:
             yield {"_id": n, "current": last, "prev": before}
-        case History.SEPARATE:
+        case HistoryKind.SEPARATE:
             yield {"_id": n, **last}
             yield from ({"of": "previous", "docId": n, **each} for each in before)
-        case History.DELTAS:
+        case HistoryKind.DELTAS:
             for number, body in enumerate(bodies, 1):
                 whole = number % WHOLE_EVERY == 1
                 said = body | {"whole": True} if whole else {"v": number, **_changed(n, number)}

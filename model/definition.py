@@ -14,19 +14,19 @@ __all__ = [
     "Access",
     "BackReference",
     "Copy",
-    "Embedded",
+    "EmbeddedType",
     "Entity",
     "EnumType",
     "Field",
-    "History",
+    "HistoryKind",
     "Index",
     "Keep",
-    "Layout",
+    "LayoutFields",
     "Model",
     "ObjectType",
     "Reference",
     "Scalar",
-    "Sink",
+    "SinkDefinition",
     "Storage",
 ]
 
@@ -47,7 +47,7 @@ class Scalar(Enum):
     JSON = "JSON"
 
 
-class History(Enum):
+class HistoryKind(Enum):
     """How versions of a collection are kept (DESIGN: layouts)."""
 
     ARCHIVE = "ARCHIVE"
@@ -194,7 +194,7 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class LayoutFields:
     """`@layout`: the names by which a collection keeps its versions itself.
 
     `document`: of the field with the id. `current`: of the flag, or of the current state.
@@ -212,7 +212,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sink:
+class SinkDefinition:
     """`@sink`: where changes are delivered as CloudEvents, and which operations (None: all)."""
 
     url: str
@@ -239,7 +239,7 @@ class ObjectType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embedded(ObjectType):
+class EmbeddedType(ObjectType):
     """A type without `@collection`: part of its parent's document."""
 
 
@@ -256,14 +256,14 @@ class Entity(ObjectType):
     singular: str
     plural: str
     version: str | None = "version"
-    history: History = History.ARCHIVE
-    layout: Layout | None = None
+    history: HistoryKind = HistoryKind.ARCHIVE
+    layout: LayoutFields | None = None
     storage: Storage = Storage.FULL
     partitions: int = 1
     keep: Keep | None = None
     back_references: tuple[BackReference, ...] = ()
     indexes: tuple[Index, ...] = ()
-    sinks: tuple[Sink, ...] = ()
+    sinks: tuple[SinkDefinition, ...] = ()
 
     @property
     def id(self) -> Field:
@@ -280,7 +280,7 @@ class Model:
     """A whole schema.graphql, in source order; `entity` and `embedded` look up by type name."""
 
     entities: tuple[Entity, ...]
-    embeddeds: tuple[Embedded, ...] = ()
+    embeddeds: tuple[EmbeddedType, ...] = ()
     enums: tuple[EnumType, ...] = ()
     description: str | None = None
 
@@ -291,7 +291,7 @@ class Model:
                 return each
         raise KeyError(name)
 
-    def embedded(self, name: str) -> Embedded:
+    def embedded(self, name: str) -> EmbeddedType:
         """Raises KeyError where no embedded type has that name."""
         for each in self.embeddeds:
             if each.name == name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 import subprocess
@@ -233,3 +234,23 @@ def test_the_glossary_is_sorted_and_has_names_of_the_code_alone() -> None:
     }
     assert {"ResumeToken", "@sink"} <= api
     assert api - words == set()
+
+
+def test_class_names_have_one_meaning() -> None:
+    """A public class name stands for one class in all packages."""
+    places: dict[str, list[str]] = {}
+    for package in ("gql", "resolvers", "streams", "model"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_packages_are_small() -> None:
+    """A folder has at most 14 entries, and a module at most 420 lines."""
+    for package in ("gql", "resolvers", "streams", "model"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            assert len(path.read_text(encoding="utf-8").splitlines()) <= 420, path
+            entries = [each for each in path.parent.iterdir() if each.name != "__pycache__"]
+            assert len(entries) <= 14, f"{path.parent}: {len(entries)} entries"

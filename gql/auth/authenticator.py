@@ -15,10 +15,10 @@ from revstream.resolvers.access.principal import ANONYMOUS, Principal
 from revstream.resolvers.errors import Unauthenticated
 
 if TYPE_CHECKING:  # Not imported where nobody signs in: HTTP and cryptography take long.
-    from revstream.gql.auth.bearer_token import Bearer
-    from revstream.gql.auth.jwks import KeySet
+    from revstream.gql.auth.bearer_token import BearerTokens
+    from revstream.gql.auth.jwks import JsonWebKeySet
 
-__all__ = ["Credentials", "SignIn"]
+__all__ = ["Authenticator", "Credentials"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,20 @@ class Credentials:
         return self.authorization is not None or self.api_key is not None
 
 
-class SignIn:
+class Authenticator:
     """Args:
     anonymous: whether nobody known may ask, too.
     """
 
-    def __init__(self, bearer: Bearer | None, keys: ApiKeys | None, *, anonymous: bool) -> None:
+    def __init__(
+        self, bearer: BearerTokens | None, keys: ApiKeys | None, *, anonymous: bool
+    ) -> None:
         self._bearer = bearer
         self._keys = keys
         self._anonymous = anonymous
 
     @property
-    def keys(self) -> Sequence[KeySet | ApiKeys]:
+    def keys(self) -> Sequence[JsonWebKeySet | ApiKeys]:
         """All key stores; the server runs `watch` of each."""
         tokens = None if self._bearer is None else self._bearer.keys
         return [each for each in (tokens, self._keys) if each is not None]

@@ -15,12 +15,12 @@ from typing import Any
 
 import jwt
 
-from revstream.gql.auth.jwks import KeySet
+from revstream.gql.auth.jwks import JsonWebKeySet
 from revstream.resolvers.access.principal import Principal
 from revstream.resolvers.errors import Unauthenticated
 from revstream.streams.versioning.attribution import RESERVED_NAMES, is_reserved_name
 
-__all__ = ["Bearer", "BearerOptions"]
+__all__ = ["BearerOptions", "BearerTokens"]
 
 _MOST_TOKENS = 10_000
 _MOST_CHARACTERS = 16_384
@@ -54,8 +54,8 @@ class BearerOptions:
             )
 
 
-class Bearer:
-    def __init__(self, keys: KeySet, options: BearerOptions) -> None:
+class BearerTokens:
+    def __init__(self, keys: JsonWebKeySet, options: BearerOptions) -> None:
         self.keys = keys
         self._known: OrderedDict[str, Principal] = OrderedDict()
         self._options = options

@@ -24,7 +24,7 @@ from revstream.resolvers.errors import Unauthenticated
 from revstream.streams.core.errors import Unavailable
 from revstream.streams.listeners.webhooks.message import shown_url
 
-__all__ = ["KeySet"]
+__all__ = ["JsonWebKeySet"]
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ _PATIENCE_S = 5.0
 _MOST_BYTES = 1024 * 1024
 
 
-class KeySet:
+class JsonWebKeySet:
     """Args:
         place: a URL, or the path of a file.
         fresh_s: after so long it is read again.

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from revstream.resolvers.access.principal import Principal
-from revstream.resolvers.subscriptions.shutdown import Farewell
+from revstream.resolvers.subscriptions.shutdown import SubscriptionShutdown
 from revstream.resolvers.values.dates import date_text
 
 __all__ = ["Session", "Sessions"]
@@ -37,7 +37,7 @@ class Session:
     principal: Principal
     transport: str
     end: Callable[[str, bool], None]
-    farewell: Farewell = field(default_factory=Farewell)
+    farewell: SubscriptionShutdown = field(default_factory=SubscriptionShutdown)
     since: datetime = field(default_factory=lambda: datetime.now(UTC))
     followed: dict[object, str] = field(default_factory=dict)
     _timer: asyncio.TimerHandle | None = None

@@ -34,14 +34,14 @@ from revstream.streams.listeners.webhooks.parked_delivery import (
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import inspect_server
 
-__all__ = ["Found", "SetAside", "drop", "lines_of", "look", "report_of", "retry"]
+__all__ = ["Found", "ParkedDocument", "drop", "lines_of", "look", "report_of", "retry"]
 
 # Documents that are listed; how many there are is told of all.
 _MOST = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAside:
+class ParkedDocument:
     """One document. `url`: None where the model has that sink no longer, so that nobody delivers
     it. `behind`: how many later versions of it there are."""
 
@@ -56,7 +56,7 @@ class SetAside:
 class Found:
     """`troubles`: by sink, why it makes no progress at all."""
 
-    listed: Sequence[SetAside]
+    listed: Sequence[ParkedDocument]
     waiting: int
     parked: int
     troubles: Mapping[str, str]
@@ -189,11 +189,13 @@ def _date(value: datetime | None) -> str | None:
     return None if value is None else date_text(value)
 
 
-async def _shown(mongo: Mongo, model: Model, urls: Mapping[str, str], waiting: Waiting) -> SetAside:
+async def _shown(
+    mongo: Mongo, model: Model, urls: Mapping[str, str], waiting: Waiting
+) -> ParkedDocument:
     entity = model.entity_of_collection(waiting.collection)
     later = {"doc": {"$eq": waiting.document}, "v": {"$gt": waiting.number}}
     url = urls.get(waiting.sink)
-    return SetAside(
+    return ParkedDocument(
         waiting=waiting,
         type=waiting.collection if entity is None else entity.name,
         id=str(json_value(waiting.document)),

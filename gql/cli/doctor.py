@@ -14,7 +14,7 @@ from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.coordination.lease import Leases
 from revstream.streams.coordination.partition import partitions_in
 from revstream.streams.core.errors import Unsuitable
-from revstream.streams.maintenance.diagnosis import Diagnosis, Finding
+from revstream.streams.maintenance.diagnosis import Diagnosis, DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["examine", "lines_of", "report_of"]
@@ -24,7 +24,7 @@ _MARKS = {"ok": "ok     ", "note": "note   ", "warning": "WARNING", "error": "ER
 
 async def examine(
     settings: Settings, model: Model, uri: str, database: str, report: Report
-) -> list[Finding]:
+) -> list[DiagnosisFinding]:
     """Everything that was found, well or not.
 
     Raises:
@@ -36,7 +36,7 @@ async def examine(
             checkpoints = await Checkpoints(mongo).load_all(list(names))
             holders = await Leases(mongo, "").holders(list(names))
         except Unsuitable as exc:
-            return [Finding(level="error", subject="server", says=exc.message)]
+            return [DiagnosisFinding(level="error", subject="server", says=exc.message)]
         diagnosis = Diagnosis(
             mongo,
             model,
@@ -49,7 +49,7 @@ async def examine(
         return [*found, *await examine_data(mongo, model)]
 
 
-def lines_of(found: Sequence[Finding]) -> list[str]:
+def lines_of(found: Sequence[DiagnosisFinding]) -> list[str]:
     """For people."""
     lines = []
     for each in found:
@@ -59,6 +59,6 @@ def lines_of(found: Sequence[Finding]) -> list[str]:
     return lines
 
 
-def report_of(found: Sequence[Finding]) -> list[dict[str, Any]]:
+def report_of(found: Sequence[DiagnosisFinding]) -> list[dict[str, Any]]:
     """For programs."""
     return [asdict(each) for each in found]

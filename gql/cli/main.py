@@ -23,7 +23,7 @@ from revstream.gql.cli.doctor import report_of as examine_report
 from revstream.gql.cli.migrate import Move, migrate
 from revstream.gql.cli.migrate import lines_of as move_lines
 from revstream.gql.cli.migrate import report_of as move_report
-from revstream.gql.cli.purge import Purge, purge
+from revstream.gql.cli.purge import PurgeReport, purge
 from revstream.gql.cli.purge import lines_of as purge_lines
 from revstream.gql.cli.purge import report_of as purge_report
 from revstream.gql.cli.verify import lines_of as verify_lines
@@ -216,7 +216,7 @@ def purge_command(
 
     async def purging(
         settings: Settings, model: Model, uri: str, database: str, _report: Report
-    ) -> Purge:
+    ) -> PurgeReport:
         return await purge(settings, model, uri, database, type_, id_, by=by, why=why)
 
     if not yes:

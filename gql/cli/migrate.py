@@ -12,7 +12,7 @@ from bson import json_util
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.progress_display import Report
 from revstream.model.compiler.validation.collections import name_problem
-from revstream.model.definition import Entity, History, Model
+from revstream.model.definition import Entity, HistoryKind, Model
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.core.errors import GatewayError
@@ -100,7 +100,7 @@ def _subject(model: Model, type_: str, to: str) -> Entity:
     if entity is None:
         names = ", ".join(each.name for each in model.entities)
         raise click.UsageError(f"the model has no entity {type_!r}; it has {names}")
-    if entity.history is History.ARCHIVE:
+    if entity.history is HistoryKind.ARCHIVE:
         raise click.UsageError(f"the versions of {type_} are kept by revstream already")
     if problem := name_problem(to):
         raise click.UsageError(f"--to {to!r}: {problem}")

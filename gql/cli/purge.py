@@ -24,7 +24,7 @@ from revstream.streams.maintenance.residual_data import remnants
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import inspect_server
 
-__all__ = ["Purge", "lines_of", "purge", "report_of", "subject"]
+__all__ = ["PurgeReport", "lines_of", "purge", "report_of", "subject"]
 
 
 # Of each copied field, where there are more they are in the report for programs.
@@ -32,7 +32,7 @@ _MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Purge:
+class PurgeReport:
     """What was done, and where contents lie that it does not reach: `copies` of them in histories
     of other documents, and elsewhere."""
 
@@ -61,7 +61,7 @@ def subject(model: Model, type_: str, id_: str) -> tuple[Entity, Any]:
 async def purge(
     settings: Settings, model: Model, uri: str, database: str, type_: str, id_: str,
     *, by: str, why: str,
-) -> Purge:  # fmt: skip
+) -> PurgeReport:  # fmt: skip
     """Raises:
     ArchiveBehind: the recorder has yet to come to what there is now; nothing was removed.
     BadUserInput: nothing is known of such a document.
@@ -80,10 +80,10 @@ async def purge(
         purging = Purging(mongo, archive, progress, entity)
         purged = await purging.purge(key, by=by, why=why)
         copies = await copied_histories(mongo, model, entity.collection, key)
-        return Purge(entity, id_, purged, copies, await remnants(mongo))
+        return PurgeReport(entity, id_, purged, copies, await remnants(mongo))
 
 
-def lines_of(done: Purge) -> list[str]:
+def lines_of(done: PurgeReport) -> list[str]:
     """For people."""
     entity, purged = done.entity, done.purged
     name = f"{entity.name} {done.id}"
@@ -118,7 +118,7 @@ def _copies_line(found: CopiedHistory) -> str:
     )
 
 
-def report_of(done: Purge) -> dict[str, Any]:
+def report_of(done: PurgeReport) -> dict[str, Any]:
     """For programs."""
     return {
         "type": done.entity.name,

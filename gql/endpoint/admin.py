@@ -17,9 +17,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from revstream.gql.auth.authenticator import Credentials
-from revstream.gql.engine.request.context_factory import Callers
+from revstream.gql.engine.request.context_factory import RequestContextFactory
 from revstream.gql.http.request import Refused, read_json
-from revstream.gql.observability.error_response import Failures
+from revstream.gql.observability.error_response import ErrorReporter
 from revstream.resolvers.access.principal import Principal
 from revstream.resolvers.errors import Forbidden
 from revstream.streams.core.errors import GatewayError
@@ -32,7 +32,7 @@ Handle = Callable[[Request, Principal], Awaitable[Response]]
 
 
 def admin_routes(
-    callers: Callers, role: str | None, failures: Failures, body_bytes: int
+    callers: RequestContextFactory, role: str | None, failures: ErrorReporter, body_bytes: int
 ) -> list[Route]:
     """None where no role is an administrator's."""
     if role is None:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from revstream.gql.http.request import Refused
-from revstream.gql.observability.error_response import Failures
+from revstream.gql.observability.error_response import ErrorReporter
 
 __all__ = ["AllowedHosts", "allowed_hosts"]
 
@@ -66,7 +66,7 @@ class AllowedHosts:
         names: None: any will do.
     """
 
-    def __init__(self, app: ASGIApp, names: frozenset[str] | None, failures: Failures) -> None:
+    def __init__(self, app: ASGIApp, names: frozenset[str] | None, failures: ErrorReporter) -> None:
         self._app = app
         self._names = names
         self._failures = failures

@@ -18,10 +18,10 @@ from websockets.frames import Frame, Opcode
 from revstream.gql.http.stream_framing import Framing
 from revstream.gql.server.writer import WRITER, Writer
 
-__all__ = ["SocketSeat", "StreamSeat"]
+__all__ = ["HttpStreamTarget", "WebSocketTarget"]
 
 
-class SocketSeat:
+class WebSocketTarget:
     """Of an operation on a WebSocket.
 
     Args:
@@ -44,7 +44,7 @@ class SocketSeat:
         id_: str,
         type_: bytes,
         extensions: Mapping[str, Any] | None,
-    ) -> SocketSeat | None:
+    ) -> WebSocketTarget | None:
         writer = _writer_of(scope, extensions)
         return None if writer is None else cls(id_, type_, writer)
 
@@ -58,7 +58,7 @@ class SocketSeat:
         self.writer = _Closed()
 
 
-class StreamSeat:
+class HttpStreamTarget:
     """Of a response that goes on."""
 
     __slots__ = ("kind", "token", "writer")
@@ -73,7 +73,7 @@ class StreamSeat:
     @classmethod
     def of(
         cls, scope: Mapping[str, Any], framing: Framing, extensions: Mapping[str, Any] | None
-    ) -> StreamSeat | None:
+    ) -> HttpStreamTarget | None:
         # Of an older version a response ends with the connection, and has no chunks.
         writer = _writer_of(scope, extensions) if scope["http_version"] == "1.1" else None
         return None if writer is None else cls(framing, writer)

@@ -28,13 +28,13 @@ from strawberry.subscriptions import GRAPHQL_TRANSPORT_WS_PROTOCOL, GRAPHQL_WS_P
 from strawberry.types import ExecutionResult
 from strawberry.types.graphql import OperationType
 
-from revstream.gql.endpoint.broadcast_target import StreamSeat
+from revstream.gql.endpoint.broadcast_target import HttpStreamTarget
 from revstream.gql.endpoint.pages import graphiql_response
 from revstream.gql.endpoint.streaming_response import StreamResponse, body_of, streamed
 from revstream.gql.endpoint.websocket import LegacySocket, SocketMessages, TransportSocket
 from revstream.gql.engine.execution.schema import Schema
-from revstream.gql.engine.request.context import Context, Place
-from revstream.gql.engine.request.context_factory import Callers
+from revstream.gql.engine.request.context import RequestContext, SubscriptionPosition
+from revstream.gql.engine.request.context_factory import RequestContextFactory
 from revstream.gql.http.content_negotiation import RESPONSE_JSON, AcceptedFormats, negotiate
 from revstream.gql.http.headers import HEADERS
 from revstream.gql.http.media_types import JSON, MediaType
@@ -47,8 +47,8 @@ from revstream.gql.http.request import (
 )
 from revstream.gql.observability.error_response import answer
 from revstream.gql.server.client_presence import while_client_waits
-from revstream.gql.subscriptions.broadcast_message import SEAT
-from revstream.streams.core.log_throttle import Storm
+from revstream.gql.subscriptions.broadcast_message import CURRENT_TARGET
+from revstream.streams.core.log_throttle import LogThrottle
 
 __all__ = ["GraphQLEndpoint"]
 
@@ -62,7 +62,7 @@ _ALLOWED = {
 _SHOWN = 200
 
 
-class GraphQLEndpoint(GraphQL[Context, None]):
+class GraphQLEndpoint(GraphQL[RequestContext, None]):
     """`callers` makes the context of a request, or of a connection's operations.
 
     Args:
@@ -80,7 +80,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
     def __init__(
         self,
         schema: Schema,
-        callers: Callers,
+        callers: RequestContextFactory,
         *,
         allowed_origins: Collection[str] = (),
         body_bytes: int = 1024 * 1024,
@@ -100,7 +100,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         self.callers = callers
         self._body_bytes = body_bytes
         self._heartbeat_s = heartbeat_s
-        self._refused = Storm(logger, "origin refused")
+        self._refused = LogThrottle(logger, "origin refused")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -118,7 +118,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
 
     async def get_context(
         self, request: Request | WebSocket, response: Response | WebSocket
-    ) -> Context:
+    ) -> RequestContext:
         # Of a socket, until it is introduced.
         return self.callers.of_socket(request.headers)
 
@@ -159,7 +159,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
     async def _response_to(
         self,
         asked: GraphQLRequest,
-        context: Context,
+        context: RequestContext,
         scope: Scope,
         headers: Mapping[str, str],
         formats: AcceptedFormats,
@@ -173,9 +173,9 @@ class GraphQLEndpoint(GraphQL[Context, None]):
                 "subscriptions run over WebSocket: connect to this address with the protocol "
                 f"{GRAPHQL_TRANSPORT_WS_PROTOCOL}; or take text/event-stream",
             )
-        place = Place(after=headers.get("last-event-id") or None)
+        place = SubscriptionPosition(after=headers.get("last-event-id") or None)
         if result is None:
-            SEAT.set(StreamSeat.of(scope, formats.stream, asked.extensions))
+            CURRENT_TARGET.set(HttpStreamTarget.of(scope, formats.stream, asked.extensions))
             results = await self.schema.stream(
                 asked.query,
                 variable_values=asked.variables,
@@ -189,7 +189,7 @@ class GraphQLEndpoint(GraphQL[Context, None]):
         return StreamResponse(chunks, formats.stream.media_type)
 
     async def _executed(
-        self, asked: GraphQLRequest, method: str, context: Context
+        self, asked: GraphQLRequest, method: str, context: RequestContext
     ) -> ExecutionResult | None:
         """None of a subscription."""
         try:

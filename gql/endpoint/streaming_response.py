@@ -27,7 +27,7 @@ from starlette.types import Receive, Scope, Send
 from strawberry.types import ExecutionResult
 from strawberry.types.execution import PreExecutionError
 
-from revstream.gql.engine.request.context import Place
+from revstream.gql.engine.request.context import SubscriptionPosition
 from revstream.gql.http.media_types import MediaType
 from revstream.gql.http.stream_framing import Framing
 from revstream.gql.subscriptions.interruption import interruption_of
@@ -56,7 +56,7 @@ def body_of(result: ExecutionResult) -> dict[str, Any]:
 async def streamed(
     results: AsyncGenerator[ExecutionResult],
     framing: Framing,
-    place: Place,
+    place: SubscriptionPosition,
     heartbeat_s: float,
 ) -> AsyncGenerator[bytes]:
     """The chunks of a response, but for those that are written elsewhere meanwhile.

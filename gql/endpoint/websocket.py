@@ -39,12 +39,12 @@ from strawberry.subscriptions.protocols.graphql_ws.types import (
 )
 from strawberry.subscriptions.protocols.graphql_ws.types import OperationMessage, StartMessage
 
-from revstream.gql.endpoint.broadcast_target import SocketSeat
-from revstream.gql.endpoint.websocket_auth import Introduction
-from revstream.gql.engine.request.context import Context
-from revstream.gql.observability.error_response import Failures
+from revstream.gql.endpoint.broadcast_target import WebSocketTarget
+from revstream.gql.endpoint.websocket_auth import WebSocketAuthentication
+from revstream.gql.engine.request.context import RequestContext
+from revstream.gql.observability.error_response import ErrorReporter
 from revstream.gql.observability.operation_metrics import Operations
-from revstream.gql.subscriptions.broadcast_message import SEAT
+from revstream.gql.subscriptions.broadcast_message import CURRENT_TARGET
 from revstream.gql.subscriptions.interruption import interruption_of
 from revstream.resolvers.errors import LimitExceeded
 from revstream.streams.core.task_cleanup import seen
@@ -105,16 +105,16 @@ class SocketMessages(ASGIWebSocketAdapter):
             await super().close(code, _cut(reason))
 
 
-class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
+class TransportSocket(BaseGraphQLTransportWSHandler[RequestContext, None]):
     """`graphql-transport-ws`, the protocol of today."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
-        self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
-        self._seats: dict[str, SocketSeat] = {}
+        self._failures: ErrorReporter = self.schema.failures  # type: ignore[attr-defined]
+        self._seats: dict[str, WebSocketTarget] = {}
         self._waiting: asyncio.TimerHandle | None = None
-        self._introduction = Introduction(self)
+        self._introduction = WebSocketAuthentication(self)
         self.schema = _Executing(self.schema, self._introduction)  # type: ignore[assignment]
 
     @property
@@ -149,9 +149,9 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
             self._waiting.cancel()
             self._waiting = None
 
-    async def run_operation(self, operation: Operation[Context, None]) -> None:
-        seat = SocketSeat.of(self.websocket.ws.scope, operation.id, b"next", _extensions.get())  # type: ignore[attr-defined]
-        SEAT.set(seat)
+    async def run_operation(self, operation: Operation[RequestContext, None]) -> None:
+        seat = WebSocketTarget.of(self.websocket.ws.scope, operation.id, b"next", _extensions.get())  # type: ignore[attr-defined]
+        CURRENT_TARGET.set(seat)
         if seat is not None:
             self._seats[operation.id] = seat
         with self._operations:
@@ -217,7 +217,7 @@ class TransportSocket(BaseGraphQLTransportWSHandler[Context, None]):
         return None
 
 
-class LegacySocket(BaseGraphQLWSHandler[Context, None]):
+class LegacySocket(BaseGraphQLWSHandler[RequestContext, None]):
     """`graphql-ws`, the protocol of subscriptions-transport-ws.
 
     What that leaves open is as in the other one: the codes, and how long an introduction is waited
@@ -227,9 +227,9 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._operations: Operations = self.schema.operations  # type: ignore[attr-defined]
-        self._failures: Failures = self.schema.failures  # type: ignore[attr-defined]
+        self._failures: ErrorReporter = self.schema.failures  # type: ignore[attr-defined]
         self._introduced = False
-        self._introduction = Introduction(self)
+        self._introduction = WebSocketAuthentication(self)
         self.schema = _Executing(self.schema, self._introduction)  # type: ignore[assignment]
 
     @property
@@ -256,7 +256,7 @@ class LegacySocket(BaseGraphQLWSHandler[Context, None]):
 
     async def handle_async_results(self, *args: Any, **kwargs: Any) -> None:
         scope = self.websocket.ws.scope  # type: ignore[attr-defined]
-        SEAT.set(SocketSeat.of(scope, args[0], b"data", _extensions.get()))
+        CURRENT_TARGET.set(WebSocketTarget.of(scope, args[0], b"data", _extensions.get()))
         # Nobody looks at what its task has raised.
         with self._operations, suppress(WebSocketDisconnected):
             await super().handle_async_results(*args, **kwargs)
@@ -301,7 +301,7 @@ class _Executing:
     the protocol does not say.
     """
 
-    def __init__(self, schema: Any, introduction: Introduction) -> None:
+    def __init__(self, schema: Any, introduction: WebSocketAuthentication) -> None:
         self._schema = schema
         self._introduction = introduction
 

@@ -19,7 +19,7 @@ from revstream.gql.subscriptions.interruption import Interruption
 from revstream.resolvers.errors import SignInEnded, Unauthenticated
 from revstream.streams.core.errors import GatewayError, Unavailable
 
-__all__ = ["Introduction"]
+__all__ = ["WebSocketAuthentication"]
 
 _FORBIDDEN = 4403
 # IANA's "Try Again Later".
@@ -28,7 +28,7 @@ _TRY_AGAIN = 1013
 _PARTING_MOST_S = 2.0
 
 
-class Introduction:
+class WebSocketAuthentication:
     """Args:
     handler: Strawberry's, of either protocol; its `view` knows the callers, and `running` are the
         tasks of its operations.
@@ -39,7 +39,7 @@ class Introduction:
         self._session: Session | None = None
         self._closing: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Introduction:
+    async def __aenter__(self) -> WebSocketAuthentication:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:

@@ -20,7 +20,7 @@ from revstream.gql.observability.error_table import Incidents, finish_errors, st
 from revstream.gql.observability.operation_metrics import Operations
 from revstream.streams.core.errors import GatewayError
 
-__all__ = ["Failures", "answer"]
+__all__ = ["ErrorReporter", "answer"]
 
 # Of what was not executed, by the first error's code. Other codes are of what the client asked.
 _STATUS = {"UNAUTHENTICATED": 401, "FORBIDDEN": 403, "INTERNAL": 500, "UNAVAILABLE": 503}
@@ -28,7 +28,7 @@ _STATUS = {"UNAUTHENTICATED": 401, "FORBIDDEN": 403, "INTERNAL": 500, "UNAVAILAB
 _RETRY_AFTER_S = 1
 
 
-class Failures:
+class ErrorReporter:
     """Of one process."""
 
     def __init__(self, operations: Operations) -> None:

@@ -47,7 +47,7 @@ from revstream.streams.core.errors import (
     Unavailable,
     Unsuitable,
 )
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 
 __all__ = ["TABLE", "Incidents", "Rule", "finish_errors", "rule_of", "storms"]
 
@@ -102,10 +102,10 @@ _OF_THE_REQUEST = (
 )
 
 
-def storms() -> dict[str, Storm]:
+def storms() -> dict[str, LogThrottle]:
     """One for each code whose refusals are logged."""
     return {
-        each.code: Storm(logger, "request refused", level=each.level)
+        each.code: LogThrottle(logger, "request refused", level=each.level)
         for each in TABLE.values()
         if each.level >= logging.INFO and not each.masked
     }
@@ -163,7 +163,7 @@ def finish_errors(
     errors: list[GraphQLError],
     token_out: Callable[[str], str],
     *,
-    storms: Mapping[str, Storm] | None = None,
+    storms: Mapping[str, LogThrottle] | None = None,
     incidents: Incidents | None = None,
 ) -> None:
     """Log each error by its rule, and make of each what the client may read, in place.

@@ -14,15 +14,15 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from revstream.gql.auth.authenticator import Credentials, SignIn
+from revstream.gql.auth.authenticator import Authenticator, Credentials
 from revstream.gql.endpoint.admin import admin_routes
 from revstream.gql.endpoint.allowed_hosts import AllowedHosts, allowed_hosts
 from revstream.gql.endpoint.client_files import client_routes
 from revstream.gql.endpoint.example_queries import examples_of
 from revstream.gql.endpoint.http import GraphQLEndpoint
 from revstream.gql.endpoint.pages import Handle, pages_routes
-from revstream.gql.engine.request.context import Context
-from revstream.gql.engine.request.context_factory import Callers
+from revstream.gql.engine.request.context import RequestContext
+from revstream.gql.engine.request.context_factory import RequestContextFactory
 from revstream.gql.runtime.gateway import Gateway
 from revstream.gql.runtime.metrics_endpoint import metrics_route
 from revstream.gql.schema import build_schema, naming_of, print_sdl
@@ -41,7 +41,7 @@ def context_of(
     principal: str | None = None,
     caller: Principal | None = None,
     idempotency_key: str | None = None,
-) -> Context:
+) -> RequestContext:
     """What one request can reach.
 
     Args:
@@ -51,7 +51,7 @@ def context_of(
         caller = ANONYMOUS if principal is None else Principal(name=principal)
     scope = Scope(gateway.model, caller) if has_access(gateway.model) else OPEN
     editing = gateway.editing.within(scope)
-    return Context(
+    return RequestContext(
         current=gateway.current.within(scope),
         history=gateway.history.within(scope),
         moments=gateway.moments,
@@ -96,7 +96,7 @@ class Application(Starlette):
         await (super().__call__ if busy is None else busy)(scope, receive, send)
 
 
-def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
+def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starlette:
     """Routes over services that are open already; whoever opened them closes them.
 
     Args:
@@ -115,7 +115,7 @@ def create_app(gateway: Gateway, sign_in: SignIn | None = None) -> Starlette:
     gateway.availability.changed = schema.limiter.interrupt
     sdl = print_sdl(schema)
 
-    callers = Callers(
+    callers = RequestContextFactory(
         sign_in,
         lambda principal: context_of(gateway, caller=principal),
         author_header=settings.author_header,

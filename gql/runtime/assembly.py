@@ -14,7 +14,7 @@ from revstream.gql.runtime.listeners.consumers import consumers_of
 from revstream.gql.runtime.listeners.handlers import handlers_of
 from revstream.gql.runtime.listeners.recorders import recorders_of
 from revstream.gql.runtime.progress_display import Report
-from revstream.gql.server.fair_scheduler import Turns
+from revstream.gql.server.fair_scheduler import FairScheduler
 from revstream.model.definition import Model
 from revstream.resolvers.admin.data_sample import examine_data
 from revstream.resolvers.admin.stream_status import Status
@@ -23,7 +23,7 @@ from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.current.version_number_cache import LastNumbers
 from revstream.resolvers.drafts.changes import ProposalChanges, proposal_topics
 from revstream.resolvers.history.time_point import Moments
-from revstream.resolvers.history.versions import History
+from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.archive.coverage import Coverages
 from revstream.streams.archive.store import Archive
@@ -52,7 +52,7 @@ from revstream.streams.mongo.server_check import (
 )
 from revstream.streams.recording.bootstrap.collection_setup import CollectionSetup
 from revstream.streams.recording.health import unfit_since_recorded
-from revstream.streams.recording.set_aside import SetAside
+from revstream.streams.recording.set_aside import SetAsideEvents
 
 __all__ = ["assemble_gateway"]
 
@@ -202,7 +202,7 @@ async def assemble_gateway(
         availability=Availability(mongo, live, hub),
         progress=progress,
         current=Current(mongo, archives, own_writes),
-        history=History(mongo, archives, own_writes),
+        history=VersionHistory(mongo, archives, own_writes),
         moments=Moments(mongo, archives, progress, deployment),
         layouts={each.collection: each.layout for each in archives.values() if each.layout.keeps},
         live=changes,
@@ -213,7 +213,7 @@ async def assemble_gateway(
             leases,
             checkpoints,
             progress,
-            SetAside(mongo),
+            SetAsideEvents(mongo),
             Coverages(mongo),
         ),
         editing=editing,
@@ -224,7 +224,7 @@ async def assemble_gateway(
         failures={},
         members=members,
         subscription_filters=settings.subscription_filters(),
-        filter_turns=Turns(1),
+        filter_turns=FairScheduler(1),
         read_statistics=statistics,
         # Recorders and retentions know by themselves, or from checkpoints, how far archives are.
         follows=serves or bool(consumers),

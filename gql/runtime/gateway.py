@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from revstream.gql.engine.limits.subscription_filters import SubscriptionFilters
 from revstream.gql.engine.request.mutation_services import Editing
 from revstream.gql.runtime.configuration.settings import Settings
-from revstream.gql.server.fair_scheduler import Turns
+from revstream.gql.server.fair_scheduler import FairScheduler
 from revstream.model.definition import Model
 from revstream.resolvers.admin.stream_status import Status
 from revstream.resolvers.current.documents import Current
 from revstream.resolvers.drafts.changes import ProposalChanges
 from revstream.resolvers.history.time_point import Moments
-from revstream.resolvers.history.versions import History
+from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.changefeed.source import Source
 from revstream.streams.coordination.leased_task import Listener
@@ -64,7 +64,7 @@ class Gateway:
     availability: Availability
     progress: Progress
     current: Current
-    history: History
+    history: VersionHistory
     moments: Moments
     layouts: Mapping[str, Layout]
     live: Changes
@@ -78,7 +78,7 @@ class Gateway:
     failures: dict[str, BaseException]
     members: Members
     subscription_filters: SubscriptionFilters
-    filter_turns: Turns
+    filter_turns: FairScheduler
     read_statistics: ReadStatistics
     follows: bool
     setup: CollectionSetup

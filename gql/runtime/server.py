@@ -22,7 +22,7 @@ import click
 import uvicorn
 import uvloop
 
-from revstream.gql.auth.authenticator import SignIn
+from revstream.gql.auth.authenticator import Authenticator
 from revstream.gql.endpoint.allowed_hosts import allowed_hosts
 from revstream.gql.observability.logging_setup import expect_refusals
 from revstream.gql.observability.operation_metrics import Operations
@@ -146,7 +146,7 @@ def _allow_files(connections: Connections) -> None:
 async def _until_stopped(
     settings: Settings,
     gateway: Gateway,
-    sign_in: SignIn | None,
+    sign_in: Authenticator | None,
     listening: socket.socket | None,
     stop: _Stop,
     beside: Beside | None,

@@ -53,7 +53,7 @@ def build_schema(
     persisted: Persisted | None = None,
     naming: Naming = DEFAULT_NAMING,
 ) -> Schema:
-    """The API of a model. Each operation is given a `gql.engine.request.context.Context`.
+    """The API of a model. Each operation is given a `gql.engine.request.context.RequestContext`.
 
     Args:
         limits, limiter: how much each may ask for, and how many may run; the defaults where they

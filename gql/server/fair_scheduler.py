@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Breath", "Starts", "Turns"]
+__all__ = ["FairScheduler", "FairStarter", "TimeSlice"]
 
 # How long one works before others have their turn.
 _BREATH_S = 0.004
 
 
-class Turns:
+class FairScheduler:
     """Lets a few go on in each turn of the loop, in the order in which they came: those who have
     begun before those who are about to, but for one, so that nobody is begun with and then kept
     waiting.
@@ -69,7 +69,7 @@ class Turns:
                 most -= 1
 
 
-class Starts:
+class FairStarter:
     """Calls a few functions in each turn of the loop, in the order in which they came; the first of
     a turn at once.
 
@@ -112,7 +112,7 @@ class Starts:
             begin(*arguments)
 
 
-class Breath:
+class TimeSlice:
     """Of somebody who has much to do: lets others have their turn when it has taken a while."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from revstream.gql.http.request import Refused
 from revstream.gql.server.client_presence import CLIENT, ClientPresence
-from revstream.gql.server.slow_client import Stall
+from revstream.gql.server.slow_client import SlowClientTimeout
 from revstream.gql.server.websocket_connection import Connections, response_bytes
 from revstream.gql.server.writer import WRITER
 from revstream.streams.core.errors import Unavailable
@@ -69,7 +69,7 @@ class RequestConnection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._limits = connections
         self._starts = connections.starts
-        self._stall = Stall(connections.stalled_s, connections.count_stalled_response)
+        self._stall = SlowClientTimeout(connections.stalled_s, connections.count_stalled_response)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

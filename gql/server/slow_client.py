@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-__all__ = ["Stall"]
+__all__ = ["SlowClientTimeout"]
 
 
-class Stall:
+class SlowClientTimeout:
     """Of one connection.
 
     Args:

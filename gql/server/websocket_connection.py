@@ -28,9 +28,9 @@ from websockets.http11 import Response as RawResponse
 from websockets.protocol import State
 
 from revstream.gql.http.request import Refused
-from revstream.gql.server.fair_scheduler import Starts, Turns
+from revstream.gql.server.fair_scheduler import FairScheduler, FairStarter
 from revstream.gql.server.http_connection_limit import RESERVE, HttpConnections
-from revstream.gql.server.slow_client import Stall
+from revstream.gql.server.slow_client import SlowClientTimeout
 from revstream.gql.server.writer import WRITER
 from revstream.streams.core.errors import Unavailable
 
@@ -90,8 +90,8 @@ class Connections:
     ) -> None:
         self.stalled_s = stalled_s
         self.failed = failed
-        self.turns = Turns(_MESSAGES_A_TURN)
-        self.starts = Starts(_REQUESTS_A_TURN)
+        self.turns = FairScheduler(_MESSAGES_A_TURN)
+        self.starts = FairStarter(_REQUESTS_A_TURN)
         self.http = HttpConnections(most=most_http, most_bytes=most_http_bytes)
         self.refused = 0
         self.stalled = 0
@@ -155,7 +155,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         self.writable = _WRITABLE
         self._connections = connections
         self._admitted = False
-        self._stall = Stall(connections.stalled_s, connections.count_stalled_socket)
+        self._stall = SlowClientTimeout(connections.stalled_s, connections.count_stalled_socket)
         self._parting: asyncio.TimerHandle | None = None
         # Received since there was last nothing to handle.
         self._received_bytes = 0

@@ -22,19 +22,19 @@ from functools import partial
 from typing import Protocol
 from weakref import WeakSet, WeakValueDictionary
 
-from revstream.gql.server.fair_scheduler import Breath
+from revstream.gql.server.fair_scheduler import TimeSlice
 from revstream.gql.subscriptions.broadcast_message import (
-    Seat,
-    Told,
-    portions,
-    write_several,
-    write_to_each,
+    BroadcastMessage,
+    BroadcastTarget,
+    broadcast,
+    chunk_events,
+    send_events,
 )
 from revstream.streams.changefeed.ring_buffer import Ring
 from revstream.streams.core.errors import GatewayError, SlowConsumer, Unavailable
 from revstream.streams.core.task_cleanup import seen
 
-__all__ = ["Audience", "Audiences", "Lead", "forget_told"]
+__all__ = ["BroadcastGroup", "BroadcastGroups", "EventSource", "forget_told"]
 
 log = logging.getLogger(__name__)
 
@@ -45,21 +45,21 @@ _RECENT_BYTES = 4 * 1024 * 1024
 _TURN = 200
 
 
-class Lead(Protocol):
+class EventSource(Protocol):
     """What makes the responses of one operation, for all who are told them."""
 
-    def behind(self, position: str) -> AsyncGenerator[Sequence[Told]]:
+    def behind(self, position: str) -> AsyncGenerator[Sequence[BroadcastMessage]]:
         """Of all events behind a token, together what came at once; never ends. What stands in the
         stream already comes first, then a checkpoint; each of those comes alone."""
         ...
 
-    async def checkpoint(self, token: str) -> Told: ...
+    async def checkpoint(self, token: str) -> BroadcastMessage: ...
 
 
-_every: WeakSet[Audience] = WeakSet()
+_every: WeakSet[BroadcastGroup] = WeakSet()
 
 
-class Audience:
+class BroadcastGroup:
     """Those of one operation. A context manager of each of its subscriptions, for as long as that
     runs.
 
@@ -78,13 +78,13 @@ class Audience:
         self.held = 0
         self._told = told
         self._forget = forget
-        self._members: dict[Seat, asyncio.Future[str]] = {}
+        self._members: dict[BroadcastTarget, asyncio.Future[str]] = {}
         self._recent = _ring("")
         self._position = ""
         self._task: asyncio.Task[None] | None = None
         # Those whom the leader, who has yet to catch up, owes a checkpoint; None from then on.
-        self._awaiting: set[Seat] | None = None
-        self._greeting: Told | None = None
+        self._awaiting: set[BroadcastTarget] | None = None
+        self._greeting: BroadcastMessage | None = None
         self._reaching_back = asyncio.Lock()
         # How many have; nobody need be looked up while it stays the same.
         self._left = 0
@@ -93,7 +93,7 @@ class Audience:
         """Let go of what was told: whoever resumes from before goes on alone."""
         self._recent = _ring(self._position)
 
-    def __enter__(self) -> Audience:
+    def __enter__(self) -> BroadcastGroup:
         self.held += 1
         return self
 
@@ -102,7 +102,9 @@ class Audience:
         if not self.held:
             self._forget()
 
-    async def join(self, seat: Seat, position: str, lead: Lead, *, caught_up: bool) -> str | None:
+    async def join(
+        self, seat: BroadcastTarget, position: str, lead: EventSource, *, caught_up: bool
+    ) -> str | None:
         """Be told everything behind a position, for as long as this is not cancelled. Returns the
         token behind which to go on alone, once the seat does not take what it is told; at once, and
         None, where there is nobody to share with, or the position lies too far back.
@@ -148,21 +150,21 @@ class Audience:
                 self._task.cancel()
                 self._task = None
 
-    def _begin(self, position: str, lead: Lead) -> None:
+    def _begin(self, position: str, lead: EventSource) -> None:
         self._position = position
         self._recent = _ring(position)
         self._awaiting = set()
         self._task = asyncio.create_task(self._lead(lead, position))
         self._task.add_done_callback(seen)
 
-    async def _reach_back(self, position: str, lead: Lead) -> None:
+    async def _reach_back(self, position: str, lead: EventSource) -> None:
         """Make what was told behind a position, before anybody was here, as far as it can be
         kept."""
         recent, floor = self._recent, self._recent.floor
         if position >= floor or recent.dropped:
             return
-        earlier: list[Told] = []
-        breath = Breath()
+        earlier: list[BroadcastMessage] = []
+        breath = TimeSlice()
         try:
             async with aclosing(lead.behind(position)) as parts:
                 async for events in parts:
@@ -179,7 +181,7 @@ class Audience:
             for each in (*earlier, *(recent.after(floor) or ())):
                 self._recent.append(each)
 
-    async def _greeting_at(self, position: str, lead: Lead) -> Told:
+    async def _greeting_at(self, position: str, lead: EventSource) -> BroadcastMessage:
         """Where the audience stands, or the one who comes if that is further."""
         while True:
             token = max(position, self._position)
@@ -190,14 +192,19 @@ class Audience:
                 self._greeting = made
                 return made
 
-    def _catch_up(self, seat: Seat, missed: Sequence[Told], greeting: Told | None) -> None:
-        count, taken = write_several(missed if greeting is None else [*missed, greeting], seat)
+    def _catch_up(
+        self,
+        seat: BroadcastTarget,
+        missed: Sequence[BroadcastMessage],
+        greeting: BroadcastMessage | None,
+    ) -> None:
+        count, taken = send_events(missed if greeting is None else [*missed, greeting], seat)
         if not taken:
             self._leave(seat)
         self._told(count)
 
-    async def _lead(self, lead: Lead, position: str) -> None:
-        me, breath = asyncio.current_task(), Breath()
+    async def _lead(self, lead: EventSource, position: str) -> None:
+        me, breath = asyncio.current_task(), TimeSlice()
         try:
             async with aclosing(lead.behind(position)) as parts:
                 async for events in parts:
@@ -206,7 +213,7 @@ class Audience:
                             self._recent.append(each)
                         self._position = max(self._position, each.token)
                     if self._awaiting is None:
-                        for portion in portions(events):
+                        for portion in chunk_events(events):
                             await self._tell(portion)
                     elif not events[-1].counts:
                         await self._greet(lead)
@@ -225,10 +232,10 @@ class Audience:
             if self._task is me:
                 self._task = None
 
-    async def _greet(self, lead: Lead) -> None:
+    async def _greet(self, lead: EventSource) -> None:
         """The leader has caught up with the stream: so do all who came meanwhile."""
         awaiting, self._awaiting = self._awaiting or set(), None
-        breath = Breath()
+        breath = TimeSlice()
         for seat in list(self._members):
             greeting = None
             if seat in awaiting or seat.token < self._position:
@@ -241,7 +248,7 @@ class Audience:
                     self._catch_up(seat, missed, greeting)
             await breath.take()
 
-    async def _tell(self, events: Sequence[Told]) -> None:
+    async def _tell(self, events: Sequence[BroadcastMessage]) -> None:
         """To all. While they are, the next ones come together, so that whoever is behind writes
         fewer times."""
         members, left, count = self._members, self._left, 0
@@ -252,14 +259,14 @@ class Audience:
                 await asyncio.sleep(0)
                 if left != self._left:
                     turn = [each for each in turn if each in members]
-            told, refusing = write_to_each(events, turn)
+            told, refusing = broadcast(events, turn)
             for each in refusing:
                 self._leave(each)
             count += told
         if events[-1].counts:
             self._told(count)
 
-    def _leave(self, seat: Seat) -> None:
+    def _leave(self, seat: BroadcastTarget) -> None:
         """It goes on alone."""
         self._left += 1
         ended = self._members.pop(seat)
@@ -274,7 +281,7 @@ class Audience:
         self._members.clear()
 
 
-class Audiences:
+class BroadcastGroups:
     """Those of one caller's rights, by operation.
 
     Attributes:
@@ -283,10 +290,10 @@ class Audiences:
     """
 
     def __init__(self) -> None:
-        self.responses: WeakValueDictionary[Hashable, Told] = WeakValueDictionary()
-        self._by_key: dict[Hashable, Audience] = {}
+        self.responses: WeakValueDictionary[Hashable, BroadcastMessage] = WeakValueDictionary()
+        self._by_key: dict[Hashable, BroadcastGroup] = {}
 
-    def of(self, key: Hashable, told: Callable[[int], None]) -> Audience:
+    def of(self, key: Hashable, told: Callable[[int], None]) -> BroadcastGroup:
         """That of an operation, known for as long as a subscription holds it.
 
         Args:
@@ -294,7 +301,9 @@ class Audiences:
         """
         audience = self._by_key.get(key)
         if audience is None:
-            audience = self._by_key[key] = Audience(told, partial(self._by_key.pop, key, None))
+            audience = self._by_key[key] = BroadcastGroup(
+                told, partial(self._by_key.pop, key, None)
+            )
         return audience
 
 
@@ -304,5 +313,5 @@ def forget_told() -> None:
         each.forget()
 
 
-def _ring(floor: str) -> Ring[Told]:
+def _ring(floor: str) -> Ring[BroadcastMessage]:
     return Ring(floor, capacity_events=_RECENT, capacity_bytes=_RECENT_BYTES)

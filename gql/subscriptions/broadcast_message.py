@@ -11,13 +11,20 @@ from typing import Protocol
 
 from revstream.gql.server.writer import Writer
 
-__all__ = ["SEAT", "Seat", "Told", "portions", "write_several", "write_to_each"]
+__all__ = [
+    "CURRENT_TARGET",
+    "BroadcastMessage",
+    "BroadcastTarget",
+    "broadcast",
+    "chunk_events",
+    "send_events",
+]
 
 # Of what one is told at once.
 _PORTION_BYTES = 32 * 1024
 
 
-class Seat(Protocol):
+class BroadcastTarget(Protocol):
     """Where one subscription is written to.
 
     Attributes:
@@ -41,11 +48,11 @@ class Seat(Protocol):
         ...
 
 
-SEAT: ContextVar[Seat | None] = ContextVar("seat", default=None)
+CURRENT_TARGET: ContextVar[BroadcastTarget | None] = ContextVar("seat", default=None)
 """Of the operation of this task; None where its transport has none."""
 
 
-class Told:
+class BroadcastMessage:
     """The response to one event.
 
     Attributes:
@@ -67,7 +74,7 @@ class Told:
         """About what it takes in memory, framed for streams as well."""
         return 2 * len(self.payload) + 500
 
-    def around(self, seat: Seat) -> tuple[bytes, bytes]:
+    def around(self, seat: BroadcastTarget) -> tuple[bytes, bytes]:
         """Before and behind its own; the first of a kind makes it for all of them."""
         found = self._around.get(seat.kind)
         if found is None:
@@ -75,7 +82,9 @@ class Told:
         return found
 
 
-def write_to_each(events: Sequence[Told], seats: Sequence[Seat]) -> tuple[int, list[Seat]]:
+def broadcast(
+    events: Sequence[BroadcastMessage], seats: Sequence[BroadcastTarget]
+) -> tuple[int, list[BroadcastTarget]]:
     """Events, as one write to each and without waiting: how often one was told, and who does not
     take them.
 
@@ -88,7 +97,7 @@ def write_to_each(events: Sequence[Told], seats: Sequence[Seat]) -> tuple[int, l
     for seat in seats:
         if seat.token >= first:
             # Who stands behind some of them already is not told those.
-            told, taken = write_several([e for e in events if e.token > seat.token], seat)
+            told, taken = send_events([e for e in events if e.token > seat.token], seat)
             count += told
             if not taken:
                 refusing.append(seat)
@@ -104,7 +113,7 @@ def write_to_each(events: Sequence[Told], seats: Sequence[Seat]) -> tuple[int, l
     return count, refusing
 
 
-def _around(events: Sequence[Told], seat: Seat) -> list[bytes]:
+def _around(events: Sequence[BroadcastMessage], seat: BroadcastTarget) -> list[bytes]:
     """Before, between and behind its own: once for each event."""
     parts = [b""]
     for event in events:
@@ -114,11 +123,11 @@ def _around(events: Sequence[Told], seat: Seat) -> list[bytes]:
     return parts
 
 
-def write_several(events: Sequence[Told], seat: Seat) -> tuple[int, bool]:
+def send_events(events: Sequence[BroadcastMessage], seat: BroadcastTarget) -> tuple[int, bool]:
     """To one seat, without waiting: how many changes it was told, and whether it has taken all of
     them."""
     count = 0
-    for portion in portions(events):
+    for portion in chunk_events(events):
         if not seat.writer.write(seat.own.join(_around(portion, seat))):
             return count, False
         seat.token = max(seat.token, portion[-1].token)
@@ -126,7 +135,7 @@ def write_several(events: Sequence[Told], seat: Seat) -> tuple[int, bool]:
     return count, True
 
 
-def portions(events: Sequence[Told]) -> Iterator[Sequence[Told]]:
+def chunk_events(events: Sequence[BroadcastMessage]) -> Iterator[Sequence[BroadcastMessage]]:
     """As much as is written at once; none is empty."""
     first = size = 0
     for number, each in enumerate(events):

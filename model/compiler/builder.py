@@ -18,11 +18,11 @@ from revstream.model.compiler.validation.sinks import sinks_of
 from revstream.model.definition import (
     BackReference,
     Copy,
-    Embedded,
+    EmbeddedType,
     Entity,
     EnumType,
     Field,
-    History,
+    HistoryKind,
     Model,
     Reference,
     Scalar,
@@ -38,7 +38,7 @@ def build_model(declarations: Declarations) -> Model:
     return Model(
         entities=tuple(_entity(each, ids, declarations) for each in declarations.entities),
         embeddeds=tuple(
-            Embedded(
+            EmbeddedType(
                 name=each.name,
                 fields=_fields(each, ids, declarations),
                 references=_references(each),
@@ -66,7 +66,7 @@ def _entity(
         singular=singular(type_),
         plural=plural(type_) or "",
         version=collection.text("version"),
-        history=History(collection.text("history")),
+        history=HistoryKind(collection.text("history")),
         layout=layout_of(type_),
         storage=Storage(collection.text("storage")),
         partitions=collection.number("partitions") or 1,

@@ -24,9 +24,9 @@ from revstream.model.definition import (
     Reference,
 )
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
-from revstream.resolvers.access.row_filter import ALL_ROWS, Rows, rows_of
+from revstream.resolvers.access.row_filter import ALL_ROWS, RowFilter, rows_of
 from revstream.resolvers.errors import Forbidden
-from revstream.resolvers.values.field_diff import Comparison
+from revstream.resolvers.values.field_diff import FieldDiff
 
 __all__ = ["OPEN", "Scope", "has_access", "members", "read_by"]
 
@@ -45,10 +45,10 @@ class Scope:
         self.principal = principal
         # Most models say nothing of access: then there is nothing to look up, either.
         self._model = model if model is not None and has_access(model) else None
-        self._rows: dict[str, Rows] = {}
+        self._rows: dict[str, RowFilter] = {}
         # Of entities that he was found to be allowed to read: his roles stay what they are.
-        self._read_rows: dict[str, Rows] = {}
-        self._compared: dict[Comparison, Comparison] = {}
+        self._read_rows: dict[str, RowFilter] = {}
+        self._compared: dict[FieldDiff, FieldDiff] = {}
         self._right: Right = "write"
 
     def acting(self, right: Right) -> Scope:
@@ -58,7 +58,7 @@ class Scope:
         acting._right = right
         return acting
 
-    def read_rows(self, entity: Entity) -> Rows:
+    def read_rows(self, entity: Entity) -> RowFilter:
         """Raises:
         Forbidden: the caller may not read the entity.
         """
@@ -70,7 +70,7 @@ class Scope:
             found = self._read_rows[entity.name] = self._rows_of(entity)
         return found
 
-    def write_rows(self, entity: Entity) -> Rows:
+    def write_rows(self, entity: Entity) -> RowFilter:
         """Those that may be written to.
 
         Raises:
@@ -82,7 +82,7 @@ class Scope:
         self._check(demands, f"{entity.name} may be {doing} by", entity.name)
         return self._rows_of(entity)
 
-    def rows(self, entity: Entity) -> Rows:
+    def rows(self, entity: Entity) -> RowFilter:
         """Return the rows that are there for the caller, whatever he may do with them: for callers
         whose right has been checked."""
         return ALL_ROWS if self._model is None else self._rows_of(entity)
@@ -230,13 +230,13 @@ class Scope:
             return entity, model
         return self._readable.entity(entity.name), self._readable
 
-    def compared(self, comparison: Comparison) -> Comparison:
+    def compared(self, comparison: FieldDiff) -> FieldDiff:
         """The same without those fields."""
         if self._model is None:
             return comparison
         found = self._compared.get(comparison)
         if found is None:
-            found = Comparison(*self.readable(comparison.entity, comparison.model))
+            found = FieldDiff(*self.readable(comparison.entity, comparison.model))
             self._compared[comparison] = found
         return found
 
@@ -261,7 +261,7 @@ class Scope:
             embeddeds=tuple(map(pruned, self._model.embeddeds)),
         )
 
-    def _rows_of(self, entity: Entity) -> Rows:
+    def _rows_of(self, entity: Entity) -> RowFilter:
         found = self._rows.get(entity.name)
         if found is None:
             assert self._model is not None

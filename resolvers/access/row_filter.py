@@ -35,7 +35,7 @@ from revstream.resolvers.filters.parser import parse_where
 from revstream.resolvers.filters.predicate import compile_predicate
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["ALL_ROWS", "Rows", "claims_named", "rows_of"]
+__all__ = ["ALL_ROWS", "RowFilter", "claims_named", "rows_of"]
 
 _NOTHING: Mapping[str, Any] = {"or": []}
 _EVERYTHING: Mapping[str, Any] = {"and": []}
@@ -43,7 +43,7 @@ _EVERYTHING: Mapping[str, Any] = {"and": []}
 _MOST_WIDENED = 50
 
 
-class Rows:
+class RowFilter:
     """Documents of one entity that are there for a caller.
 
     Attributes:
@@ -116,10 +116,10 @@ class Rows:
         return facts | {"prev"} if self.limits and "changed" in facts else facts
 
 
-ALL_ROWS = Rows(EVERYTHING)
+ALL_ROWS = RowFilter(EVERYTHING)
 
 
-def rows_of(model: Model, entity: Entity, principal: Principal) -> Rows:
+def rows_of(model: Model, entity: Entity, principal: Principal) -> RowFilter:
     """Raises:
     Forbidden: a claim is of another kind than the field that it is compared with.
     """
@@ -134,7 +134,7 @@ def rows_of(model: Model, entity: Entity, principal: Principal) -> Rows:
         raise Forbidden(
             f"the row rule of {entity.name} does not fit your claims: {exc.message}"
         ) from exc
-    return Rows(condition, entity.version)
+    return RowFilter(condition, entity.version)
 
 
 def claims_named(model: Model) -> frozenset[str]:

@@ -18,7 +18,7 @@ from revstream.model.definition import Entity, Field, Model, ObjectType
 from revstream.resolvers.errors import DocumentMisfit
 from revstream.resolvers.values.dates import date_text
 from revstream.resolvers.values.field_diff import changed_fields
-from revstream.resolvers.values.output import Place, converter, id_to_api
+from revstream.resolvers.values.output import ValueLocation, converter, id_to_api
 from revstream.streams.core import resume_tokens
 from revstream.streams.listeners.webhooks.document_queue import Lost
 from revstream.streams.listeners.webhooks.message import Message
@@ -52,7 +52,7 @@ class Events:
         misfits: list[str] = []
         content = None
         if version.full is not None:
-            place = Place(self._entity.collection, version.document)
+            place = ValueLocation(self._entity.collection, version.document)
             content = self._shown(self._entity, version.full, place, misfits)
         cut = version.cut
         data: Document = {
@@ -118,17 +118,17 @@ class Events:
     def _id(self, key: Any) -> str:
         scalar = self._entity.id.stored_scalar
         assert scalar is not None
-        return id_to_api(scalar, key, Place(self._entity.collection, key))
+        return id_to_api(scalar, key, ValueLocation(self._entity.collection, key))
 
     def _shown(
-        self, type_: ObjectType, stored: Mapping[str, Any], place: Place, misfits: list[str]
+        self, type_: ObjectType, stored: Mapping[str, Any], place: ValueLocation, misfits: list[str]
     ) -> Document:
         return {
             field.name: self._value(field, stored.get(field.stored), place, misfits)
             for field in type_.fields
         }
 
-    def _value(self, field: Field, stored: Any, place: Place, misfits: list[str]) -> Any:
+    def _value(self, field: Field, stored: Any, place: ValueLocation, misfits: list[str]) -> Any:
         """As a snapshot has it: history outlives the model. What does not fit is null, and
         named."""
         try:

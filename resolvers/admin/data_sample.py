@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from revstream.model.definition import Entity, History, Model, ObjectType
+from revstream.model.definition import Entity, HistoryKind, Model, ObjectType
 from revstream.model.naming import suggestion
 from revstream.resolvers.errors import DocumentMisfit
-from revstream.resolvers.values.output import Place, converter, described
+from revstream.resolvers.values.output import ValueLocation, converter, described
 from revstream.streams.core.errors import DatabaseError, GatewayError
-from revstream.streams.maintenance.diagnosis import Finding
+from revstream.streams.maintenance.diagnosis import DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["SAMPLE", "examine_data"]
@@ -37,12 +37,12 @@ class _Misfits:
     documents: set[int] = field(default_factory=set)
 
 
-async def examine_data(mongo: Mongo, model: Model) -> list[Finding]:
+async def examine_data(mongo: Mongo, model: Model) -> list[DiagnosisFinding]:
     """Return what does not fit, one finding for each field; one that says so where all does.
 
     What cannot be looked at is a finding of its own.
     """
-    found: list[Finding] = []
+    found: list[DiagnosisFinding] = []
     try:
         listed = await mongo.command({"listCollections": 1, "nameOnly": True})
         names = {
@@ -53,34 +53,36 @@ async def examine_data(mongo: Mongo, model: Model) -> list[Finding]:
         for entity in model.entities:
             found += [each async for each in _of_entity(mongo, model, entity, names)]
     except GatewayError as exc:
-        found.append(Finding(level="warning", subject=_SUBJECT, says=exc.message))
-    return found or [Finding(level="ok", subject=_SUBJECT, says="a sample fits the model")]
+        found.append(DiagnosisFinding(level="warning", subject=_SUBJECT, says=exc.message))
+    return found or [DiagnosisFinding(level="ok", subject=_SUBJECT, says="a sample fits the model")]
 
 
 async def _of_entity(
     mongo: Mongo, model: Model, entity: Entity, names: set[str]
-) -> AsyncIterator[Finding]:
+) -> AsyncIterator[DiagnosisFinding]:
     collection = entity.collection
     if collection not in names:
         yield _missing(entity, collection, "@collection(name:)", names)
         return
-    if entity.history is History.SEPARATE and entity.layout is not None:
+    if entity.history is HistoryKind.SEPARATE and entity.layout is not None:
         previous = entity.layout.previous
         if previous not in names:
             yield _missing(entity, previous, "@layout(previous:)", names)
     documents = await mongo.aggregate(collection, [{"$sample": {"size": SAMPLE}}])
-    if entity.history is not History.ARCHIVE:
+    if entity.history is not HistoryKind.ARCHIVE:
         for each in _of_layout(entity, documents):
             yield each
         return
     misfits: dict[str, _Misfits] = {}
     for number, document in enumerate(documents):
-        for misfit in _of_document(model, entity, document, Place(collection, document["_id"])):
+        for misfit in _of_document(
+            model, entity, document, ValueLocation(collection, document["_id"])
+        ):
             name = _ITEM.sub("", str(misfit.facts["field"]))
             misfits.setdefault(name, _Misfits(misfit)).documents.add(number)
     for name, found in misfits.items():
         count = len(found.documents)
-        yield Finding(
+        yield DiagnosisFinding(
             level="warning",
             subject=_SUBJECT,
             says=f"{entity.name}.{name}: {count} of {len(documents)} documents looked at "
@@ -91,9 +93,9 @@ async def _of_entity(
         yield finding
 
 
-def _missing(entity: Entity, collection: str, where: str, names: set[str]) -> Finding:
+def _missing(entity: Entity, collection: str, where: str, names: set[str]) -> DiagnosisFinding:
     meant = suggestion(collection, names)
-    return Finding(
+    return DiagnosisFinding(
         # A new database has none of them yet.
         level="warning" if names else "note",
         subject=_SUBJECT,
@@ -104,7 +106,7 @@ def _missing(entity: Entity, collection: str, where: str, names: set[str]) -> Fi
 
 
 def _of_document(
-    model: Model, type_: ObjectType, document: Mapping[str, Any], place: Place
+    model: Model, type_: ObjectType, document: Mapping[str, Any], place: ValueLocation
 ) -> list[DocumentMisfit]:
     found: list[DocumentMisfit] = []
     for each in type_.fields:
@@ -124,11 +126,11 @@ def _of_document(
     return found
 
 
-def _of_layout(entity: Entity, documents: list[Any]) -> list[Finding]:
+def _of_layout(entity: Entity, documents: list[Any]) -> list[DiagnosisFinding]:
     """Documents that are not as the layout says have no versions, and are not served."""
     assert entity.layout is not None
     number, path = entity.version or "version", entity.version or "version"
-    holder = entity.layout.current if entity.history is History.EMBEDDED else None
+    holder = entity.layout.current if entity.history is HistoryKind.EMBEDDED else None
     if holder is not None:
         path = f"{holder}.{number}"
 
@@ -148,7 +150,7 @@ def _of_layout(entity: Entity, documents: list[Any]) -> list[Finding]:
         (odd, what, mend),
     )
     return [
-        Finding(
+        DiagnosisFinding(
             level="warning",
             subject=_SUBJECT,
             says=f"{entity.name}: {len(these)} of {len(documents)} documents looked at {says}, as "
@@ -164,7 +166,7 @@ def _odd_in_layout(entity: Entity, number: str, documents: list[Any]) -> tuple[l
     """Documents whose earlier versions are not found, or not exact, where the layout has a list of
     them: the documents, what they have, and how to mend them."""
     assert entity.layout is not None
-    if entity.history is History.EMBEDDED:
+    if entity.history is HistoryKind.EMBEDDED:
         name = entity.layout.previous
 
         def fits(items: Any) -> bool:
@@ -174,7 +176,7 @@ def _odd_in_layout(entity: Entity, number: str, documents: list[Any]) -> tuple[l
 
         what = f"have a {name!r} that is no list of states with {number!r}: those are not served"
         mend = f"store a list of the earlier states in {name!r}, each with its {number!r}"
-    elif entity.history is History.DELTAS:
+    elif entity.history is HistoryKind.DELTAS:
         name = entity.layout.unset
 
         def fits(items: Any) -> bool:
@@ -188,7 +190,7 @@ def _odd_in_layout(entity: Entity, number: str, documents: list[Any]) -> tuple[l
     return odd, what, mend
 
 
-async def _duplicates(mongo: Mongo, entity: Entity) -> AsyncIterator[Finding]:
+async def _duplicates(mongo: Mongo, entity: Entity) -> AsyncIterator[DiagnosisFinding]:
     """Values that documents share where the model says that none do, if no index sees to it."""
     try:
         reply = await mongo.command({"listIndexes": entity.collection})
@@ -208,7 +210,7 @@ async def _duplicates(mongo: Mongo, entity: Entity) -> AsyncIterator[Finding]:
         ]
         for shared in await mongo.aggregate(entity.collection, stages):
             one, other = shared["ids"]
-            yield Finding(
+            yield DiagnosisFinding(
                 level="error",
                 subject=_SUBJECT,
                 says=f"{entity.name}: documents have the same {' and '.join(index.fields)}, which "

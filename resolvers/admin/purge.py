@@ -16,7 +16,7 @@ from bson import ObjectId
 from revstream.model.definition import Entity
 from revstream.resolvers.admin.purge_watch import PURGES
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.mutations.write_executor import ATTEMPTS, restless
+from revstream.resolvers.mutations.write_executor import ATTEMPTS, too_many_conflicts
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
@@ -27,7 +27,7 @@ from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Writing, write
 from revstream.streams.recording.set_aside import COLLECTION as SET_ASIDE
 from revstream.streams.recording.versions import delete_attribution
-from revstream.streams.versioning.truncation_mark import Purge, sealed
+from revstream.streams.versioning.truncation_mark import PurgeMark, sealed
 
 __all__ = ["Purged", "Purging"]
 
@@ -84,7 +84,7 @@ class Purging:
             raise BadUserInput(
                 f"{self._entity.name} {json_value(key)} has no version: there is nothing to purge"
             )
-        purge = Purge(by=by, why=why, at=wall)
+        purge = PurgeMark(by=by, why=why, at=wall)
         mark = await self._begin(key, purge)
         versions, last = await self._drop(key, purge)
         beside = {
@@ -113,7 +113,7 @@ class Purging:
             exists=last["op"] != "DELETE",
         )
 
-    async def _begin(self, key: Any, purge: Purge) -> ObjectId:
+    async def _begin(self, key: Any, purge: PurgeMark) -> ObjectId:
         """Say so before anything is removed."""
         mark = ObjectId()
         line = {"collection": self._entity.collection, "doc": key, "done": False}
@@ -123,7 +123,7 @@ class Purging:
         )
         return mark
 
-    async def _drop(self, key: Any, purge: Purge) -> tuple[int, Document]:
+    async def _drop(self, key: Any, purge: PurgeMark) -> tuple[int, Document]:
         """Leave the last version alone, and of that what may stay. Returns how many were dropped,
         and the last."""
         dropped = 0
@@ -134,9 +134,9 @@ class Purging:
             # Unless it was written to meanwhile.
             if [each["v"] for each in await self._versions(key)] == [last["v"]]:
                 return dropped, last
-        raise restless(self._entity, key)
+        raise too_many_conflicts(self._entity, key)
 
-    async def _seal(self, token: str, purge: Purge) -> None:
+    async def _seal(self, token: str, purge: PurgeMark) -> None:
         (record,) = (await self._archive.by_token([token])).values()
         said = _SAID_OF_A_DELETION if record["op"] == "DELETE" else _SAID_OF_THE_PRESENT
         mark = {"cut": sealed(record, purge)}

@@ -12,13 +12,13 @@ from revstream.streams.coordination.lease import Holder, Leases
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.live.archive_progress import Progress
-from revstream.streams.recording.set_aside import SetAside
+from revstream.streams.recording.set_aside import SetAsideEvents
 
-__all__ = ["Reading", "Status", "StreamStatus"]
+__all__ = ["FirstReading", "Status", "StreamStatus"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class FirstReading:
     """Of the present: how many documents were read, of about how many; None before it begins."""
 
     documents: int
@@ -45,7 +45,7 @@ class StreamStatus:
     resume_token: str | None = None
     at: datetime | None = None
     lag_s: float | None = None
-    reading: Reading | None = None
+    reading: FirstReading | None = None
     trouble: str | None = None
     gaps: Sequence[Gap] = ()
 
@@ -61,7 +61,7 @@ class Status:
         leases: Leases,
         checkpoints: Checkpoints,
         progress: Progress,
-        set_aside: SetAside,
+        set_aside: SetAsideEvents,
         coverages: Coverages,
     ) -> None:
         self._partitions = partitions
@@ -101,7 +101,7 @@ class Status:
                 token = max(checkpoint.token, self._progress.reached(partition))
                 baseline = checkpoint.baseline
                 if not baseline.done:
-                    reading = Reading(baseline.read, baseline.total or None)
+                    reading = FirstReading(baseline.read, baseline.total or None)
                     state = "reading" if status.owner else status.state
                     status = replace(status, state=state, reading=reading)
                 status = _standing(status, token, self._progress.lag_s(partition))

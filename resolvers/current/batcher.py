@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from revstream.streams.core.operation import MOST_TOGETHER, OPERATION, Operation
 from revstream.streams.core.read_memory import LargeRead
 
-__all__ = ["Pool", "Pools"]
+__all__ = ["BatchLoader", "Pools"]
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class _Part(NamedTuple, Generic[K, T]):
 Read = Callable[[Sequence[K]], Awaitable[Sequence[T]]]
 
 
-class Pool(Generic[K, T]):
+class BatchLoader(Generic[K, T]):
     """What is asked for in one turn of the loop, or while there are too many reads, is one read.
 
     Whoever asks has one future for all of his keys.
@@ -195,7 +195,7 @@ class Pools:
     def __init__(self, *, under_way: int = 3, most: int = 500) -> None:
         self._under_way = under_way
         self._most = most
-        self._pools: dict[Hashable, Pool[Any, Any]] = {}
+        self._pools: dict[Hashable, BatchLoader[Any, Any]] = {}
         self.asked = 0
         self.reads = 0
 
@@ -209,7 +209,7 @@ class Pools:
         if pool is None:
             if len(self._pools) >= self._most:
                 self._pools = {kind: each for kind, each in self._pools.items() if not each.idle}
-            pool = self._pools[kind] = Pool(self._counted(read), under_way=self._under_way)
+            pool = self._pools[kind] = BatchLoader(self._counted(read), under_way=self._under_way)
         self.asked += len(keys)
         return pool.ask(keys)
 

@@ -19,7 +19,7 @@ from revstream.model.definition import Entity
 from revstream.resolvers.access.cluster_time import at_one_time
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.current.batcher import Pools
-from revstream.resolvers.current.page_query import Reading, token_of
+from revstream.resolvers.current.page_query import PageQuery, token_of
 from revstream.resolvers.current.read_your_writes import OwnWrites, Seen
 from revstream.resolvers.current.stored_ids import (
     RecordKind,
@@ -160,12 +160,12 @@ class Current:
         fields: Fields,
         total: bool = False,
         token: bool = False,
-    ) -> Reading:
+    ) -> PageQuery:
         """What `read` reads for such a page, each time; arguments and errors as of `page`."""
         window, projection = self._window(entity, order, page, fields)
         numbered = asks_for_number(entity, where, order)
         query = self._scope.read_rows(entity).limited({} if where is None else to_query(where))
-        return Reading(
+        return PageQuery(
             entity=entity,
             window=window,
             query=query,
@@ -176,7 +176,7 @@ class Current:
             numbered=numbered,
         )
 
-    async def read(self, reading: Reading, *, shown: bool = False) -> Page[Document]:
+    async def read(self, reading: PageQuery, *, shown: bool = False) -> Page[Document]:
         """See `page`."""
         layout = self._layout(reading.entity, numbered=reading.numbered)
         if reading.numbered:

@@ -16,11 +16,11 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["Reading", "token_of"]
+__all__ = ["PageQuery", "token_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class PageQuery:
     """For one caller.
 
     Attributes:

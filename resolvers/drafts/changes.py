@@ -23,7 +23,7 @@ from revstream.resolvers.drafts.watch import (
     ProposalRequest,
     ProposalWatch,
 )
-from revstream.resolvers.subscriptions.shutdown import Farewell
+from revstream.resolvers.subscriptions.shutdown import SubscriptionShutdown
 from revstream.streams.changefeed.routing import EVERYTHING, Interest
 from revstream.streams.core import resume_tokens
 from revstream.streams.live.archive_progress import Progress
@@ -62,7 +62,7 @@ class ProposalChanges:
         hub: Hub,
         replay: OplogReplay,
         progress: Progress,
-        farewell: Farewell,
+        farewell: SubscriptionShutdown,
         drafts: Drafts,
         comments: Comments,
         *,
@@ -98,7 +98,7 @@ class ProposalChanges:
         self,
         request: ProposalRequest,
         *,
-        farewell: Farewell | None = None,
+        farewell: SubscriptionShutdown | None = None,
         begun: Callable[[str], None] = lambda token: None,
     ) -> AsyncGenerator[ProposalChange]:
         """Yield every change that matches, in order, without gap or duplicate. Never ends.

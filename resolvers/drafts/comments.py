@@ -15,7 +15,7 @@ from bson import ObjectId
 
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.drafts.images import ProposalImages
 from revstream.resolvers.drafts.indexes import RecordIndexes
 from revstream.resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
@@ -30,7 +30,7 @@ from revstream.resolvers.drafts.records import (
 from revstream.resolvers.drafts.store import Drafts
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.mutations.expected_version import decoded
-from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import Author
 from revstream.resolvers.pagination.page import Page, PageRequest
 from revstream.resolvers.pagination.projection import record_projection
@@ -103,7 +103,7 @@ class Comments:
         archives: Mapping[str, Archive],
         progress: Progress,
         drafts: Drafts,
-        repeats: Repeats,
+        repeats: IdempotencyStore,
         images: ProposalImages,
         limits: ProposalLimits = DEFAULT_LIMITS,
     ) -> None:
@@ -217,7 +217,7 @@ class Comments:
         ]
 
     async def _shown_versions(
-        self, entity: Entity, wanted: Sequence[tuple[Any, int]], rows: Rows
+        self, entity: Entity, wanted: Sequence[tuple[Any, int]], rows: RowFilter
     ) -> set[tuple[Any, int]]:
         """Return those of n (id, number) that are there for the caller, by identity."""
         if not wanted:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from revstream.streams.core.errors import DatabaseError, Unsuitable
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import collection_uuids, keep_images
 
@@ -25,7 +25,7 @@ class ProposalImages:
     def __init__(self, mongo: Mongo, *, enabled: bool = True) -> None:
         self._mongo = mongo
         self._enabled = enabled
-        self._refusals = Storm(log, "no images of drafts and comments", level=logging.INFO)
+        self._refusals = LogThrottle(log, "no images of drafts and comments", level=logging.INFO)
         # By collection: the UUID of the one that has them. One that was dropped has another one
         # when it is there again.
         self._kept: dict[str, Any] = {}

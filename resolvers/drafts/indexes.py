@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from revstream.streams.core.errors import DatabaseError, DuplicateKey
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["RecordIndexes"]
@@ -28,7 +28,9 @@ class RecordIndexes:
     ) -> None:
         self._mongo = mongo
         self._indexes = indexes
-        self._refusals = Storm(log, "indexes of drafts or comments refused", level=logging.ERROR)
+        self._refusals = LogThrottle(
+            log, "indexes of drafts or comments refused", level=logging.ERROR
+        )
 
     async def prepare(self, collections: Iterable[str]) -> None:
         """Create them where there is a collection; else they are made with the first record."""

@@ -16,7 +16,7 @@ from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.drafts.draft import PROPOSED, PUBLISHED, REJECTED, Draft
 from revstream.resolvers.drafts.store import Drafts, decide, decided
-from revstream.resolvers.mutations.expected_version import Standing, conflict, not_found
+from revstream.resolvers.mutations.expected_version import ExpectedVersions, conflict, not_found
 from revstream.resolvers.mutations.merge_patch import REMOVED, merge_of_paths
 from revstream.resolvers.mutations.result import (
     AlreadyExists,
@@ -26,7 +26,7 @@ from revstream.resolvers.mutations.result import (
     Written,
 )
 from revstream.resolvers.mutations.update_pipeline import Alteration, attribution
-from revstream.resolvers.mutations.write_executor import ATTEMPTS, restless
+from revstream.resolvers.mutations.write_executor import ATTEMPTS, too_many_conflicts
 from revstream.resolvers.mutations.writes import Beside, Writes
 from revstream.resolvers.values.field_diff import hidden_fields
 from revstream.resolvers.values.json_value import json_value
@@ -43,14 +43,14 @@ class _Decided(Exception):
 
 
 class Publishing:
-    def __init__(self, drafts: Drafts, standing: Standing, writes: Writes) -> None:
+    def __init__(self, drafts: Drafts, standing: ExpectedVersions, writes: Writes) -> None:
         self._drafts = drafts
         self._standing = standing
         self._writes = writes
         self._scope = OPEN
 
     def within(
-        self, scope: Scope, drafts: Drafts, standing: Standing, writes: Writes
+        self, scope: Scope, drafts: Drafts, standing: ExpectedVersions, writes: Writes
     ) -> Publishing:
         """The same for one caller, who must be allowed to write what the draft changes.
 
@@ -115,7 +115,7 @@ class Publishing:
                 except (VersionConflict, _Decided):
                     # Somebody was faster; perhaps it can be published all the same.
                     continue
-            raise restless(entity, key)
+            raise too_many_conflicts(entity, key)
 
         return await self._writes.once(entity, author, publishing)
 
@@ -189,7 +189,7 @@ class Publishing:
                     if expected is not None:
                         raise
                     continue
-            raise restless(entity, key)
+            raise too_many_conflicts(entity, key)
 
         return await self._writes.once(entity, author, restoring)
 

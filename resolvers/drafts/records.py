@@ -12,7 +12,7 @@ from bson import ObjectId
 from revstream.model.definition import Entity, Scalar
 from revstream.resolvers.values.json_value import REFUSED
 from revstream.resolvers.values.output import ID_TO_API, INT_LIMIT, any_id
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 
 __all__ = ["InvalidRecord", "RecordParser", "document_id", "text_or_none", "value_of"]
 
@@ -36,7 +36,7 @@ class RecordParser(Generic[T]):
     def __init__(self, kind: str, parse: Callable[[Entity, Mapping[str, Any]], T]) -> None:
         self._kind = kind
         self._parse = parse
-        self._invalid = Storm(log, "record is neither a draft nor a comment: left out")
+        self._invalid = LogThrottle(log, "record is neither a draft nor a comment: left out")
 
     def __call__(self, entity: Entity, record: Mapping[str, Any]) -> T | None:
         """Return None for a record that is none."""

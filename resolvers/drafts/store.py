@@ -18,21 +18,21 @@ from bson import ObjectId
 
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.drafts.draft import PROPOSED, REJECTED, WITHOUT_CONTENT, Draft
 from revstream.resolvers.drafts.images import ProposalImages
 from revstream.resolvers.drafts.indexes import RecordIndexes
 from revstream.resolvers.drafts.limits import DEFAULT_LIMITS, ProposalLimits
 from revstream.resolvers.drafts.pages import RecordSource, read_page
 from revstream.resolvers.drafts.records import RecordParser
-from revstream.resolvers.mutations.document_input import Change
+from revstream.resolvers.mutations.document_input import DocumentChange
 from revstream.resolvers.mutations.expected_version import (
-    Standing,
+    ExpectedVersions,
     conflict,
     not_found,
     out_of_rows,
 )
-from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.merge_patch import applied
 from revstream.resolvers.mutations.result import (
     AlreadyExists,
@@ -40,7 +40,7 @@ from revstream.resolvers.mutations.result import (
     DocumentNotFound,
     InvalidDocument,
 )
-from revstream.resolvers.mutations.write_executor import ATTEMPTS, restless
+from revstream.resolvers.mutations.write_executor import ATTEMPTS, too_many_conflicts
 from revstream.resolvers.pagination.page import Page, PageRequest
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.horizon import Horizons
@@ -81,8 +81,8 @@ class Drafts:
         self,
         mongo: Mongo,
         archives: Mapping[str, Archive],
-        standing: Standing,
-        repeats: Repeats,
+        standing: ExpectedVersions,
+        repeats: IdempotencyStore,
         images: ProposalImages,
         limits: ProposalLimits = DEFAULT_LIMITS,
     ) -> None:
@@ -96,7 +96,7 @@ class Drafts:
         self.parse = RecordParser("drafts", Draft.from_record)
         self._scope = OPEN
 
-    def within(self, scope: Scope, standing: Standing) -> Drafts:
+    def within(self, scope: Scope, standing: ExpectedVersions) -> Drafts:
         """The same for one caller: drafts of which both what they are based on and what they make
         of it are among the rows that are there for him."""
         limited = copy.copy(self)
@@ -150,7 +150,7 @@ class Drafts:
         return await self._read(entity, self._scope.read_rows(entity), wanted)
 
     async def _read(
-        self, entity: Entity, rows: Rows, wanted: Sequence[tuple[Any, int]]
+        self, entity: Entity, rows: RowFilter, wanted: Sequence[tuple[Any, int]]
     ) -> list[Draft | None]:
         query = {"$or": [{"doc": {"$eq": key}, "number": number} for key, number in wanted]}
         found = await self._mongo.find(_name(entity), query) if wanted else []
@@ -165,7 +165,7 @@ class Drafts:
         self,
         entity: Entity,
         key: Any,
-        change: Change,
+        change: DocumentChange,
         author: Author,
         *,
         based_on: int | None = None,
@@ -335,7 +335,7 @@ class Drafts:
             except DuplicateKey:
                 continue  # another draft has taken the number
             return await self.one(entity, key, number)
-        raise restless(entity, key)
+        raise too_many_conflicts(entity, key)
 
     async def one(self, entity: Entity, key: Any, number: int) -> Draft:
         """Raises:
@@ -355,7 +355,7 @@ class Drafts:
         return content
 
 
-def _allowed(rows: Rows, draft: Draft) -> bool:
+def _allowed(rows: RowFilter, draft: Draft) -> bool:
     # A new document is based on nothing, which no rule is to judge.
     return rows.allow(draft.full) and (draft.is_new or rows.allow(draft.base))
 

@@ -21,7 +21,7 @@ from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import HistoryLost
 from revstream.streams.live.oplog_replay import ReadAgain
-from revstream.streams.live.replay import Caught, Live, Part, Quiet
+from revstream.streams.live.replay import BufferedEvents, Idle, Live, Part
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document, decode
 from revstream.streams.versioning.version import archived_operation
@@ -151,11 +151,11 @@ class ProposalWatch:
 
     async def take(self, part: Part | ReadAgain) -> AsyncGenerator[Sequence[ProposalChange]]:
         """Yield the changes of a part that concern this subscription."""
-        if isinstance(part, Quiet):
+        if isinstance(part, Idle):
             self._refresh.note(part.token, part.token)
             yield [ProposalChange(kind="CHECKPOINT", token=part.token)]
             return
-        assert isinstance(part, Caught | Live | ReadAgain)
+        assert isinstance(part, BufferedEvents | Live | ReadAgain)
         events = self._until_lost(part.events)
         for first in range(0, len(events), _PORTION):
             portion = events[first : first + _PORTION]

@@ -10,7 +10,7 @@ from revstream.resolvers.filters.expression import Condition, paths
 from revstream.resolvers.pagination.order_by import Order
 from revstream.streams.archive.store import Archive
 from revstream.streams.layouts.core.interface import Layout
-from revstream.streams.layouts.numbered import Numbered
+from revstream.streams.layouts.numbered import NumberedReads
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
@@ -30,7 +30,7 @@ def numbered_layout(mongo: Mongo, archive: Archive, entity: Entity) -> Layout:
     itself has it already."""
     if entity.version is None or archive.layout.keeps:
         return archive.layout
-    return Numbered(mongo, archive.collection, archive.name, entity.version)
+    return NumberedReads(mongo, archive.collection, archive.name, entity.version)
 
 
 def with_number(entity: Entity, state: Document | None, number: Any) -> Document | None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from revstream.model.definition import Embedded, Entity, EnumType, Field, Model, ObjectType, Scalar
+from revstream.model.definition import (
+    EmbeddedType,
+    Entity,
+    EnumType,
+    Field,
+    Model,
+    ObjectType,
+    Scalar,
+)
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.expression import (
     EVERYTHING,
@@ -177,7 +185,7 @@ class _Parser:
         return all_of(conditions)
 
     def list_of_embedded(
-        self, kind: Embedded, path: str, owner: str, operator: str, operand: object
+        self, kind: EmbeddedType, path: str, owner: str, operator: str, operand: object
     ) -> Condition:
         match operator:
             case "isEmpty":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from revstream.model.definition import Entity, Field, Model
-from revstream.resolvers.history.versions import History
+from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.pagination.projection import Fields
 from revstream.resolvers.values.field_diff import shown, visible
 from revstream.streams.core.errors import HistoryLost
@@ -41,7 +41,7 @@ class _Leaf:
 
 
 async def blame(
-    history: History, model: Model, entity: Entity, ids: Sequence[Any], fields: Fields | None
+    history: VersionHistory, model: Model, entity: Entity, ids: Sequence[Any], fields: Fields | None
 ) -> list[list[Blame]]:
     """n ids -> for each document the fields that its last archived version has, in the model's
     order.
@@ -53,7 +53,7 @@ async def blame(
     are read.
 
     Args:
-        fields: of the versions' states; as `History` has it.
+        fields: of the versions' states; as `VersionHistory` has it.
     """
     present = await history.newest(entity, ids, frozenset(each.stored for each in visible(entity)))
     searches = [_Search(model, entity, version) for version in present]

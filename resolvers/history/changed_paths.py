@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.pagination.projection import record_projection
 from revstream.streams.archive.store import Archive
 from revstream.streams.mongo.database import Mongo
@@ -17,7 +17,7 @@ __all__ = ["changes_before"]
 async def changes_before(
     mongo: Mongo,
     archive: Archive,
-    rows: Rows,
+    rows: RowFilter,
     wanted: Sequence[tuple[Any, int]],
     *,
     limit: int,

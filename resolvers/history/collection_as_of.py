@@ -36,7 +36,7 @@ from revstream.resolvers.filters.expression import (
     paths,
 )
 from revstream.resolvers.filters.mongo_query import to_query
-from revstream.resolvers.history.content_filter import Judging
+from revstream.resolvers.history.content_filter import ContentFilter
 from revstream.resolvers.history.id_walk import Walk
 from revstream.resolvers.pagination.keyset import Keyset
 from revstream.resolvers.pagination.order_by import Order, order_keys
@@ -93,7 +93,7 @@ class CollectionAsOf:
         self._keyset = Keyset(f"as of {entity.name}", keys)
         looked_at = {path for path, _ in keys} | paths(condition)
         names = frozenset(p.split(".")[1] for p in looked_at if p.startswith("full."))
-        self._judging = Judging(mongo, archive, self._where, names)
+        self._judging = ContentFilter(mongo, archive, self._where, names)
         self._looks_inside = bool(names)
         # A content that came to lie elsewhere since that was asked is none that could be judged
         # in its record, nor one that was there then.

@@ -19,7 +19,7 @@ from revstream.streams.layouts.core.sort_key import places
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 
-__all__ = ["Judging"]
+__all__ = ["ContentFilter"]
 
 Stages = list[Mapping[str, Any]]
 
@@ -27,7 +27,7 @@ Stages = list[Mapping[str, Any]]
 _MOST_BYTES = 8 * 1024 * 1024
 
 
-class Judging:
+class ContentFilter:
     """Args:
     where: a query over records.
     names: the top-level fields of the content that it, and any order, looks at.

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from bson.timestamp import Timestamp
 
-from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.pagination.projection import Fields, record_projection
 from revstream.streams.archive.coverage import UNLIMITED, Coverage, Coverages
@@ -42,7 +42,7 @@ class DocumentStates:
     async def at(
         self,
         archive: Archive,
-        rows: Rows,
+        rows: RowFilter,
         wanted: Sequence[tuple[Any, Timestamp]],
         fields: Fields | None,
     ) -> list[DocumentState]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from revstream.model.definition import Entity
-from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.pagination.projection import record_projection
 from revstream.streams.archive.store import Archive
 from revstream.streams.mongo.driver.codecs import Document
@@ -18,7 +18,7 @@ __all__ = ["conceal_changes", "touches"]
 
 
 async def conceal_changes(
-    archive: Archive, entity: Entity, rows: Rows, versions: Iterable[Version | Document]
+    archive: Archive, entity: Entity, rows: RowFilter, versions: Iterable[Version | Document]
 ) -> None:
     """Replace, in place, the changed paths of versions of which the one before is hidden.
 

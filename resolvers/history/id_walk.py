@@ -22,14 +22,14 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["Passed", "Walk"]
+__all__ = ["Walk", "WalkStep"]
 
 # As the index of documents has it in its partialFilterExpression.
 _FIRST: Document = {"first": True}
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class WalkStep:
     """What a step came by.
 
     Attributes:
@@ -75,7 +75,7 @@ class Walk:
         count: int,
         where: Mapping[str, Any],
         projection: Mapping[str, Any] | None,
-    ) -> Passed:
+    ) -> WalkStep:
         """The next `count` documents that existed by then, and the versions of theirs that stood.
 
         Args:
@@ -85,13 +85,13 @@ class Walk:
         ids = await self._ids(window, place, count)
         last, more = ids[-1] if ids else None, len(ids) == count
         if not ids:
-            return Passed(more, last, [], await self._coverages.of(self._archive.collection))
+            return WalkStep(more, last, [], await self._coverages.of(self._archive.collection))
         stages = [{"$match": where}] if where else []
         found, coverage = await self._versions({"doc": {"$in": ids}}, stages, projection)
         places = {identity(each["doc"]): each for each in found if each["op"] != "DELETE"}
         # Each once: while a document is being cut, two of its versions are its first.
         stood = [places.pop(key) for key in map(identity, ids) if key in places]
-        return Passed(more, last, stood, coverage)
+        return WalkStep(more, last, stood, coverage)
 
     async def _ids(self, window: Window, place: Mapping[str, Any], count: int) -> list[Any]:
         conditions = [_FIRST, {"at": {"$lte": self._at}}, self._where_id, place]

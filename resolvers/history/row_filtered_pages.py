@@ -13,7 +13,7 @@ from contextlib import aclosing
 from typing import Any
 
 from revstream.model.definition import Entity
-from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.history.collection_as_of import on_records
 from revstream.resolvers.history.hidden_predecessor import conceal_changes, touches
@@ -23,16 +23,16 @@ from revstream.resolvers.pagination.projection import Fields, record_projection
 from revstream.streams.archive.store import Archive
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["Sifting"]
+__all__ = ["RowFilteredPages"]
 
 _PORTION = 500
 _FEWEST = 20
 
 
-class Sifting:
+class RowFilteredPages:
     """Of one archive, for one caller."""
 
-    def __init__(self, archive: Archive, entity: Entity, rows: Rows) -> None:
+    def __init__(self, archive: Archive, entity: Entity, rows: RowFilter) -> None:
         self._archive = archive
         self._entity = entity
         self._rows = rows

@@ -35,7 +35,7 @@ from revstream.streams.live.archive_progress import Progress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["Moment", "Moments"]
+__all__ = ["Moments", "TimePoint"]
 
 SLACK_S = 2
 """How much later than a write's cluster time the primary's clock may read in its oplog entry."""
@@ -45,7 +45,7 @@ _BEFORE_ALL = Timestamp(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimePoint:
     """`at`: a cluster time; everything at or before it had happened."""
 
     at: Timestamp
@@ -74,9 +74,9 @@ class Moments:
         self._deployment = deployment
         self._ahead_most_s = ahead_most_s
 
-    async def now(self) -> Moment:
+    async def now(self) -> TimePoint:
         """The present: what is written from here on stands behind it. It need not be archived."""
-        return Moment(await self._mongo.operation_time())
+        return TimePoint(await self._mongo.operation_time())
 
     async def of(
         self,
@@ -84,7 +84,7 @@ class Moments:
         *,
         time: datetime | DatetimeMS | None = None,
         token: str | None = None,
-    ) -> Moment:
+    ) -> TimePoint:
         """The moment that a TimePoint means, once the archive of `entity` has reached it.
 
         One before the archive's beginning is refused by the read itself: see
@@ -101,7 +101,7 @@ class Moments:
         if (time is None) == (token is None):
             raise BadUserInput("asOf: give either time or token", argument="asOf")
         if token is not None:
-            moment = Moment(
+            moment = TimePoint(
                 resume_tokens.cluster_time(resume_tokens.decode(token, self._deployment))
             )
             place = resume_tokens.moment(moment.at)
@@ -112,7 +112,7 @@ class Moments:
         assert time is not None
         return await self._of_time(entity, time)
 
-    async def reached(self, entity: Entity, moment: Moment) -> None:
+    async def reached(self, entity: Entity, moment: TimePoint) -> None:
         """Return once the archive of `entity` holds everything up to a moment, and, unless the
         moment lies before a loss of history, what was there before the archive.
 
@@ -127,16 +127,16 @@ class Moments:
         if lost is None or moment.at >= lost.start.at:
             await self._progress.wait_whole(entity.collection, token)
 
-    async def _of_time(self, entity: Entity, time: datetime | DatetimeMS) -> Moment:
+    async def _of_time(self, entity: Entity, time: datetime | DatetimeMS) -> TimePoint:
         seconds = milliseconds(time) // 1000 + SLACK_S + 1
         if seconds <= 0:
-            moment = Moment(_BEFORE_ALL)
+            moment = TimePoint(_BEFORE_ALL)
             await self.reached(entity, moment)
             return moment
         # Whatever bears a wall-clock time up to this one stands before this place in the stream.
         end = resume_tokens.time_prefix(Timestamp(min(seconds, _LAST_SECOND), 0))
         await self._archived(entity, time, end)
-        moment = Moment(await self._last_before(end, time))
+        moment = TimePoint(await self._last_before(end, time))
         await self.reached(entity, moment)
         return moment
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from revstream.model.definition import Entity
-from revstream.resolvers.access.row_filter import Rows
-from revstream.resolvers.history.row_filtered_pages import Sifting
+from revstream.resolvers.access.row_filter import RowFilter
+from revstream.resolvers.history.row_filtered_pages import RowFilteredPages
 from revstream.resolvers.history.version_filter import VersionFilter
 from revstream.resolvers.pagination.keyset import Keyset
 from revstream.resolvers.pagination.page import Page, PageRequest, Window
@@ -50,7 +50,7 @@ class VersionPages:
         self,
         archive: Archive,
         entity: Entity,
-        rows: Rows,
+        rows: RowFilter,
         ids: Sequence[Any],
         reading: PageReading,
         *,
@@ -60,7 +60,7 @@ class VersionPages:
         """n ids -> a page each of the document's versions, newest first, in one command."""
         make, where, page, fields = _made(shown), reading.where, reading.page, reading.fields
         keyset = Keyset(f"versions of one {entity.name}", (("v", -1),), uniform=True)
-        sifting = Sifting(archive, entity, rows)
+        sifting = RowFilteredPages(archive, entity, rows)
         if await sifting.is_needed(where):
             reads = (
                 sifting.page(
@@ -104,7 +104,7 @@ class VersionPages:
         self,
         archive: Archive,
         entity: Entity,
-        rows: Rows,
+        rows: RowFilter,
         reading: PageReading,
         *,
         total: bool,
@@ -114,7 +114,7 @@ class VersionPages:
         make, where, fields = _made(shown), reading.where, reading.fields
         keyset = Keyset(f"versions of all {entity.name}", (("_id", -1),), uniform=True)
         window = Window(keyset, reading.page)
-        sifting = Sifting(archive, entity, rows)
+        sifting = RowFilteredPages(archive, entity, rows)
         if await sifting.is_needed(where):
             return await sifting.page({}, where, window, fields, total=total, make=make)
         query = sifting.query({} if where is None else where.query)

@@ -19,7 +19,7 @@ from bson.timestamp import Timestamp
 
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.access.row_filter import ALL_ROWS, Rows
+from revstream.resolvers.access.row_filter import ALL_ROWS, RowFilter
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.current.stored_ids import (
     find_meant_ids,
@@ -33,7 +33,7 @@ from revstream.resolvers.history.collection_as_of import CollectionAsOf
 from revstream.resolvers.history.document_states import DocumentState, DocumentStates
 from revstream.resolvers.history.hidden_predecessor import conceal_changes
 from revstream.resolvers.history.replaced_at import with_ends
-from revstream.resolvers.history.time_point import Moment
+from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.history.version_filter import VersionFilter
 from revstream.resolvers.history.version_pages import PageReading, VersionPages
 from revstream.resolvers.pagination.order_by import Order
@@ -47,10 +47,10 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
-__all__ = ["History"]
+__all__ = ["VersionHistory"]
 
 
-class History:
+class VersionHistory:
     """Reads of the archives of all entities.
 
     `fields` are stored names of the document's state, dotted inside of embedded documents; None is
@@ -73,7 +73,7 @@ class History:
         self._pages = VersionPages(mongo)
         self._scope = OPEN
 
-    def within(self, scope: Scope) -> History:
+    def within(self, scope: Scope) -> VersionHistory:
         """The same for one caller: versions whose own content is among the rows that are there for
         him. Reads of entities that he may not read are Forbidden."""
         limited = copy.copy(self)
@@ -339,7 +339,7 @@ class History:
     async def collection_as_of(
         self,
         entity: Entity,
-        moment: Moment,
+        moment: TimePoint,
         *,
         where: Condition | None,
         order: Order | None,
@@ -387,7 +387,7 @@ class History:
         return self._archives[entity.collection]
 
 
-def _by_index(found: Sequence[Document], rows: Rows, count: int) -> list[Any]:
+def _by_index(found: Sequence[Document], rows: RowFilter, count: int) -> list[Any]:
     """Those that are there for the caller, in the order in which they were wanted."""
     versions = {
         record["wanted"]: Version.from_record(record)

@@ -26,8 +26,8 @@ from revstream.resolvers.values.output import INT_LIMIT, LONG_LIMIT
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 
 __all__ = [
-    "Change",
     "Demand",
+    "DocumentChange",
     "changeable",
     "countable",
     "new_id",
@@ -58,7 +58,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DocumentChange:
     """A patch: what is merged, what is added to numbers, and what both ask of the document."""
 
     merge: Merge
@@ -137,7 +137,7 @@ def parse_change(
     entity: Entity,
     patch: Mapping[str, Any] | None,
     increment: Mapping[str, Any] | None = None,
-) -> Change:
+) -> DocumentChange:
     """A patch and what is added.
 
     Raises:
@@ -158,7 +158,7 @@ def parse_change(
         increments[field.stored] = _one(field, value, field.name)
         demands.append(_addable(entity, field, increments[field.stored]))
     _check_size(entity, {"": [v for v in merge.entries.values() if v is not REMOVED]})
-    return Change(merge, increments, tuple(demands))
+    return DocumentChange(merge, increments, tuple(demands))
 
 
 def _object(model: Model, type_: ObjectType, given: Mapping[str, Any], path: str) -> Document:

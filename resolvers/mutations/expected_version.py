@@ -39,7 +39,7 @@ from revstream.streams.versioning.version import (
     without_reserved,
 )
 
-__all__ = ["Standing", "conflict", "decoded", "not_found", "out_of_rows"]
+__all__ = ["ExpectedVersions", "conflict", "decoded", "not_found", "out_of_rows"]
 
 _MOST_BYTES = 32 * 1024 * 1024
 # Versions that are looked through for somebody else's.
@@ -54,7 +54,7 @@ class _Known:
     size_bytes: int = 0
 
 
-class Standing:
+class ExpectedVersions:
     """Of the documents of all entities.
 
     Args:
@@ -68,7 +68,7 @@ class Standing:
         self._known = _Known()
         self._scope = OPEN
 
-    def within(self, scope: Scope) -> Standing:
+    def within(self, scope: Scope) -> ExpectedVersions:
         """The same for one caller: a document outside of the rows that he may write is not
         there."""
         limited = copy.copy(self)

@@ -23,12 +23,12 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.errors import BadUserInput, Forbidden
 from revstream.resolvers.mutations.expected_version import decoded, not_found, out_of_rows
 from revstream.resolvers.mutations.first_events import FencedEvent, FirstEvents, KeysMet, is_stale
-from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import AlreadyExists, Author, StaleWrite, Written
 from revstream.resolvers.mutations.update_pipeline import attribution, fenced_pipeline
 from revstream.resolvers.mutations.write_executor import ATTEMPTS, problem_of_document
@@ -43,11 +43,11 @@ from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Writing
 from revstream.streams.versioning.version import CHANGE_FIELD
 
-__all__ = ["Applied", "Fences"]
+__all__ = ["AppliedEvent", "FencedUpserts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class AppliedEvent:
     """What became of a batch: how many events are now their document's state, how many were stale,
     and a cluster time by which all of it had happened."""
 
@@ -68,7 +68,7 @@ class _Absent(Exception):
         self.changed = changed
 
 
-class Fences:
+class FencedUpserts:
     """Of all entities.
 
     Args:
@@ -81,7 +81,7 @@ class Fences:
         archives: Mapping[str, Archive],
         writes: Writes,
         own_writes: OwnWrites,
-        repeats: Repeats,
+        repeats: IdempotencyStore,
     ) -> None:
         self._mongo = mongo
         self._first = FirstEvents(mongo, archives, own_writes)
@@ -90,7 +90,7 @@ class Fences:
         self._repeats = repeats
         self._scope = OPEN
 
-    def within(self, scope: Scope, writes: Writes) -> Fences:
+    def within(self, scope: Scope, writes: Writes) -> FencedUpserts:
         """The same for one caller: events of documents outside of his rows are refused. It takes
         the right to read the fence, which an answer may tell.
 
@@ -101,7 +101,7 @@ class Fences:
         limited._scope, limited._writes = scope, writes
         return limited
 
-    def _rows(self, entity: Entity) -> Rows:
+    def _rows(self, entity: Entity) -> RowFilter:
         assert entity.fence is not None
         self._scope.check_read(entity, entity.fence)
         self._scope.check_write(entity, entity.fence)
@@ -166,7 +166,7 @@ class Fences:
 
     async def apply_each(
         self, entity: Entity, events: Sequence[tuple[Any, Document]], author: Author
-    ) -> Applied:
+    ) -> AppliedEvent:
         """Apply many, in no order, as one write; of several of one document the newest alone.
 
         Raises:
@@ -177,7 +177,7 @@ class Fences:
         rows = self._rows(entity)
         if not events:
             # MongoDB has no write that writes nothing.
-            return Applied(applied=0, stale=0, at=await self._mongo.operation_time())
+            return AppliedEvent(applied=0, stale=0, at=await self._mongo.operation_time())
         await self._writes.before_insert(entity.collection)
         newest = _newest(entity, events)
         writable = self._scope.writable(entity)
@@ -232,7 +232,7 @@ class Fences:
             for key, _ in newest:
                 self._own_writes.note(entity.collection, key, at)
 
-        async def applying() -> Applied:
+        async def applying() -> AppliedEvent:
             try:
                 changed, at = await applied()
             except GatewayError as exc:
@@ -251,12 +251,12 @@ class Fences:
             note(at)
             # Where nothing was written, too: the reply says what the server has come to, which is
             # not behind what made these events stale.
-            return Applied(applied=changed, stale=len(events) - changed, at=at)
+            return AppliedEvent(applied=changed, stale=len(events) - changed, at=at)
 
-        async def again(outcome: Mapping[str, Any]) -> Applied:
+        async def again(outcome: Mapping[str, Any]) -> AppliedEvent:
             changed = outcome["applied"]
             at = await self._mongo.operation_time()
-            return Applied(applied=changed, stale=len(events) - changed, at=at)
+            return AppliedEvent(applied=changed, stale=len(events) - changed, at=at)
 
         return await self._repeats.first(author, applying, again)
 
@@ -277,7 +277,11 @@ class Fences:
             raise _stale(entity, key, document, {entity.fence.stored: fence})
 
     async def _check_found(
-        self, writing: Writing, entity: Entity, rows: Rows, events: Sequence[tuple[Any, Document]]
+        self,
+        writing: Writing,
+        entity: Entity,
+        rows: RowFilter,
+        events: Sequence[tuple[Any, Document]],
     ) -> None:
         """In the transaction that writes, before and after it.
 
@@ -301,7 +305,7 @@ def _taken(entity: Entity, keys: Sequence[Any], done: str) -> BadUserInput:
     )
 
 
-def _within(rows: Rows, query: Document) -> Document:
+def _within(rows: RowFilter, query: Document) -> Document:
     # Not as it is: an upsert begins with what a query says is equal.
     return {"$and": [query, {"$nor": [{"$nor": [rows.query]}]}]} if rows.limits else query
 

@@ -19,7 +19,11 @@ from bson import Decimal128, Timestamp
 
 from revstream.model.definition import Entity
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.mutations.write_executor import ATTEMPTS, problem_of_document, restless
+from revstream.resolvers.mutations.write_executor import (
+    ATTEMPTS,
+    problem_of_document,
+    too_many_conflicts,
+)
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import DatabaseError, DuplicateKey
@@ -141,7 +145,7 @@ class FirstEvents:
             changed += result.changed
             if result.found == len(left):
                 return changed, at
-        raise restless(entity, left[0].key)
+        raise too_many_conflicts(entity, left[0].key)
 
     async def divided(
         self, writing: Writing, entity: Entity, events: Sequence[FencedEvent]

@@ -21,7 +21,7 @@ from revstream.streams.core.errors import DatabaseError, DuplicateKey
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.transactions import Writing, write
 
-__all__ = ["Repeated", "Repeats"]
+__all__ = ["IdempotencyStore", "Repeated"]
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class Repeated(Exception):
     outcome: Mapping[str, Any]
 
 
-class Repeats:
+class IdempotencyStore:
     """Args:
     window_s: how long a key is remembered.
     """

@@ -11,10 +11,15 @@ from bson.raw_bson import RawBSONDocument
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.mutations.expected_version import Standing, conflict, decoded, not_found
+from revstream.resolvers.mutations.expected_version import (
+    ExpectedVersions,
+    conflict,
+    decoded,
+    not_found,
+)
 from revstream.resolvers.mutations.result import AlreadyExists, Author, DocumentNotFound, Written
 from revstream.resolvers.mutations.update_pipeline import Alteration, attribution
-from revstream.resolvers.mutations.write_executor import ATTEMPTS, restless
+from revstream.resolvers.mutations.write_executor import ATTEMPTS, too_many_conflicts
 from revstream.resolvers.mutations.writes import Writes
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.horizon import Horizons
@@ -35,7 +40,7 @@ class Restoring:
         mongo: Mongo,
         archives: Mapping[str, Archive],
         own_writes: OwnWrites,
-        standing: Standing,
+        standing: ExpectedVersions,
         writes: Writes,
     ) -> None:
         self._archives = archives
@@ -45,7 +50,7 @@ class Restoring:
         self._standing = standing
         self._scope = OPEN
 
-    def within(self, scope: Scope, standing: Standing, writes: Writes) -> Restoring:
+    def within(self, scope: Scope, standing: ExpectedVersions, writes: Writes) -> Restoring:
         """The same for one caller: what is brought back, and what it is brought back over, must be
         among his rows. It takes the right to write every field.
 
@@ -88,7 +93,7 @@ class Restoring:
                     # It is there again.
                     if exc.path != "id":
                         raise
-            raise restless(entity, key)
+            raise too_many_conflicts(entity, key)
 
         return await self._writes.once(entity, author, restoring)
 

@@ -15,7 +15,7 @@ from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
 
 from revstream.model.definition import Entity
-from revstream.resolvers.mutations.document_input import Change, Demand, replacing
+from revstream.resolvers.mutations.document_input import Demand, DocumentChange, replacing
 from revstream.resolvers.mutations.merge_patch import Merge, field_of, object_of
 from revstream.resolvers.mutations.result import Author
 from revstream.streams.mongo.driver.codecs import Document
@@ -43,7 +43,7 @@ class Alteration:
     draft: int | None = None
 
     @classmethod
-    def update(cls, change: Change) -> Alteration:
+    def update(cls, change: DocumentChange) -> Alteration:
         return cls(
             content=lambda own: change.merge.expression(more={**change.added, **own}),
             operation="UPDATE",

@@ -18,8 +18,8 @@ from revstream.model.definition import Entity, Model
 from revstream.model.naming import with_article
 from revstream.resolvers.access.permissions import OPEN, Scope
 from revstream.resolvers.current.read_your_writes import OwnWrites
-from revstream.resolvers.mutations.expected_version import Standing, not_found
-from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.expected_version import ExpectedVersions, not_found
+from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import AlreadyExists, Author, InvalidDocument, Written
 from revstream.resolvers.values.field_diff import changed_fields
 from revstream.resolvers.values.json_value import json_value
@@ -38,8 +38,8 @@ __all__ = [
     "Commits",
     "Missed",
     "problem_of_document",
-    "restless",
     "there_already",
+    "too_many_conflicts",
 ]
 
 Attempt = Callable[[Writing, Last | None, int | None], Awaitable[RawBSONDocument | None]]
@@ -75,8 +75,8 @@ class Commits:
         model: Model,
         archives: Mapping[str, Archive],
         own_writes: OwnWrites,
-        standing: Standing,
-        repeats: Repeats,
+        standing: ExpectedVersions,
+        repeats: IdempotencyStore,
     ) -> None:
         self._model = model
         self._archives = archives
@@ -85,7 +85,7 @@ class Commits:
         self._repeats = repeats
         self._scope = OPEN
 
-    def within(self, scope: Scope, standing: Standing) -> Commits:
+    def within(self, scope: Scope, standing: ExpectedVersions) -> Commits:
         """The same for one caller; `standing` within the same."""
         limited = copy.copy(self)
         limited._scope, limited._standing = scope, standing
@@ -167,7 +167,7 @@ class Commits:
                 # that is what is there.
                 if explain is not None and (expected is None or count > 0):
                     await explain()
-        raise restless(entity, key)
+        raise too_many_conflicts(entity, key)
 
     async def not_overtaken(
         self, entity: Entity, key: Any, write: Callable[[], Awaitable[Written]]
@@ -180,7 +180,7 @@ class Commits:
             except Overtaken:
                 # Not all of them at the same moment again.
                 await asyncio.sleep(random.uniform(0, _STAND_BACK_S * min(count + 1, ATTEMPTS)))
-        raise restless(entity, key, _MOST_OVERTAKEN)
+        raise too_many_conflicts(entity, key, _MOST_OVERTAKEN)
 
     def layout(self, entity: Entity) -> Layout:
         return self._archives[entity.collection].layout
@@ -209,7 +209,7 @@ def there_already(entity: Entity) -> AlreadyExists:
     return AlreadyExists(f"{with_article(entity.name)} with this id is there already", path="id")
 
 
-def restless(entity: Entity, key: Any, attempts: int = ATTEMPTS) -> Unavailable:
+def too_many_conflicts(entity: Entity, key: Any, attempts: int = ATTEMPTS) -> Unavailable:
     return Unavailable(
         f"{entity.name} {json_value(key)} was changed {attempts} times while this write was "
         "compared with it; nothing was written, try again"

@@ -17,15 +17,15 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.model.definition import Entity, Model
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.mutations.document_input import Demand
-from revstream.resolvers.mutations.expected_version import Standing, decoded, out_of_rows
-from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.expected_version import ExpectedVersions, decoded, out_of_rows
+from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import Author, InvalidDocument, Written
 from revstream.resolvers.mutations.update_pipeline import Alteration, attribution
 from revstream.resolvers.mutations.write_executor import Commits, Missed, there_already
-from revstream.resolvers.mutations.written_version import Made
+from revstream.resolvers.mutations.written_version import WrittenVersions
 from revstream.streams.archive.store import Archive
 from revstream.streams.live.archive_progress import Progress
 from revstream.streams.mongo.database import Mongo
@@ -64,17 +64,17 @@ class Writes:
         archives: Mapping[str, Archive],
         progress: Progress,
         own_writes: OwnWrites,
-        standing: Standing,
-        repeats: Repeats,
+        standing: ExpectedVersions,
+        repeats: IdempotencyStore,
         before_insert: BeforeInsert = nothing_to_do,
     ) -> None:
         self.before_insert = before_insert
         self.commits = Commits(model, archives, own_writes, standing, repeats)
-        self.made = Made(mongo, archives, progress)
+        self.made = WrittenVersions(mongo, archives, progress)
         self._repeats = repeats
         self._scope = OPEN
 
-    def within(self, scope: Scope, standing: Standing) -> Writes:
+    def within(self, scope: Scope, standing: ExpectedVersions) -> Writes:
         """The same for one caller: a document outside of his rows is not found, and none is taken
         out of them.
 
@@ -282,5 +282,5 @@ _NAMES_ONCE = Demand(
 """See `has_names_once`."""
 
 
-def _limits(rows: Rows) -> Sequence[Mapping[str, Any]]:
+def _limits(rows: RowFilter) -> Sequence[Mapping[str, Any]]:
     return [rows.query] if rows.limits else []

@@ -19,10 +19,10 @@ from revstream.streams.live.archive_progress import Progress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.versioning.version import carried_number
 
-__all__ = ["Made"]
+__all__ = ["WrittenVersions"]
 
 
-class Made:
+class WrittenVersions:
     """Of all entities.
 
     Args:
@@ -35,7 +35,7 @@ class Made:
         self._progress = progress
         self._scope = OPEN
 
-    def within(self, scope: Scope) -> Made:
+    def within(self, scope: Scope) -> WrittenVersions:
         """The same for one caller."""
         limited = copy.copy(self)
         limited._scope = scope

@@ -249,7 +249,7 @@ class Window:
         request = self._request
         return Page(
             items=items,
-            cursors=Cursors(self._keyset, shown),
+            cursors=PageCursors(self._keyset, shown),
             has_next=request.before is not None if self.backwards else more,
             has_previous=more if self.backwards else request.after is not None,
             total=total,
@@ -270,7 +270,7 @@ def _not_too_long(paths: Sequence[str]) -> dict[str, Any]:
     return {"$expr": {"$lte": [size, _SORTED_BYTES]}}
 
 
-class Cursors(Sequence[str]):
+class PageCursors(Sequence[str]):
     """Of rows, each made where it is looked at: most requests look at none, or at the last."""
 
     __slots__ = ("_keyset", "_places")

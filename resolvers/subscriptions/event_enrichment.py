@@ -23,20 +23,20 @@ from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.live.archive_progress import Progress
-from revstream.streams.live.pending_versions import Numbered, Numbers
+from revstream.streams.live.pending_versions import NumberedEvent, Numbers
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.raw_bson.diff import differences
 from revstream.streams.versioning.attribution import claimed_change, said_operation
 from revstream.streams.versioning.version import CHANGE_FIELD, archived_operation
 
-__all__ = ["Change", "Completion", "Needs"]
+__all__ = ["Change", "EventEnrichment", "EventNeeds"]
 
 # Parts of the stream that are kept: many subscribers are given the same ones.
 _PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class EventNeeds:
     """What a subscription wants beyond what the live stream carries."""
 
     version: bool = False
@@ -96,7 +96,7 @@ class Change:
         return {}
 
 
-class Completion:
+class EventEnrichment:
     """Of one entity's changes, for all its subscribers: what one has looked up, the others get."""
 
     def __init__(
@@ -116,26 +116,26 @@ class Completion:
         self._progress = progress
         self._horizons = horizons
         self._records = _Records(archive)
-        self._completed: SingleFlight[tuple[tuple[str, ...], Needs, bool], list[Change]] = (
+        self._completed: SingleFlight[tuple[tuple[str, ...], EventNeeds, bool], list[Change]] = (
             SingleFlight(kept=_PARTS)
         )
 
-    async def of_records(self, records: Sequence[Document], needs: Needs) -> list[Change]:
+    async def of_records(self, records: Sequence[Document], needs: EventNeeds) -> list[Change]:
         """Versions as changes, in their order."""
         before = await self._before(records, full=needs.before) if _any(needs) else None
         return [self._of_record(record, before) for record in records]
 
     async def of_events(
-        self, events: Sequence[ChangeEvent], needs: Needs, *, replayed: bool
+        self, events: Sequence[ChangeEvent], needs: EventNeeds, *, replayed: bool
     ) -> Sequence[Change]:
         """Change events as changes, in their order; a dropped collection deletes each document."""
         key = tuple([each.token for each in events]), needs, replayed
         return await self._completed.of(key, lambda: self._of_events(events, needs, replayed))
 
     async def _of_events(
-        self, events: Sequence[ChangeEvent], needs: Needs, replayed: bool
+        self, events: Sequence[ChangeEvent], needs: EventNeeds, replayed: bool
     ) -> list[Change]:
-        numbers: Mapping[str, Numbered] = {}
+        numbers: Mapping[str, NumberedEvent] = {}
         if (needs.version or needs.author) and self._numbers is not None:
             # Without an image of what was, it may not be what it seems.
             sure = [
@@ -179,7 +179,7 @@ class Completion:
                 made += await self._of_drop(event, needs)
         return made
 
-    async def _of_drop(self, event: ChangeEvent, needs: Needs) -> list[Change]:
+    async def _of_drop(self, event: ChangeEvent, needs: EventNeeds) -> list[Change]:
         made: list[Change] = []
         position, end = event.token + "-", event.token + "."
         while records := await self._archive.scan(position, end, limit=500):
@@ -226,7 +226,7 @@ class Completion:
         record: Document | None,
         before: Document | None,
         replayed: bool,
-        numbered: Numbered | None,
+        numbered: NumberedEvent | None,
     ) -> Change:
         number, previous, by, why = numbered or (None, None, None, None)
         document = event.document
@@ -310,11 +310,11 @@ class _Records:
             answer.set_result(found.get(token))
 
 
-def _any(needs: Needs) -> bool:
+def _any(needs: EventNeeds) -> bool:
     return needs.version or needs.before
 
 
-def _incomplete(event: ChangeEvent, needs: Needs, numbered: Numbered | None) -> bool:
+def _incomplete(event: ChangeEvent, needs: EventNeeds, numbered: NumberedEvent | None) -> bool:
     # Of a document that is gone only the archive knows who deleted it.
     anonymous = needs.author and event.operation == "delete" and event.in_transaction
     # So of any other: what the document says of it may be another write's.
@@ -327,7 +327,7 @@ def _claims(event: ChangeEvent) -> bool:
     return event.deletion is not None or CHANGE_FIELD in (event.document or ())
 
 
-def _lacks_image(event: ChangeEvent, needs: Needs) -> bool:
+def _lacks_image(event: ChangeEvent, needs: EventNeeds) -> bool:
     lacks_after = event.after is None and event.operation != "delete"
     lacks_before = needs.before and event.before is None and event.operation != "insert"
     return lacks_after or lacks_before

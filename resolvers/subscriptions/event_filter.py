@@ -14,22 +14,22 @@ from dataclasses import replace
 from typing import Any
 
 from revstream.model.definition import Entity
-from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.filters.number_filters import asks_for_number, with_number
 from revstream.resolvers.filters.predicate import compile_predicate
-from revstream.resolvers.subscriptions.event_enrichment import Change, Completion, Needs
+from revstream.resolvers.subscriptions.event_enrichment import Change, EventEnrichment, EventNeeds
 from revstream.resolvers.subscriptions.start import ChangeRequest
 from revstream.resolvers.subscriptions.token_refresh import TokenRefresh
 from revstream.streams.changefeed.event import identity
-from revstream.streams.live.replay import Caught, Live, Part, Quiet, Replayed
+from revstream.streams.live.replay import BufferedEvents, Idle, Live, Part, Replayed
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["Watch"]
+__all__ = ["EventFilter"]
 
 Predicate = Callable[[Mapping[str, Any]], bool]
 
 
-class Watch:
+class EventFilter:
     """One subscription's view of what replay brings: filter, transition, and the token it could
     hold."""
 
@@ -37,8 +37,8 @@ class Watch:
         self,
         entity: Entity,
         request: ChangeRequest,
-        rows: Rows,
-        completion: Completion,
+        rows: RowFilter,
+        completion: EventEnrichment,
         *,
         quiet_s: float,
     ) -> None:
@@ -53,7 +53,7 @@ class Watch:
             None if request.where is None else compile_predicate(request.where)
         )
         self._numbered = asks_for_number(entity, rows.narrowed(request.where))
-        self._needs = Needs(
+        self._needs = EventNeeds(
             version=request.needs_version or self._numbered,
             before=request.needs_before or request.where is not None or rows.limits,
             author=request.needs_author,
@@ -64,16 +64,16 @@ class Watch:
 
     async def take(self, part: Part) -> list[Change]:
         """The changes of a part that concern this subscription."""
-        if isinstance(part, Quiet):
+        if isinstance(part, Idle):
             self._refresh.note(part.token, part.token)
             return [Change(entity=self._entity, kind="CHECKPOINT", token=part.token)]
         made: Sequence[Change]
         if isinstance(part, Replayed):
             made = await self._completion.of_records(part.records, self._needs)
         else:
-            assert isinstance(part, Caught | Live)
+            assert isinstance(part, BufferedEvents | Live)
             made = await self._completion.of_events(
-                part.events, self._needs, replayed=isinstance(part, Caught)
+                part.events, self._needs, replayed=isinstance(part, BufferedEvents)
             )
         kept = [judged for each in made if (judged := self._judged(each)) is not None]
         self._refresh.note(made[-1].token if made else None, kept[-1].token if kept else None)

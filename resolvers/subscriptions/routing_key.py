@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from revstream.model.definition import Entity
-from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.filters.expression import All, Compare, Comparison, Condition, In
 from revstream.resolvers.filters.number_filters import asks_for_number
 from revstream.resolvers.filters.predicate import compile_predicate, kind_of, reached
 from revstream.resolvers.subscriptions.start import ChangeRequest
 from revstream.streams.changefeed.routing import EVERYTHING, Interest
 
-__all__ = ["interest_in", "interest_of"]
+__all__ = ["interest_in", "routing_key"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class _Values:
         return found
 
 
-def interest_of(entity: Entity, request: ChangeRequest, rows: Rows) -> Interest:
+def routing_key(entity: Entity, request: ChangeRequest, rows: RowFilter) -> Interest:
     """Of a subscription by a caller with these rows."""
     if request.ids:
         return Interest(keys=request.ids)

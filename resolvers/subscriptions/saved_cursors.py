@@ -6,7 +6,7 @@ from revstream.resolvers.access.cluster_time import ClusterTime
 from revstream.resolvers.errors import BadUserInput, LimitExceeded, Unauthenticated
 from revstream.streams.core import resume_tokens
 from revstream.streams.live.archive_progress import Progress
-from revstream.streams.live.saved_cursors import Cursors, SavedCursor
+from revstream.streams.live.saved_cursors import CursorStore, SavedCursor
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["SavedCursors"]
@@ -21,7 +21,7 @@ class SavedCursors:
 
     def __init__(self, mongo: Mongo, progress: Progress) -> None:
         self._cluster_time = ClusterTime(mongo, progress)
-        self._cursors = Cursors(mongo)
+        self._cursors = CursorStore(mongo)
 
     async def prepare(self) -> None:
         await self._cursors.prepare()

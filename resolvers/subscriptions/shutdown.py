@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from revstream.streams.core.errors import GatewayError, Unavailable
 
-__all__ = ["Farewell"]
+__all__ = ["SubscriptionShutdown"]
 
 T = TypeVar("T")
 
 
-class Farewell:
+class SubscriptionShutdown:
     """Of one process or one connection; `said` once, and for good."""
 
     __slots__ = ("_kind", "_message", "_waits")
@@ -52,7 +52,7 @@ class Farewell:
             # One for each: who raises it adds what only concerns that subscriber.
             raise self._kind(self._message)
 
-    async def next(self, items: AsyncGenerator[T], other: Farewell | None = None) -> T:
+    async def next(self, items: AsyncGenerator[T], other: SubscriptionShutdown | None = None) -> T:
         """The next of them; the wait for it is cut short.
 
         Args:

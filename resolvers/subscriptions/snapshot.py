@@ -14,7 +14,7 @@ from typing import Any
 from bson import Timestamp
 
 from revstream.model.definition import Entity
-from revstream.resolvers.access.row_filter import Rows
+from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.filters.expression import EVERYTHING, In, all_of
 from revstream.resolvers.filters.mongo_query import to_query
 from revstream.resolvers.filters.number_filters import asks_for_number, numbered_layout
@@ -48,7 +48,7 @@ class Snapshot:
         progress: Progress,
         entity: Entity,
         request: ChangeRequest,
-        rows: Rows,
+        rows: RowFilter,
         at: Timestamp,
         *,
         size: int,

@@ -19,7 +19,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.live.archive_progress import Progress
 from revstream.streams.mongo.database import Mongo
 
-__all__ = ["ChangeRequest", "Starts", "without_received_snapshot"]
+__all__ = ["ChangeRequest", "SubscriptionStarts", "without_received_snapshot"]
 
 # How far a primary's wall clock may lag behind the cluster time that it hands out.
 _CLOCK_SLACK_S = 2
@@ -52,7 +52,7 @@ class ChangeRequest:
     needs_author: bool = False
 
 
-class Starts:
+class SubscriptionStarts:
     """Of subscriptions to any entity."""
 
     def __init__(self, mongo: Mongo, progress: Progress) -> None:

@@ -12,24 +12,24 @@ from typing import Literal, Protocol
 
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN, Scope
-from revstream.resolvers.subscriptions.event_enrichment import Change, Completion
-from revstream.resolvers.subscriptions.event_filter import Watch
-from revstream.resolvers.subscriptions.routing_key import interest_of
-from revstream.resolvers.subscriptions.shutdown import Farewell
+from revstream.resolvers.subscriptions.event_enrichment import Change, EventEnrichment
+from revstream.resolvers.subscriptions.event_filter import EventFilter
+from revstream.resolvers.subscriptions.routing_key import routing_key
+from revstream.resolvers.subscriptions.shutdown import SubscriptionShutdown
 from revstream.resolvers.subscriptions.snapshot import Snapshot
-from revstream.resolvers.subscriptions.start import ChangeRequest, Starts
+from revstream.resolvers.subscriptions.start import ChangeRequest, SubscriptionStarts
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
 from revstream.streams.live.archive_progress import Progress
 from revstream.streams.live.hub import Hub
-from revstream.streams.live.replay import Live, Quiet, Replay
+from revstream.streams.live.replay import Idle, Live, Replay
 from revstream.streams.mongo.database import Mongo
 
-__all__ = ["Changes", "Company"]
+__all__ = ["Changes", "SharedStream"]
 
 
-class Company(Protocol):
+class SharedStream(Protocol):
     """Those who are told the same."""
 
     @property
@@ -79,14 +79,14 @@ class Changes:
         self._archives = archives
         self._hub = hub
         self._progress = progress
-        self._starts = Starts(mongo, progress)
+        self._starts = SubscriptionStarts(mongo, progress)
         self._horizons = Horizons(mongo)
-        self._completions: dict[str, Completion] = {}
+        self._completions: dict[str, EventEnrichment] = {}
         self._quiet_s = quiet_s
         self._page = page
         self._behind: set[object] = set()
         self._scope = OPEN
-        self.farewell = Farewell()
+        self.farewell = SubscriptionShutdown()
         self.following: Counter[str] = Counter()
         self.joined: Counter[str] = Counter()
         self.delivered: Counter[tuple[str, DeliveredFrom]] = Counter()
@@ -102,8 +102,8 @@ class Changes:
         entity: Entity,
         request: ChangeRequest,
         *,
-        company: Company | None = None,
-        farewell: Farewell | None = None,
+        company: SharedStream | None = None,
+        farewell: SubscriptionShutdown | None = None,
         begun: Callable[[str], None] = lambda token: None,
     ) -> AsyncGenerator[Change]:
         """Every change that matches, in order, without gap or duplicate. Never ends.
@@ -164,7 +164,7 @@ class Changes:
         self,
         entity: Entity,
         request: ChangeRequest,
-        company: Company | None,
+        company: SharedStream | None,
         begun: Callable[[str], None],
     ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
         """What was found at once, and where it comes from."""
@@ -214,7 +214,7 @@ class Changes:
         entity: Entity,
         request: ChangeRequest,
         page: int,
-        company: Company | None,
+        company: SharedStream | None,
         after: str | None,
         left: str | None,
     ) -> AsyncGenerator[tuple[DeliveredFrom, Sequence[Change]]]:
@@ -230,8 +230,8 @@ class Changes:
         )
         rows = self._scope.read_rows(entity)
         completion = self._completion(entity)
-        watch = Watch(entity, request, rows, completion, quiet_s=self._quiet_s)
-        interest = interest_of(entity, request, rows)
+        watch = EventFilter(entity, request, rows, completion, quiet_s=self._quiet_s)
+        interest = routing_key(entity, request, rows)
         told = alone = False
         if company is not None:
             # Those who were told there skip the token that they have come to.
@@ -239,9 +239,9 @@ class Changes:
             if left is None:
                 async with aclosing(replay.follow(after, interest=interest)) as parts:
                     async for part in parts:
-                        caught_up = isinstance(part, Quiet)
+                        caught_up = isinstance(part, Idle)
                         yield "live" if caught_up else "replay", await watch.take(part)
-                        if isinstance(part, Quiet):
+                        if isinstance(part, Idle):
                             after = part.token
                             break
                 assert after is not None
@@ -251,10 +251,10 @@ class Changes:
         while True:
             async with aclosing(replay.follow(after, interest=interest)) as parts:
                 async for part in parts:
-                    if told and isinstance(part, Quiet):
+                    if told and isinstance(part, Idle):
                         told = False
                         continue
-                    source: DeliveredFrom = "live" if isinstance(part, Live | Quiet) else "replay"
+                    source: DeliveredFrom = "live" if isinstance(part, Live | Idle) else "replay"
                     yield source, await watch.take(part)
                     fresher = watch.fresher_token()
                     if fresher is not None:
@@ -270,7 +270,7 @@ class Changes:
             after = after if left is None else left
 
     async def _joined(
-        self, entity: Entity, company: Company, position: str, *, caught_up: bool
+        self, entity: Entity, company: SharedStream, position: str, *, caught_up: bool
     ) -> str | None:
         self.joined[entity.collection] += 1
         try:
@@ -282,7 +282,7 @@ class Changes:
         """Let go of versions that were looked up for subscribers."""
         self._completions.pop(collection, None)
 
-    def _completion(self, entity: Entity) -> Completion:
+    def _completion(self, entity: Entity) -> EventEnrichment:
         """One per entity, so that subscribers share what they look up."""
         found = self._completions.get(entity.collection)
         if found is None:
@@ -290,7 +290,7 @@ class Changes:
             numbers = None
             if not archive.layout.keeps:
                 numbers = self._progress.numbers(entity.collection)
-            found = self._completions[entity.collection] = Completion(
+            found = self._completions[entity.collection] = EventEnrichment(
                 entity, archive, self._progress, self._horizons, numbers
             )
         return found

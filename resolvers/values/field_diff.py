@@ -20,8 +20,8 @@ from revstream.streams.raw_bson.diff import OBJECTS, PLAIN, Difference, Kind, di
 from revstream.streams.versioning.version import RESERVED
 
 __all__ = [
-    "Comparison",
     "FieldChange",
+    "FieldDiff",
     "changed_fields",
     "hidden_fields",
     "latest_values",
@@ -51,7 +51,7 @@ _MOST_CHANGED = 200
 _MOST_PATHS = 50
 
 
-class Comparison:
+class FieldDiff:
     """Of states of an entity's documents, many times: what there is to know of the entity is known
     once."""
 

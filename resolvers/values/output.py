@@ -42,7 +42,7 @@ __all__ = [
     "LONG_LIMIT",
     "TEXT_IDS",
     "Convert",
-    "Place",
+    "ValueLocation",
     "any_id",
     "converter",
     "described",
@@ -55,7 +55,7 @@ LONG_LIMIT = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ValueLocation:
     """The document that a value lies in, for errors to name: made once per document, not per field.
 
     Attributes:
@@ -67,9 +67,9 @@ class Place:
     path: str = ""
     past: bool = False
 
-    def inside(self, name: str) -> Place:
+    def inside(self, name: str) -> ValueLocation:
         """The place of an embedded document that field `name` holds."""
-        return Place(self.collection, self.document_id, f"{self.path}{name}.", self.past)
+        return ValueLocation(self.collection, self.document_id, f"{self.path}{name}.", self.past)
 
     def misfit(self, name: str, value: object, expected: str) -> DocumentMisfit:
         return DocumentMisfit(
@@ -83,16 +83,16 @@ class Place:
         )
 
 
-Convert = Callable[[object, Place], Any]
+Convert = Callable[[object, ValueLocation], Any]
 
 
 @lru_cache(maxsize=4096)
 def converter(field: Field, *, nullable: bool = False) -> Convert:
     """The conversion of a field's values, missing ones given as None.
 
-    Embedded documents come out as they are, to be converted field by field at `Place.inside`. It
-    raises a DocumentMisfit where a value is not what the model says, or missing where one is
-    required.
+    Embedded documents come out as they are, to be converted field by field at
+    `ValueLocation.inside`. It raises a DocumentMisfit where a value is not what the model says, or
+    missing where one is required.
 
     Args:
         nullable: Whatever the model says: of snapshots, since history outlives the model.
@@ -105,7 +105,7 @@ def converter(field: Field, *, nullable: bool = False) -> Convert:
         # Null is an id, too.
         return lambda value, place: one(value)
 
-    def convert(value: object, place: Place) -> Any:
+    def convert(value: object, place: ValueLocation) -> Any:
         if value is None:
             if required:
                 raise place.misfit(name, None, expected)
@@ -121,7 +121,7 @@ def converter(field: Field, *, nullable: bool = False) -> Convert:
 def _list_converter(
     name: str, one: Callable[[Any], Any], expected: str, required: bool, item_required: bool
 ) -> Convert:
-    def convert(values: object, place: Place) -> Any:
+    def convert(values: object, place: ValueLocation) -> Any:
         if values is None and not required:
             return None
         if not isinstance(values, list):
@@ -157,7 +157,7 @@ def _identifies(field: Field) -> bool:
     return field.stored == "_id" and field.name == "id"
 
 
-def id_to_api(scalar: Scalar, value: object, place: Place) -> str:
+def id_to_api(scalar: Scalar, value: object, place: ValueLocation) -> str:
     """The ID of a document stored under `_id`, whose type `scalar` is."""
     shown: Any = ID_TO_API[scalar](value)
     if shown is REFUSED:

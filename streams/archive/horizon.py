@@ -22,13 +22,13 @@ from revstream.streams.changefeed.event import identity, possible_ids
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.versioning.truncation_mark import Cut, is_born
+from revstream.streams.versioning.truncation_mark import TruncationMark, is_born
 
-__all__ = ["Horizons", "Place", "check_horizon"]
+__all__ = ["Horizons", "RetentionProgress", "check_horizon"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RetentionProgress:
     """How far retention has looked: what was replaced up to `token` has no more than `keep`
     says."""
 
@@ -56,12 +56,12 @@ class Horizons:
             upsert=True,
         )
 
-    async def place(self, collection: str) -> Place | None:
+    async def place(self, collection: str) -> RetentionProgress | None:
         found = await self._mongo.find(COLLECTION, {"_id": collection}, limit=1)
         place = found[0].get("place") if found else None
-        return None if place is None else Place(**place)
+        return None if place is None else RetentionProgress(**place)
 
-    async def save_place(self, collection: str, place: Place) -> None:
+    async def save_place(self, collection: str, place: RetentionProgress) -> None:
         await self._mongo.find_one_and_update(
             COLLECTION,
             {"_id": collection},
@@ -152,7 +152,7 @@ class Horizons:
                 at=each["at"],
                 wall=each["wall"],
                 born=is_born(each),
-                cut=Cut.from_record(each.get("cut")),
+                cut=TruncationMark.from_record(each.get("cut")),
             )
             for each in found
         }
@@ -182,7 +182,7 @@ class _First:
     at: Timestamp
     wall: datetime
     born: bool
-    cut: Cut | None
+    cut: TruncationMark | None
 
 
 def _beyond(collection: str, token: str, asked: str) -> HistoryLost:

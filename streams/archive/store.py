@@ -32,7 +32,7 @@ from revstream.streams.archive.indexes import (
 from revstream.streams.changefeed.event import identity, possible_ids
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DamagedArchive, DuplicateKey, Unsuitable
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.layouts.archive import Archived
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.database import Mongo
@@ -69,7 +69,7 @@ class Archive:
         self.parts = f"{collection}.overflow"
         self.contents = Contents(mongo, collection, self.layout)
         self._has_packed = self._prepared = False
-        self._damaged = Storm(log, "version cannot be read", level=logging.ERROR)
+        self._damaged = LogThrottle(log, "version cannot be read", level=logging.ERROR)
 
     async def prepare(self) -> None:
         """Create the indexes; an archive that has them is left alone. Before the first version of a

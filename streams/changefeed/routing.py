@@ -15,10 +15,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from revstream.streams.changefeed.event import ChangeEvent, identity
 
-__all__ = ["EVERYTHING", "Index", "Interest", "Routing"]
+__all__ = ["EVERYTHING", "Interest", "Routing", "RoutingIndex"]
 
 
-class Index(Hashable, Protocol):
+class RoutingIndex(Hashable, Protocol):
     """Equal to others that lead to the same values."""
 
     def values_in(self, document: Mapping[str, Any]) -> set[Hashable]: ...
@@ -34,7 +34,7 @@ class Interest:
     in an index. Or all; and whatever befalls the collection as a whole."""
 
     keys: tuple[Any, ...] = ()
-    index: Index | None = None
+    index: RoutingIndex | None = None
     values: frozenset[Hashable] = frozenset()
     filter: Callable[[State], bool] | None = field(default=None, compare=False)
 
@@ -89,7 +89,7 @@ class Routing(Generic[T]):
         self._whole: set[T] = set()
         self._filtered: set[T] = set()
         self._by_key: dict[Hashable, set[T]] = {}
-        self._by_value: dict[Index, dict[Hashable, set[T]]] = {}
+        self._by_value: dict[RoutingIndex, dict[Hashable, set[T]]] = {}
 
     def __iter__(self) -> Iterator[T]:
         """Each once."""
@@ -162,7 +162,7 @@ def _states(event: ChangeEvent) -> Sequence[State] | None:
     return after, before
 
 
-def _values(index: Index, states: Sequence[State]) -> set[Hashable]:
+def _values(index: RoutingIndex, states: Sequence[State]) -> set[Hashable]:
     first, *others = map(index.values_in, states)
     return first.union(*others)
 

@@ -7,10 +7,10 @@ import asyncio
 import logging
 from typing import Any
 
-__all__ = ["Storm"]
+__all__ = ["LogThrottle"]
 
 
-class Storm:
+class LogThrottle:
     """Of one event name of one logger. Belongs to an event loop.
 
     Args:

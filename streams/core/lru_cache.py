@@ -6,13 +6,13 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Recent"]
+__all__ = ["LruCache"]
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
-class Recent(Generic[K, T]):
+class LruCache(Generic[K, T]):
     """The one that was not asked for longest goes first.
 
     Args:

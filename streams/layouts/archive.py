@@ -14,7 +14,7 @@ from bson.raw_bson import RawBSONDocument
 from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.layouts.core.plain_collection import AsStored
 from revstream.streams.layouts.core.snapshot_scan import last_place, read_documents
-from revstream.streams.layouts.core.stored_version import Kept
+from revstream.streams.layouts.core.stored_version import StoredVersion
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Pipeline, Writing
@@ -42,21 +42,23 @@ class Archived(AsStored):
             yield found, end
             place = None if end else last_place(found)
 
-    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+    async def versions(
+        self, wanted: Sequence[tuple[Any, int]]
+    ) -> dict[tuple[Any, int], StoredVersion]:
         """Those that are recorded, without their `_change`."""
         queries = [{"doc": {"$eq": key}, "v": number} for key, number in wanted]
         found = await self._found({"$or": queries}) if queries else []
         return {(identity(each.key), each.number or 0): each for each in found}
 
-    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[StoredVersion]:
         """As `versions`."""
         bound: Document = {} if at is None else {"at": {"$lte": at}}
         return await self._found({"doc": {"$eq": key}, **bound})
 
-    async def _found(self, query: Mapping[str, Any]) -> list[Kept]:
+    async def _found(self, query: Mapping[str, Any]) -> list[StoredVersion]:
         found = await self.mongo.find(self._archive, query, sort=[("doc", 1), ("v", 1)], raw=True)
         return [
-            Kept(
+            StoredVersion(
                 key=record["doc"],
                 number=record["v"],
                 content=record["full"],

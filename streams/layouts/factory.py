@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from revstream.model.definition import Entity, History
+from revstream.model.definition import Entity, HistoryKind
 from revstream.streams.layouts.archive import Archived
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.core.stored_version import Names
 from revstream.streams.layouts.self_versioned.current_flag import CurrentFlag
 from revstream.streams.layouts.self_versioned.deltas import Deltas
 from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersion
-from revstream.streams.layouts.self_versioned.embedded import Embedded
-from revstream.streams.layouts.self_versioned.engine import Keeping
+from revstream.streams.layouts.self_versioned.embedded import EmbeddedLayout
+from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
 from revstream.streams.layouts.self_versioned.separate import Separate
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["layout_of"]
 
-_LAYOUTS: dict[History, type[Keeping]] = {
-    History.DOCUMENT_PER_VERSION: DocumentPerVersion,
-    History.CURRENT_FLAG: CurrentFlag,
-    History.EMBEDDED: Embedded,
-    History.SEPARATE: Separate,
-    History.DELTAS: Deltas,
+_LAYOUTS: dict[HistoryKind, type[SelfVersionedLayout]] = {
+    HistoryKind.DOCUMENT_PER_VERSION: DocumentPerVersion,
+    HistoryKind.CURRENT_FLAG: CurrentFlag,
+    HistoryKind.EMBEDDED: EmbeddedLayout,
+    HistoryKind.SEPARATE: Separate,
+    HistoryKind.DELTAS: Deltas,
 }
 
 

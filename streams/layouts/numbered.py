@@ -18,13 +18,13 @@ from revstream.streams.layouts.core.sort_key import places
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["Numbered"]
+__all__ = ["NumberedReads"]
 
 # The highest that a document may carry: `streams.versioning.version.carried_number`.
 _HIGHEST = 2**31 - 1
 
 
-class Numbered(Archived):
+class NumberedReads(Archived):
     """Version numbers of a collection with the ARCHIVE layout.
 
     Args:

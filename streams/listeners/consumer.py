@@ -34,7 +34,7 @@ from revstream.streams.core.errors import (
     Unavailable,
     reason_of,
 )
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.live.archive_progress import Progress
 from revstream.streams.live.hub import Hub, Subscriber
 from revstream.streams.mongo.database import Mongo
@@ -133,7 +133,7 @@ class Consumer:
         self._checkpoint = Checkpoint("", "")
         self._saved_at = 0.0
         self._horizon = ""
-        self._unreadable = Storm(log, "version cannot be read", level=logging.ERROR)
+        self._unreadable = LogThrottle(log, "version cannot be read", level=logging.ERROR)
 
     async def run(self, fencing_token: int) -> None:
         """Hand over what comes behind the stored place, for ever.

@@ -28,7 +28,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.core.operation import execution_suspended
 from revstream.streams.live.hub import Hub
-from revstream.streams.live.pending_versions import Numbered, Numbers
+from revstream.streams.live.pending_versions import NumberedEvent, Numbers
 
 __all__ = ["Progress"]
 
@@ -109,7 +109,9 @@ class Progress:
         if (numbers := self._numbers.get(partition.collection)) is not None:
             numbers.forget(partition)
 
-    def drafted(self, partition: Partition, token: str, numbered: Mapping[str, Numbered]) -> None:
+    def drafted(
+        self, partition: Partition, token: str, numbered: Mapping[str, NumberedEvent]
+    ) -> None:
         """The recorder in this process has drafted everything up to a token: see `Numbers`."""
         if (numbers := self._numbers.get(partition.collection)) is not None:
             numbers.drafted(partition, token, numbered)

@@ -26,7 +26,7 @@ from revstream.streams.core.errors import (
     Unavailable,
     reason_of,
 )
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.core.translation import translated_apart
 
@@ -317,7 +317,7 @@ async def follow(source: Source, hub: Hub, layouts: Mapping[str, Layout] | None 
             writes of documents that they mean.
     """
     layouts = layouts or {}
-    left_out = Storm(log, "event cannot be told to subscribers", level=logging.ERROR)
+    left_out = LogThrottle(log, "event cannot be told to subscribers", level=logging.ERROR)
     hub.follow()
     async for batch in source.batches(hub.position):
         if batch.passed_over or any(
@@ -329,7 +329,7 @@ async def follow(source: Source, hub: Hub, layouts: Mapping[str, Layout] | None 
             hub.publish(await _meant(batch, layouts, left_out) if layouts else batch)
 
 
-async def _meant(batch: Batch, layouts: Mapping[str, Layout], left_out: Storm) -> Batch:
+async def _meant(batch: Batch, layouts: Mapping[str, Layout], left_out: LogThrottle) -> Batch:
     """The writes of documents that a batch means."""
     events: list[ChangeEvent] = []
     for name, group in itertools.groupby(batch.events, key=lambda each: each.collection):
@@ -342,7 +342,7 @@ async def _meant(batch: Batch, layouts: Mapping[str, Layout], left_out: Storm) -
 
 
 async def _translated(
-    layout: Layout, events: Sequence[ChangeEvent], left_out: Storm
+    layout: Layout, events: Sequence[ChangeEvent], left_out: LogThrottle
 ) -> Sequence[ChangeEvent]:
     told = False
     while True:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.coordination.partition import Partition
 
-__all__ = ["Numbered", "Numbers"]
+__all__ = ["NumberedEvent", "Numbers"]
 
 # As many as the ring has events, for those who come back.
 _EVENTS = 10_000
@@ -27,7 +27,7 @@ _EVENTS = 10_000
 _PATIENCE_S = 0.5
 
 
-class Numbered(NamedTuple):
+class NumberedEvent(NamedTuple):
     """The number of an event's version, and of the one before it, where there is one; who has made
     it, and why."""
 
@@ -41,12 +41,14 @@ class Numbers:
     """Of one collection that does not keep versions itself."""
 
     def __init__(self) -> None:
-        self._numbered: OrderedDict[str, Numbered] = OrderedDict()
+        self._numbered: OrderedDict[str, NumberedEvent] = OrderedDict()
         # Of each partition whose recorder is here: up to where it has drafted.
         self._reached: dict[Partition, str] = {}
         self._moved: asyncio.Future[None] | None = None
 
-    def drafted(self, partition: Partition, upto: str, numbered: Mapping[str, Numbered]) -> None:
+    def drafted(
+        self, partition: Partition, upto: str, numbered: Mapping[str, NumberedEvent]
+    ) -> None:
         """A recorder in this process has drafted all that there is up to a token.
 
         Args:
@@ -70,7 +72,7 @@ class Numbers:
         """Let go of what was drafted: the archive says it."""
         self._numbered.clear()
 
-    async def of(self, events: Sequence[ChangeEvent]) -> Mapping[str, Numbered]:
+    async def of(self, events: Sequence[ChangeEvent]) -> Mapping[str, NumberedEvent]:
         """The numbers of writes that are known, by token.
 
         Waits until recorders in this process have drafted them, unless that takes them long, or one

@@ -27,7 +27,16 @@ from revstream.streams.live.archive_progress import Progress
 from revstream.streams.live.hub import PORTION, Hub, Subscriber
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["Caught", "Live", "Part", "Quiet", "Replay", "Replayed", "hand_over", "patience_s"]
+__all__ = [
+    "BufferedEvents",
+    "Idle",
+    "Live",
+    "Part",
+    "Replay",
+    "Replayed",
+    "hand_over",
+    "patience_s",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Caught:
+class BufferedEvents:
     """Events that were in the ring: seen by this process before the subscriber came."""
 
     events: Sequence[ChangeEvent]
@@ -52,7 +61,7 @@ class Live:
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class Idle:
     """Nothing stands between the last event and this token."""
 
     token: str
@@ -63,7 +72,7 @@ _OWED_S = 0.2
 # Behind every token.
 _NOT_YET_KNOWN = "~"
 
-Part = Replayed | Caught | Live | Quiet
+Part = Replayed | BufferedEvents | Live | Idle
 
 
 class Replay:
@@ -215,8 +224,8 @@ async def hand_over(
     try:
         caught = [each for each in caught if subscriber.interest.meets(each)]
         for first in range(0, len(caught), PORTION):
-            yield Caught(caught[first : first + PORTION])
-        yield Quiet(position)
+            yield BufferedEvents(caught[first : first + PORTION])
+        yield Idle(position)
         while True:
             reached = hub.position
             events = await subscriber.next(patience_s(quiet_s))
@@ -226,7 +235,7 @@ async def hand_over(
                 yield Live(fresh)
             elif not events and reached > position:
                 position = reached
-                yield Quiet(position)
+                yield Idle(position)
     finally:
         subscriber.close()
 

@@ -17,7 +17,7 @@ from bson.max_key import MaxKey
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
 
-__all__ = ["Cursors", "SavedCursor"]
+__all__ = ["CursorStore", "SavedCursor"]
 
 COLLECTION = "revstream.cursors"
 
@@ -33,7 +33,7 @@ class SavedCursor:
     at: datetime
 
 
-class Cursors:
+class CursorStore:
     """`owner` keeps one principal's names apart from another's."""
 
     def __init__(self, mongo: Mongo) -> None:

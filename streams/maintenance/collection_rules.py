@@ -14,7 +14,7 @@ from typing import Any
 from bson import json_util
 
 from revstream.streams.core.errors import GatewayError
-from revstream.streams.layouts.self_versioned.engine import Keeping
+from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
@@ -66,7 +66,9 @@ async def rules_of(mongo: Mongo, collection: str) -> CollectionRules:
     )
 
 
-async def carry_over(mongo: Mongo, rules: CollectionRules, layout: Keeping, to: str) -> Rules:
+async def carry_over(
+    mongo: Mongo, rules: CollectionRules, layout: SelfVersionedLayout, to: str
+) -> Rules:
     """Give a new collection the rules of the old one.
 
     Args:
@@ -82,7 +84,7 @@ async def carry_over(mongo: Mongo, rules: CollectionRules, layout: Keeping, to: 
 
 
 async def _carry_index(
-    mongo: Mongo, index: Document, layout: Keeping, to: str, done: Rules
+    mongo: Mongo, index: Document, layout: SelfVersionedLayout, to: str, done: Rules
 ) -> None:
     name = f"index {index['name']}"
     if "expireAfterSeconds" in index:
@@ -115,7 +117,7 @@ async def _carry_index(
 
 
 async def _carry_validator(
-    mongo: Mongo, validation: Document, layout: Keeping, to: str, done: Rules
+    mongo: Mongo, validation: Document, layout: SelfVersionedLayout, to: str, done: Rules
 ) -> None:
     validator = _renamed(validation["validator"], layout)
     if not validator:
@@ -141,13 +143,13 @@ def _usual_name(keys: Mapping[str, Any]) -> str:
     return "_".join(f"{path}_{kind}" for path, kind in keys.items())
 
 
-def _own_fields(layout: Keeping) -> set[str]:
+def _own_fields(layout: SelfVersionedLayout) -> set[str]:
     """Return the names at the top of stored documents that current documents do not have."""
     names = layout.names
     return {names.current, names.previous, names.unset, names.whole, names.deleted}
 
 
-def _shown(path: str, layout: Keeping) -> str:
+def _shown(path: str, layout: SelfVersionedLayout) -> str:
     """Translate a path in stored documents into one in current documents."""
     first, dot, rest = path.partition(".")
     if first == layout.names.document:
@@ -155,19 +157,19 @@ def _shown(path: str, layout: Keeping) -> str:
     return layout.shown(path)
 
 
-def _lie_within(layout: Keeping) -> bool:
+def _lie_within(layout: SelfVersionedLayout) -> bool:
     """Return whether current documents lie within a field of stored ones."""
     return layout.shown(f"{layout.names.current}.x") == "x"
 
 
-def _is_the_layouts(index: Document, layout: Keeping) -> bool:
+def _is_the_layouts(index: Document, layout: SelfVersionedLayout) -> bool:
     """Return whether an index is over ids and numbers alone."""
     names = layout.names
     shown = {_shown(path, layout) for path in index["key"]}
     return shown <= {"_id", names.number, *_own_fields(layout)}
 
 
-def _renamed(query: Mapping[str, Any], layout: Keeping) -> Document:
+def _renamed(query: Mapping[str, Any], layout: SelfVersionedLayout) -> Document:
     """Translate a query over stored documents, without the layout's own fields."""
     own = _own_fields(layout)
     made: Document = {}
@@ -187,7 +189,7 @@ def _renamed(query: Mapping[str, Any], layout: Keeping) -> Document:
     return made
 
 
-def _schema(schema: Mapping[str, Any], layout: Keeping) -> Document:
+def _schema(schema: Mapping[str, Any], layout: SelfVersionedLayout) -> Document:
     """Translate a JSON schema of stored documents."""
     own = _own_fields(layout)
     properties: Document = dict(schema.get("properties") or {})

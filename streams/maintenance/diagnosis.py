@@ -33,9 +33,9 @@ from revstream.streams.mongo.server_check import (
 )
 from revstream.streams.recording.bootstrap.index_creation import wanted_indexes
 from revstream.streams.recording.layout_repair import half_done
-from revstream.streams.recording.set_aside import COLLECTION, SetAside
+from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 
-__all__ = ["Diagnosis", "Finding"]
+__all__ = ["Diagnosis", "DiagnosisFinding"]
 
 Report = Callable[[str], None]
 
@@ -49,7 +49,7 @@ _LONGEST_TRANSACTION_S = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DiagnosisFinding:
     """`level`: "ok", "note", "warning" or "error". `mend`: what to do, where something is to be
     done."""
 
@@ -80,7 +80,7 @@ class Diagnosis:
         self._holders = holders
         self._sharded = sharded
 
-    async def run(self, report: Report = lambda subject: None) -> list[Finding]:
+    async def run(self, report: Report = lambda subject: None) -> list[DiagnosisFinding]:
         """Every examination in turn; one that cannot be made says why, and the others go on.
 
         Args:
@@ -89,7 +89,7 @@ class Diagnosis:
         Raises:
             Unavailable: MongoDB cannot be reached.
         """
-        found: list[Finding] = []
+        found: list[DiagnosisFinding] = []
         for subject, examine in (
             ("server", self._server),
             ("change stream", self._stream),
@@ -107,18 +107,18 @@ class Diagnosis:
             except Unavailable:
                 raise
             except Unsuitable as exc:
-                found.append(Finding(level="error", subject=subject, says=exc.message))
+                found.append(DiagnosisFinding(level="error", subject=subject, says=exc.message))
             except GatewayError as exc:
-                found.append(Finding(level="warning", subject=subject, says=exc.message))
+                found.append(DiagnosisFinding(level="warning", subject=subject, says=exc.message))
         return found
 
-    async def _server(self) -> AsyncIterator[Finding]:
+    async def _server(self) -> AsyncIterator[DiagnosisFinding]:
         server = await inspect_server(self._mongo)
         kind = "a sharded cluster" if server.sharded else "a replica set"
         yield _ok("server", f"MongoDB {server.version}, {kind}")
         lifetime_s = await self._parameter("transactionLifetimeLimitSeconds")
         if lifetime_s is not None and lifetime_s > _LONGEST_TRANSACTION_S:
-            yield Finding(
+            yield DiagnosisFinding(
                 level="note",
                 subject="server",
                 says=f"transactions live for {lifetime_s} s: where a gateway is killed within a "
@@ -129,7 +129,7 @@ class Diagnosis:
             )
         window_s = await self._parameter("minSnapshotHistoryWindowInSeconds")
         if window_s is not None and window_s < _SNAPSHOT_LEAST_S:
-            yield Finding(
+            yield DiagnosisFinding(
                 level="warning",
                 subject="server",
                 says=f"minSnapshotHistoryWindowInSeconds is {window_s}: what was a moment ago "
@@ -139,7 +139,7 @@ class Diagnosis:
                 f"{_SNAPSHOT_USUAL_S}}}), and in mongod's configuration",
             )
         if server.sharded:
-            yield Finding(
+            yield DiagnosisFinding(
                 level="warning" if self._sharded else "error",
                 subject="server",
                 says=f"this is {SHARDED}",
@@ -149,7 +149,7 @@ class Diagnosis:
         hello = await self._mongo.command({"hello": 1}, database="admin")
         members = hello.get("hosts", ())
         if len(members) < 3:
-            yield Finding(
+            yield DiagnosisFinding(
                 level="note",
                 subject="server",
                 says=f"{len(members)} member{'s' if len(members) != 1 else ''} in the replica set: "
@@ -164,17 +164,17 @@ class Diagnosis:
             return None  # it is not ours to read
         return int(reply[name])
 
-    async def _stream(self) -> AsyncIterator[Finding]:
+    async def _stream(self) -> AsyncIterator[DiagnosisFinding]:
         await check_stream(self._mongo, await inspect_server(self._mongo))
         await check_collections(self._mongo, [each.collection for each in self._model.entities])
         yield _ok("change stream", "it can be followed")
 
-    async def _oplog(self) -> AsyncIterator[Finding]:
+    async def _oplog(self) -> AsyncIterator[DiagnosisFinding]:
         try:
             oldest = await self._mongo.oldest("oplog.rs", {}, database="local")
             stats = await self._mongo.command({"collStats": "oplog.rs"}, database="local")
         except (Unsuitable, DatabaseError) as exc:
-            yield Finding(
+            yield DiagnosisFinding(
                 level="warning",
                 subject="oplog",
                 says=f"it cannot be read, so that history begins at the first start: {exc.message}",
@@ -182,7 +182,7 @@ class Diagnosis:
             )
             return
         if oldest is None:
-            yield Finding(level="error", subject="oplog", says="it is empty")
+            yield DiagnosisFinding(level="error", subject="oplog", says="it is empty")
             return
         now = await self._mongo.operation_time()
         window_h = (now.time - oldest["ts"].time) / 3600
@@ -191,7 +191,7 @@ class Diagnosis:
         says = f"it reaches back {window_h:.1f} h and holds {used_mb:.0f} of {most_mb:.0f} MB"
         behind_h = self._behind_h(now)
         if behind_h is not None and behind_h > window_h / 2 and full:
-            yield Finding(
+            yield DiagnosisFinding(
                 level="error",
                 subject="oplog",
                 says=f"{says}; the recorder that is furthest behind is at {behind_h:.1f} h: what "
@@ -199,7 +199,7 @@ class Diagnosis:
                 mend="start `revstream record` now; enlarge the oplog: " + _resize(most_mb),
             )
         elif full and window_h < _SHORT_WINDOW_H:
-            yield Finding(
+            yield DiagnosisFinding(
                 level="warning",
                 subject="oplog",
                 says=f"{says}: recorders that are away for longer lose history",
@@ -212,14 +212,14 @@ class Diagnosis:
         reached = [resume_tokens.cluster_time(each.token) for each in self._checkpoints.values()]
         return (now.time - min(reached).time) / 3600 if reached else None
 
-    async def _clock(self) -> AsyncIterator[Finding]:
+    async def _clock(self) -> AsyncIterator[DiagnosisFinding]:
         asked = time.monotonic()
         before = datetime.now(UTC)
         server, _ = await self._mongo.clock()
         round_trip_s = time.monotonic() - asked
         skew_s = (server - before).total_seconds() - round_trip_s / 2
         if abs(skew_s) > _SKEW_S + round_trip_s:
-            yield Finding(
+            yield DiagnosisFinding(
                 level="warning",
                 subject="clock",
                 says=f"this machine's clock and the primary's differ by {skew_s:+.1f} s: `asOf: "
@@ -229,7 +229,7 @@ class Diagnosis:
         else:
             yield _ok("clock", f"{abs(skew_s):.3f} s from the primary's")
 
-    async def _images(self) -> AsyncIterator[Finding]:
+    async def _images(self) -> AsyncIterator[DiagnosisFinding]:
         names = [each.collection for each in self._model.entities]
         reply = await self._mongo.command(
             {
@@ -246,7 +246,7 @@ class Diagnosis:
             and not options[name].get("changeStreamPreAndPostImages", {}).get("enabled")
         ]
         for name in lacking:
-            yield Finding(
+            yield DiagnosisFinding(
                 level="warning",
                 subject="images",
                 says=f"{name} keeps no images before and after writes: versions are made from "
@@ -264,7 +264,7 @@ class Diagnosis:
             return  # how long they are kept is not ours to read
         kept = reply["clusterParameters"][0].get("preAndPostImages", {}).get("expireAfterSeconds")
         if isinstance(kept, int | float) and kept < _IMAGES_LEAST_S:
-            yield Finding(
+            yield DiagnosisFinding(
                 level="warning",
                 subject="images",
                 says=f"they expire after {kept:g} s: a recorder that is further behind works from "
@@ -273,7 +273,7 @@ class Diagnosis:
                 "{preAndPostImages: {expireAfterSeconds: 86400}}}})",
             )
 
-    async def _indexes(self) -> AsyncIterator[Finding]:
+    async def _indexes(self) -> AsyncIterator[DiagnosisFinding]:
         wanted: dict[str, list[list[tuple[str, int]]]] = {}
         for name, keys, _, _ in wanted_indexes(self._mongo, self._model):
             wanted.setdefault(name, []).append(keys)
@@ -293,7 +293,7 @@ class Diagnosis:
             if missing:
                 lacking += 1
                 shown = ", ".join(map(_shown, missing))
-                yield Finding(
+                yield DiagnosisFinding(
                     level="warning",
                     subject="indexes",
                     says=f"{name} has none on {shown}",
@@ -307,18 +307,18 @@ class Diagnosis:
         reply = await self._mongo.command({"listIndexes": collection})
         return [list(each["key"].items()) for each in reply["cursor"]["firstBatch"]]
 
-    async def _recorders(self) -> AsyncIterator[Finding]:
+    async def _recorders(self) -> AsyncIterator[DiagnosisFinding]:
         now = await self._mongo.operation_time()
         partitions = partitions_in(self._model)
         never = [each.label for each in partitions if each not in self._checkpoints]
         if never:
-            yield Finding(
+            yield DiagnosisFinding(
                 level="warning",
                 subject="recorders",
                 says=f"none has ever run for {', '.join(never)}: their history has not begun",
                 mend="start `revstream serve` or `revstream record`",
             )
-        aside = await SetAside(self._mongo).troubles()
+        aside = await SetAsideEvents(self._mongo).troubles()
         for partition in partitions:
             name = partition.label
             checkpoint = self._checkpoints.get(partition)
@@ -327,9 +327,9 @@ class Diagnosis:
                 continue
             if checkpoint.trouble is not None:
                 says = f"{name} is not recorded: {checkpoint.trouble}"
-                yield Finding(level="error", subject="recorders", says=says)
+                yield DiagnosisFinding(level="error", subject="recorders", says=says)
             if partition.index == 0 and partition.collection in aside:
-                yield Finding(
+                yield DiagnosisFinding(
                     level="error",
                     subject="recorders",
                     says=f"{partition.collection}: {aside[partition.collection]}",
@@ -338,7 +338,7 @@ class Diagnosis:
                 )
             behind_s = max(0, now.time - resume_tokens.cluster_time(checkpoint.token).time)
             if holder is None or not holder.live:
-                yield Finding(
+                yield DiagnosisFinding(
                     level="error",
                     subject="recorders",
                     says=f"{name}: nobody records; it stands {behind_s} s back",
@@ -352,7 +352,7 @@ class Diagnosis:
                 gaps = await self._mongo.count(archive.name, {"gap": True, "unrecorded": None})
                 lost = (await Coverages(self._mongo).of(partition.collection)).gaps
                 if lost:
-                    yield Finding(
+                    yield DiagnosisFinding(
                         level="note",
                         subject="recorders",
                         says=f"{partition.collection}: {len(lost)} windows of history were lost, "
@@ -361,7 +361,7 @@ class Diagnosis:
                     )
             said = f"{name}: {holder.holder} records{reading}, {behind_s} s back"
             if gaps:
-                yield Finding(
+                yield DiagnosisFinding(
                     level="note",
                     subject="recorders",
                     says=f"{said}; {gaps} versions stand behind a gap",
@@ -369,11 +369,11 @@ class Diagnosis:
             else:
                 yield _ok("recorders", said)
 
-    async def _layouts(self) -> AsyncIterator[Finding]:
+    async def _layouts(self) -> AsyncIterator[DiagnosisFinding]:
         for name, count in (await half_done(self._mongo, self._model)).items():
             says = f"{name}: {count} updates were left half done by a crash"
             mend = "revstream verify --mend; a process that records mends it by itself"
-            yield Finding(
+            yield DiagnosisFinding(
                 level="warning" if count else "ok", subject="layouts", says=says,
                 mend=mend if count else None,
             )  # fmt: skip
@@ -385,8 +385,8 @@ class Diagnosis:
             return None
 
 
-def _ok(subject: str, says: str) -> Finding:
-    return Finding(level="ok", subject=subject, says=says)
+def _ok(subject: str, says: str) -> DiagnosisFinding:
+    return DiagnosisFinding(level="ok", subject=subject, says=says)
 
 
 def _shown(keys: Sequence[tuple[str, int]]) -> str:

@@ -24,7 +24,7 @@ from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Chec
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import Unsuitable
-from revstream.streams.layouts.self_versioned.engine import Keeping
+from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
 from revstream.streams.live.archive_progress import Progress
 from revstream.streams.maintenance.collection_rules import Rules, carry_over, rules_of
 from revstream.streams.mongo.database import Mongo
@@ -177,7 +177,7 @@ class Migration:
         rules = await rules_of(self._mongo, name)
         (opened,) = await self.opened_by([name])
         validation = {each: opened[each] for each in opened if each != "collMod"}
-        assert isinstance(layout, Keeping)
+        assert isinstance(layout, SelfVersionedLayout)
         return await carry_over(
             self._mongo, replace(rules, validation=validation), layout, self._to
         )

@@ -16,7 +16,7 @@ from typing import Any
 from bson import Timestamp
 
 from revstream.model.definition import Keep
-from revstream.streams.archive.horizon import Horizons, Place
+from revstream.streams.archive.horizon import Horizons, RetentionProgress
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
@@ -152,7 +152,9 @@ class Retention:
             replaced = {identity(each["doc"]): each["doc"] for each in written if each["prev"]}
             await self._cut(await oldest(list(replaced.values())))
             position = written[-1]["_id"] if len(written) == _PORTION else upto
-            await self._horizons.save_place(self.collection, Place(self._keep.text, position))
+            await self._horizons.save_place(
+                self.collection, RetentionProgress(self._keep.text, position)
+            )
 
     async def _cut(self, oldest: Sequence[Document]) -> None:
         """Drop what is older than these records."""

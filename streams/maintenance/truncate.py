@@ -25,7 +25,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Writing, write
 from revstream.streams.versioning.content_encoding import part_ids
-from revstream.streams.versioning.truncation_mark import Purge, after
+from revstream.streams.versioning.truncation_mark import PurgeMark, after
 
 __all__ = ["Cutting"]
 
@@ -67,7 +67,7 @@ class Cutting:
         wanted: Sequence[tuple[Any, int]],
         *,
         announce: Callable[[str], Awaitable[None]] | None = None,
-        purge: Purge | None = None,
+        purge: PurgeMark | None = None,
     ) -> int:
         """Drop what is older than a version, of each document. Returns how many versions.
 
@@ -109,7 +109,7 @@ class Cutting:
         whole = all(len(each) <= _PER_TRANSACTION + 1 for each in by_document.values())
         return [_Step(each[:-1], each[-1]) for each in chains], whole and len(found) < _PER_READ
 
-    async def _drop(self, steps: Sequence[_Step], purge: Purge | None) -> int:
+    async def _drop(self, steps: Sequence[_Step], purge: PurgeMark | None) -> int:
         """How many versions were dropped: those of all these steps, or none."""
         began = time.monotonic()
         tokens = [record["_id"] for step in steps for record in step.removed]

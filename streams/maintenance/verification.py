@@ -38,7 +38,7 @@ from revstream.streams.raw_bson.diff import differences, same
 from revstream.streams.versioning.checksum import checksum_flaws
 from revstream.streams.versioning.version import without_reserved
 
-__all__ = ["Finding", "Verification", "Verified"]
+__all__ = ["Verification", "VerificationFinding", "Verified"]
 
 Report = Callable[[int], None]
 
@@ -46,7 +46,7 @@ _CHUNK = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class VerificationFinding:
     """Something is wrong.
 
     `kind`: MISSING (a version), INTERVAL (times that do not follow each other), NUMBER, CONTENT,
@@ -71,7 +71,7 @@ class Verified:
     gaps: int = 0
     unsealed: int = 0
     mended: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[VerificationFinding] = field(default_factory=list)
 
 
 class Verification:
@@ -296,7 +296,7 @@ class Verification:
         self, kind: str, problem: str, document: Any = None, version: int | None = None
     ) -> None:
         self._verified.findings.append(
-            Finding(
+            VerificationFinding(
                 collection=self._archive.collection,
                 kind=kind,
                 problem=problem,

@@ -17,7 +17,7 @@ __all__ = ["Flaw", "flaws_of_chain", "flaws_of_links", "is_first"]
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """`kind`: as `streams.maintenance.verification.Finding` has it."""
+    """`kind`: as `streams.maintenance.verification.VerificationFinding` has it."""
 
     record: Mapping[str, Any]
     kind: str

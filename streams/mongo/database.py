@@ -22,8 +22,8 @@ from bson import Timestamp
 from revstream.streams.core.errors import Unsuitable
 from revstream.streams.mongo.driver.client import MongoOptions, open_client
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, REPLY, Document
-from revstream.streams.mongo.driver.cursor_batches import rounds
-from revstream.streams.mongo.driver.error_translation import STANDALONE, translated
+from revstream.streams.mongo.driver.cursor_batches import cursor_batches
+from revstream.streams.mongo.driver.error_translation import STANDALONE, translate_driver_errors
 from revstream.streams.mongo.reads import COLLATION, Reads, awaited
 from revstream.streams.mongo.wire.pool import WirePool
 
@@ -80,7 +80,7 @@ class Mongo(Reads):
         """
         if not documents:
             return
-        with translated():
+        with translate_driver_errors():
             await self._database[collection].insert_many(documents, ordered=True)
 
     async def update_each(
@@ -91,7 +91,7 @@ class Mongo(Reads):
         """One update_one per (filter, update), in one round trip. Returns how many matched."""
         if not updates:
             return 0
-        with translated():
+        with translate_driver_errors():
             result = await self._database[collection].bulk_write(
                 [pymongo.UpdateOne(query, change) for query, change in updates], ordered=False
             )
@@ -101,13 +101,13 @@ class Mongo(Reads):
         self, collection: str, query: Mapping[str, Any], change: Mapping[str, Any]
     ) -> int:
         """Returns how many matched."""
-        with translated():
+        with translate_driver_errors():
             result = await self._database[collection].update_many(query, change)
             return int(result.matched_count)
 
     async def remove_all(self, collection: str, query: Mapping[str, Any]) -> int:
         """Returns how many there were."""
-        with translated():
+        with translate_driver_errors():
             return int((await self._database[collection].delete_many(query)).deleted_count)
 
     async def find_one_and_update(
@@ -123,7 +123,7 @@ class Mongo(Reads):
         Raises:
             DuplicateKey: the upsert met a document that the filter left out.
         """
-        with translated():
+        with translate_driver_errors():
             found = await self._database[collection].find_one_and_update(
                 query,
                 change,
@@ -135,7 +135,7 @@ class Mongo(Reads):
     async def create_index(
         self, collection: str, keys: Sequence[tuple[str, int]], **options: Any
     ) -> None:
-        with translated():
+        with translate_driver_errors():
             await self._database[collection].create_index(list(keys), **options)
 
     async def create_indexes(
@@ -146,12 +146,12 @@ class Mongo(Reads):
         """Create several, all in one step where the collection is not there: nobody sees it with
         some of them."""
         models = [pymongo.IndexModel(list(keys), **options) for keys, options in indexes]
-        with translated():
+        with translate_driver_errors():
             await self._database[collection].create_indexes(models)
 
     async def drop_index(self, collection: str, name: str) -> None:
         """One that is not there is left alone."""
-        with translated():
+        with translate_driver_errors():
             try:
                 await self._database[collection].drop_index(name)
             except pymongo.errors.OperationFailure as exc:
@@ -160,7 +160,7 @@ class Mongo(Reads):
 
     async def command(self, command: Mapping[str, Any], *, database: str | None = None) -> Document:
         """Its reply. Not for writes: that one was refused, or not confirmed, a reply only says."""
-        with translated():
+        with translate_driver_errors():
             target = self._database if database is None else self._client[database]
             return dict(await target.command(command, codec_options=DECODED))
 
@@ -222,6 +222,6 @@ class Mongo(Reads):
             else:
                 ask = partial(connection.run, self.name)
                 kill = self._database.command
-                opened = rounds(ask, kill, where, command, ahead=True, **more)
+                opened = cursor_batches(ask, kill, where, command, ahead=True, **more)
             async with aclosing(opened):
                 yield opened

@@ -21,9 +21,9 @@ from revstream.streams.core.read_limiter import ReadClass, ReadLimiter
 from revstream.streams.mongo.client_reads import collect
 from revstream.streams.mongo.driver.client import MongoOptions
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, decode
-from revstream.streams.mongo.driver.cursor_batches import rounds
-from revstream.streams.mongo.driver.error_translation import translated
-from revstream.streams.mongo.driver.session_pool import Sessions
+from revstream.streams.mongo.driver.cursor_batches import cursor_batches
+from revstream.streams.mongo.driver.error_translation import translate_driver_errors
+from revstream.streams.mongo.driver.session_pool import SessionPool
 from revstream.streams.mongo.single_batch import Finder
 from revstream.streams.mongo.wire.pool import WirePool
 
@@ -46,7 +46,7 @@ class Reads:
         self._client = client
         self._database = client.get_database(name, codec_options=DECODED)
         self._raw = client.get_database(name, codec_options=RAW)
-        self._sessions = Sessions(client)
+        self._sessions = SessionPool(client)
         self.wires = wires
         self._finder = None if wires is None else Finder(wires, self._database)
         # Made anew by each look at a driver's database, with all its options.
@@ -86,7 +86,7 @@ class Reads:
         }
 
         async def attempt(limit_ms: int, read_class: ReadClass) -> list[Any]:
-            with translated():
+            with translate_driver_errors():
                 if at is not None:
                     timed = {**command, "maxTimeMS": limit_ms}
                     return await self._at(timed, at, read_class, raw=raw)
@@ -145,7 +145,7 @@ class Reads:
 
         async def attempt(limit_ms: int, read_class: ReadClass) -> list[Any]:
             timed = {**command, "maxTimeMS": limit_ms}
-            with translated():
+            with translate_driver_errors():
                 if snapshot or at is not None:
                     return await self._at(timed, at, read_class, raw=raw)
                 if short:
@@ -179,7 +179,7 @@ class Reads:
         """What a command that gives a cursor finds at a cluster time, raw; no more than it takes to
         exceed so many bytes, but two documents in any case. And whether that is all."""
         found: list[RawBSONDocument] = []
-        with translated():
+        with translate_driver_errors():
             cursor = await self._open_at(command, at)
             try:
                 async for document in cursor:
@@ -195,7 +195,7 @@ class Reads:
         """What the first batch of a command that gives a cursor has, raw; whether that is all; and
         the cluster time of which it is: the last that a majority has."""
         command = {**command, "readConcern": {"level": "snapshot"}, "maxTimeMS": self._limit_ms}
-        with translated():
+        with translate_driver_errors():
             reply = await awaited(self._raw.command(command, codec_options=RAW))
             cursor = reply["cursor"]
             if cursor["id"]:
@@ -260,7 +260,7 @@ class Reads:
         self, collection: str, query: Mapping[str, Any], *, database: str
     ) -> RawBSONDocument | None:
         """The first matching document in natural order, raw, of another database (the oplog)."""
-        with translated():
+        with translate_driver_errors():
             cursor = (
                 self._client.get_database(database, codec_options=RAW)[collection]
                 .find(query, max_time_ms=self._limit_ms)
@@ -274,7 +274,7 @@ class Reads:
     async def session(self) -> AsyncIterator[Any]:
         """The driver's, for `streams.mongo.transactions`; it knows the cluster time of its last
         reply."""
-        with translated():
+        with translate_driver_errors():
             async with self._sessions.one() as session:
                 yield session
 
@@ -318,7 +318,7 @@ class Reads:
                     read_class, lambda _, read_class: attempt(command, read_class), 0
                 )
 
-            async with aclosing(rounds(ask, kill, collection, command, **more)) as opened:
+            async with aclosing(cursor_batches(ask, kill, collection, command, **more)) as opened:
                 async for each in opened:
                     yield each
 

@@ -19,7 +19,7 @@ import pymongo.errors
 from revstream.streams.core.read_memory import SMALL_BYTES
 from revstream.streams.mongo.client_reads import count_lost_reply, count_reply, decode_portions
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, SHOWN, Document, decode
-from revstream.streams.mongo.driver.error_translation import refused
+from revstream.streams.mongo.driver.error_translation import error_from_reply
 from revstream.streams.mongo.wire.pool import WirePool
 
 __all__ = ["Finder"]
@@ -73,7 +73,7 @@ class Finder:
         else:
             found = decode(reply, SHOWN if naive else DECODED)
         if found.get("ok") != 1:
-            failure = refused(found)
+            failure = error_from_reply(found)
             if isinstance(failure, pymongo.errors.ExecutionTimeout):
                 raise failure
             if isinstance(failure, pymongo.errors.ConnectionFailure):

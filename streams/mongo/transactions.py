@@ -25,7 +25,11 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.mongo.database import COLLATION, Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW
-from revstream.streams.mongo.driver.error_translation import DUPLICATE_KEY, OF_DOCUMENT, translated
+from revstream.streams.mongo.driver.error_translation import (
+    DUPLICATE_KEY,
+    OF_DOCUMENT,
+    translate_driver_errors,
+)
 
 __all__ = [
     "EachChanged",
@@ -56,7 +60,7 @@ async def write(
     Raises:
         DuplicateKey: says of which fields; and what MongoDB refuses otherwise.
     """
-    with translated():
+    with translate_driver_errors():
         async with mongo.session() as session:
             writing = Writing(mongo, session)
             if transaction:
@@ -287,7 +291,7 @@ async def change_found(
     updates = [
         pymongo.UpdateMany(query, list(change), collation=COLLATION) for query, change in changes
     ]
-    with translated():
+    with translate_driver_errors():
         try:
             result = await mongo.raw(collection).bulk_write(updates, ordered=False)
         except pymongo.errors.BulkWriteError as exc:

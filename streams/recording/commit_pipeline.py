@@ -23,9 +23,9 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoint
 from revstream.streams.core.errors import GatewayError, LeaseLost
 from revstream.streams.core.task_cleanup import ended
-from revstream.streams.recording.versions.version_batch import Draft
+from revstream.streams.recording.versions.version_batch import VersionBatch
 
-__all__ = ["Committing"]
+__all__ = ["CommitPipeline"]
 
 # What may be lost without harm is not waited for any longer.
 _PARTING_S = 1.0
@@ -47,7 +47,7 @@ class _Portion:
     there.
     """
 
-    draft: Draft
+    draft: VersionBatch
     checkpoint: Checkpoint
     worth_saving: bool
 
@@ -56,7 +56,7 @@ class _Portion:
         return len(self.draft.records) >= _MOST_RECORDS or self.draft.size_bytes >= _MOST_BYTES
 
 
-class Committing:
+class CommitPipeline:
     """Of one recorder, from one `begin` to one `end`.
 
     Args:
@@ -96,7 +96,7 @@ class Committing:
         self._room.set()
         self._hurry = asyncio.Event()
 
-    async def put(self, draft: Draft, checkpoint: Checkpoint, *, worth_saving: bool) -> None:
+    async def put(self, draft: VersionBatch, checkpoint: Checkpoint, *, worth_saving: bool) -> None:
         """Take it on; waits while too much of what came before waits.
 
         Args:
@@ -120,7 +120,7 @@ class Committing:
         if self._inserting is None or self._inserting.done():
             self._inserting = asyncio.ensure_future(self._insert())
 
-    async def write(self, draft: Draft) -> None:
+    async def write(self, draft: VersionBatch) -> None:
         """Write it, and wait for it: more follows before a checkpoint may be saved."""
         if draft.records:
             await self.settled()
@@ -175,7 +175,7 @@ class Committing:
             # Who waits there is told why it has ended.
             self._room.set()
 
-    async def _append(self, draft: Draft) -> None:
+    async def _append(self, draft: VersionBatch) -> None:
         if draft.records and not await self._archive.insert(draft.records):
             # Deterministic numbers and unique keys: only another writer can have been there first.
             raise LeaseLost(f"{self._name}: another process has written the archive")

@@ -24,7 +24,7 @@ from revstream.streams.core.errors import (
 )
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import unfit_collections
-from revstream.streams.recording.set_aside import SetAside
+from revstream.streams.recording.set_aside import SetAsideEvents
 
 __all__ = ["Health", "Stuck", "unfit_since_recorded"]
 
@@ -87,7 +87,7 @@ class Health:
 
     async def count(self) -> None:
         """Count the events of the collection that are set aside."""
-        self._aside = (await SetAside(self._mongo).troubles()).get(self._partition.collection)
+        self._aside = (await SetAsideEvents(self._mongo).troubles()).get(self._partition.collection)
 
     async def stuck(self, failure: Exception) -> Stuck:
         """Translate a failure into trouble of the collection.

@@ -13,9 +13,9 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError
 from revstream.streams.layouts.core.snapshot_scan import SNAPSHOT_TOO_OLD
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.recording.versions.last_version_cache import LastVersions
+from revstream.streams.recording.versions.last_version_cache import LastVersionCache
 from revstream.streams.recording.versions.snapshot_chunk import Chunk
-from revstream.streams.recording.versions.version_batch import Draft
+from revstream.streams.recording.versions.version_batch import VersionBatch
 from revstream.streams.versioning.version import Last
 
 __all__ = ["MassDeletions", "read_after"]
@@ -36,7 +36,7 @@ class MassDeletions:
         archive: Archive,
         partition: Partition,
         *,
-        lasts: LastVersions,
+        lasts: LastVersionCache,
         load: Callable[[Iterable[Any]], Awaitable[None]],
         add: Callable[..., None],
         settled: Callable[[], Awaitable[None]],
@@ -51,7 +51,7 @@ class MassDeletions:
 
     async def vanished(
         self, chunk: Chunk, number: int, *, page: int = 5000
-    ) -> AsyncIterator[Draft]:
+    ) -> AsyncIterator[VersionBatch]:
         """Documents within the chunk's bounds that the archive takes for present and that are not
         there: nobody saw them deleted. Page by page.
 
@@ -80,7 +80,7 @@ class MassDeletions:
             if live:
                 # Asked by id: where the collection has a collation, its order is another one.
                 there = await self._there(live, chunk)
-                draft = Draft()
+                draft = VersionBatch()
                 for key in live:
                     if identity(key) not in there:
                         self._add(
@@ -116,7 +116,7 @@ class MassDeletions:
         last = self._lasts.get(key)
         return last is not None and last.full is not None and not read_after(last, chunk)
 
-    async def end(self, event: ChangeEvent, *, page: int = 1000) -> AsyncIterator[Draft]:
+    async def end(self, event: ChangeEvent, *, page: int = 1000) -> AsyncIterator[VersionBatch]:
         """The collection was dropped, or renamed away: every document that was there is deleted by
         it, page by page."""
         await self._settled()
@@ -135,7 +135,7 @@ class MassDeletions:
             )
             live = [each["doc"] for each in lasts if each["op"] != "DELETE" and each["_id"] < place]
             await self._load(live)
-            draft = Draft()
+            draft = VersionBatch()
             for key in live:
                 number += 1
                 self._add(

@@ -25,7 +25,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import HistoryLost
 from revstream.streams.core.task_cleanup import ended
 from revstream.streams.layouts.core.translation import translated_apart
-from revstream.streams.layouts.self_versioned.engine import Keeping
+from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
 from revstream.streams.live.archive_progress import Progress
 from revstream.streams.live.shared_source import JointSource
 from revstream.streams.mongo.database import Mongo
@@ -34,13 +34,13 @@ from revstream.streams.recording.bootstrap.collection_setup import CollectionSet
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
 from revstream.streams.recording.bootstrap.preparation import Preparation
 from revstream.streams.recording.bootstrap.starting_checkpoint import forget_former, stored_place
-from revstream.streams.recording.commit_pipeline import Committing
+from revstream.streams.recording.commit_pipeline import CommitPipeline
 from revstream.streams.recording.coverage_writer import UNREADABLE, CoverageWriter
 from revstream.streams.recording.health import Health, Stuck
 from revstream.streams.recording.layout_repair import repair_layout
-from revstream.streams.recording.version_builder import Drafting
+from revstream.streams.recording.version_builder import VersionBuilder
 from revstream.streams.recording.versions.snapshot_chunk import Chunk
-from revstream.streams.recording.versions.version_batch import Draft
+from revstream.streams.recording.versions.version_batch import VersionBatch
 
 __all__ = ["Recorder", "RecorderOptions"]
 
@@ -106,14 +106,14 @@ class Recorder:
         self._options = options or RecorderOptions()
         self._report = report
         self._preparation = Preparation(self.collection, self._layout, setup)
-        self._committing = Committing(
+        self._committing = CommitPipeline(
             self.name,
             archive,
             self._save,
             archived=functools.partial(progress.advance, self.partition),
             idle_save_s=self._options.idle_save_s,
         )
-        self._drafting = Drafting(
+        self._drafting = VersionBuilder(
             mongo,
             archive,
             self.partition,
@@ -284,10 +284,10 @@ class Recorder:
         self._checkpoint = replace(self._checkpoint, baseline=Baseline(doubt=position))
         self._progress.note_reading(self.partition, self._checkpoint.baseline)
 
-    async def _draft(self, events: Sequence[ChangeEvent]) -> Draft:
+    async def _draft(self, events: Sequence[ChangeEvent]) -> VersionBatch:
         """The versions of a batch, not yet written; only what befalls the whole collection is
         written on the way."""
-        draft = Draft()
+        draft = VersionBatch()
         for writes, group in itertools.groupby(events, key=lambda each: each.is_write):
             if writes:
                 await self._committing.write(draft)
@@ -295,7 +295,7 @@ class Recorder:
                 draft = await self._drafting.writes(meant, self._checkpoint.baseline)
                 continue
             await self._committing.write(draft)
-            draft = Draft()
+            draft = VersionBatch()
             for event in group:
                 await self._take_fate(event)
         return draft
@@ -360,7 +360,7 @@ class Recorder:
             self.collection,
             baseline,
             size=self._options.chunk_documents,
-            layout=self._layout if isinstance(self._layout, Keeping) else None,
+            layout=self._layout if isinstance(self._layout, SelfVersionedLayout) else None,
             arrival=arrival,
         )
 

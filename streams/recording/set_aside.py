@@ -23,7 +23,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 from revstream.streams.raw_bson.fields import objects_of, value_element
 
-__all__ = ["COLLECTION", "SetAside"]
+__all__ = ["COLLECTION", "SetAsideEvents"]
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _KNOWN_S = 60.0
 _MOST_KNOWN = 10_000
 
 
-class SetAside:
+class SetAsideEvents:
     """The events that were set aside, of all collections."""
 
     def __init__(self, mongo: Mongo) -> None:

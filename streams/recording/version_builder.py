@@ -23,20 +23,24 @@ from revstream.streams.coordination.checkpoint import Baseline
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import InexactKey, is_fault_of_document
-from revstream.streams.layouts.core.stored_version import Kept
-from revstream.streams.layouts.self_versioned.recording_rules import Passed, found_there, write_of
+from revstream.streams.layouts.core.stored_version import StoredVersion
+from revstream.streams.layouts.self_versioned.recording_rules import (
+    NotRecorded,
+    found_there,
+    write_of,
+)
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.raw_bson.diff import same
 from revstream.streams.recording.mass_deletions import MassDeletions, read_after
-from revstream.streams.recording.set_aside import SetAside
+from revstream.streams.recording.set_aside import SetAsideEvents
 from revstream.streams.recording.versions.bare_version import event_of_reading, make_bare_version
 from revstream.streams.recording.versions.delete_attribution import Deletions
 from revstream.streams.recording.versions.doubtful_documents import doubtful_keys
-from revstream.streams.recording.versions.last_version_cache import LastVersions
+from revstream.streams.recording.versions.last_version_cache import LastVersionCache
 from revstream.streams.recording.versions.reconstruction import Reconstruction
 from revstream.streams.recording.versions.snapshot_chunk import Chunk
-from revstream.streams.recording.versions.version_batch import Draft
+from revstream.streams.recording.versions.version_batch import VersionBatch
 from revstream.streams.versioning.checksum import seal
 from revstream.streams.versioning.content_encoding import as_kept, as_patch
 from revstream.streams.versioning.version import (
@@ -46,7 +50,7 @@ from revstream.streams.versioning.version import (
     without_reserved,
 )
 
-__all__ = ["Drafting"]
+__all__ = ["VersionBuilder"]
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +58,7 @@ log = logging.getLogger(__name__)
 _TURN = 64
 
 
-class Drafting:
+class VersionBuilder:
     """Of one collection, or of one partition of it.
 
     Args:
@@ -88,7 +92,7 @@ class Drafting:
         self._fence_field = fence_field
         self._deltas = deltas
         self._settled = settled
-        self._lasts = LastVersions(archive, capacity_bytes=cache_bytes)
+        self._lasts = LastVersionCache(archive, capacity_bytes=cache_bytes)
         self._changes = ChangeRegister(mongo, archive)
         self._reconstruction = Reconstruction(mongo, archive.collection)
         self._deletions = Deletions(mongo)
@@ -96,20 +100,20 @@ class Drafting:
             mongo, archive, partition, lasts=self._lasts, load=self._load, add=self._add,
             settled=settled,
         )  # fmt: skip
-        self._set_aside = SetAside(mongo)
+        self._set_aside = SetAsideEvents(mongo)
 
     def forget(self) -> None:
         self._lasts.clear()
         self._changes.clear()
 
-    async def writes(self, events: Sequence[ChangeEvent], baseline: Baseline) -> Draft:
+    async def writes(self, events: Sequence[ChangeEvent], baseline: Baseline) -> VersionBatch:
         """The versions of writes.
 
         Args:
             baseline: what it has not come to yet, it may have to tell of: an update that has no
                 image, of a document that has no version or one in doubt, is left to it.
         """
-        draft = Draft()
+        draft = VersionBatch()
         await self._load(each.key for each in events)
         doubtful = await doubtful_keys(self._mongo, self._archive, self._lasts, events, baseline)
         deletions = await self._deletions.of(self._archive.collection, events)
@@ -139,7 +143,7 @@ class Drafting:
         if await self._set_aside.put(self._archive.collection, event, fault):
             self.aside += 1
 
-    async def _write_bare(self, event: ChangeEvent, draft: Draft) -> None:
+    async def _write_bare(self, event: ChangeEvent, draft: VersionBatch) -> None:
         """The version of an event that was set aside: a gap, with the document as it is."""
         last = self._lasts.get(event.key)
         if last is not None and last.token >= event.token:
@@ -159,7 +163,7 @@ class Drafting:
         self.gaps += 1
         self._put(draft, record, last, made)
 
-    async def chunk(self, chunk: Chunk, number: int, *, doubt: str = "") -> Draft:
+    async def chunk(self, chunk: Chunk, number: int, *, doubt: str = "") -> VersionBatch:
         """Documents that the archive does not know become BASELINE; those it knows otherwise, a
         version with a gap.
 
@@ -169,7 +173,7 @@ class Drafting:
         """
         if chunk.versions is not None:
             return await self._chunk_of_versions(chunk, chunk.versions, number, doubt)
-        draft = Draft()
+        draft = VersionBatch()
         place, arrival = chunk.place, chunk.arrival
         documents = [each for each in chunk.documents if self._partition.holds(each["_id"])]
         await self._load(each["_id"] for each in documents)
@@ -210,7 +214,7 @@ class Drafting:
     async def _unread(
         self,
         fault: Exception,
-        draft: Draft,
+        draft: VersionBatch,
         chunk: Chunk,
         token: str,
         key: Any,
@@ -226,11 +230,11 @@ class Drafting:
             await self._write_bare(event, draft)
 
     async def _chunk_of_versions(
-        self, chunk: Chunk, versions: Sequence[Kept], number: int, doubt: str
-    ) -> Draft:
+        self, chunk: Chunk, versions: Sequence[StoredVersion], number: int, doubt: str
+    ) -> VersionBatch:
         """Of a collection that keeps them itself, all that the archive does not know: BASELINE for
         the first of a document, and for others what they were."""
-        draft = Draft()
+        draft = VersionBatch()
         place, at, wall = chunk.place, chunk.placed_at, chunk.placed_wall
         mine = [each for each in versions if self._partition.holds(each.key)]
         await self._load(each.key for each in mine)
@@ -263,7 +267,7 @@ class Drafting:
     async def _write(
         self,
         event: ChangeEvent,
-        draft: Draft,
+        draft: VersionBatch,
         baseline: Baseline,
         deletion: Mapping[str, Any] | None,
         verdicts: Verdicts,
@@ -327,7 +331,7 @@ class Drafting:
             unrecorded=unrecorded and gap,
         )
 
-    def _begin(self, event: ChangeEvent, before: RawBSONDocument, draft: Draft) -> None:
+    def _begin(self, event: ChangeEvent, before: RawBSONDocument, draft: VersionBatch) -> None:
         """The first version of a document that was there before history began: what it was before
         a write."""
         self._add(
@@ -344,7 +348,7 @@ class Drafting:
     def _write_kept(
         self,
         event: ChangeEvent,
-        draft: Draft,
+        draft: VersionBatch,
         all_known: bool,
         deletion: Mapping[str, Any] | None,
         verdicts: Verdicts,
@@ -352,16 +356,16 @@ class Drafting:
         """Of a collection that keeps its versions itself."""
         last = self._lasts.get(event.key)
         found = write_of(event, last, all_known=all_known)
-        if isinstance(found, Passed):
-            self.duplicates += found is Passed.KNOWN
-            self.skipped += found is Passed.SKIPPED
+        if isinstance(found, NotRecorded):
+            self.duplicates += found is NotRecorded.KNOWN
+            self.skipped += found is NotRecorded.SKIPPED
         else:
             disowned = event.token in verdicts.disowned
             self._add(draft, last, deletion=deletion, disowned=disowned, **found)
 
     def _add(
         self,
-        draft: Draft,
+        draft: VersionBatch,
         last: Last | None,
         *,
         gap: bool = False,
@@ -393,7 +397,7 @@ class Drafting:
         self.gaps += gap and not unrecorded
         self._put(draft, record, last, made)
 
-    def _put(self, draft: Draft, record: Document, last: Last | None, made: Last) -> None:
+    def _put(self, draft: VersionBatch, record: Document, last: Last | None, made: Last) -> None:
         before = None if last is None else last.chain
         chain = seal(record, made.full, before, kept=self._archive.layout.keeps)
         draft.add(record, last)

@@ -10,11 +10,11 @@ from typing import Any
 
 from bson import Timestamp
 
-__all__ = ["Cut", "Purge", "after", "is_born", "sealed"]
+__all__ = ["PurgeMark", "TruncationMark", "after", "is_born", "sealed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purge:
+class PurgeMark:
     """Who has removed a document's history for good, why, and when."""
 
     by: str
@@ -23,7 +23,7 @@ class Purge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class TruncationMark:
     """Of all cuts together: how many `versions` were dropped, the lowest `number` among them and
     the cluster time `since` which it stood; `at`, when the last of them was. `purge`: the last one,
     if there was any; its mark stays when retention cuts on. `born`: the document was not there
@@ -34,11 +34,11 @@ class Cut:
     number: int
     since: Timestamp
     at: datetime
-    purge: Purge | None = None
+    purge: PurgeMark | None = None
     born: bool = True
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any] | None) -> Cut | None:
+    def from_record(cls, record: Mapping[str, Any] | None) -> TruncationMark | None:
         """Of a version's `cut`."""
         if record is None:
             return None
@@ -48,13 +48,13 @@ class Cut:
             number=record["number"],
             since=record["since"],
             at=record["at"],
-            purge=None if purge is None else Purge(**purge),
+            purge=None if purge is None else PurgeMark(**purge),
             born=record.get("born", True),
         )
 
 
 def after(
-    removed: Sequence[Mapping[str, Any]], at: datetime, purge: Purge | None
+    removed: Sequence[Mapping[str, Any]], at: datetime, purge: PurgeMark | None
 ) -> dict[str, Any]:
     """What the version behind those that are dropped is marked with.
 
@@ -67,7 +67,7 @@ def after(
     return mark if purge is None else mark | {"purge": asdict(purge)}
 
 
-def sealed(record: Mapping[str, Any], purge: Purge) -> dict[str, Any]:
+def sealed(record: Mapping[str, Any], purge: PurgeMark) -> dict[str, Any]:
     """The same of the only version that is left, also where no other was dropped."""
     return {"at": purge.at, **_earlier(record), "purge": asdict(purge)}
 

@@ -29,7 +29,7 @@ from revstream.streams.versioning.attribution import (
     said_operation,
     whole_number,
 )
-from revstream.streams.versioning.truncation_mark import Cut
+from revstream.streams.versioning.truncation_mark import TruncationMark
 
 __all__ = [
     "CHANGE_FIELD",
@@ -89,7 +89,7 @@ class Version:
     draft: int | None = None
     changed: tuple[str, ...] = ()
     gap: bool = False
-    cut: Cut | None = None
+    cut: TruncationMark | None = None
     copies: Mapping[str, Any] | None = None
     full: Document | None = None
 
@@ -111,7 +111,7 @@ class Version:
         made.changed = tuple(get("changed", ()))
         made.gap = get("gap", False) or get("spanning", False)
         cut = get("cut")
-        made.cut = None if cut is None else Cut.from_record(cut)
+        made.cut = None if cut is None else TruncationMark.from_record(cut)
         made.copies = get("copies")
         made.full = get("full")
         return made

@@ -11,7 +11,7 @@ import pytest
 
 from revstream.streams.coordination.deployment import deployment_tag
 from revstream.streams.core.errors import DatabaseError, Unsuitable
-from revstream.streams.live.saved_cursors import Cursors
+from revstream.streams.live.saved_cursors import CursorStore
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import (
     OLDEST_VERSION,
@@ -170,7 +170,7 @@ async def test_a_deployment_has_one_tag_for_ever(mongo: Mongo) -> None:
 
 async def test_a_cursor_is_kept_under_its_name_for_its_owner(mongo: Mongo) -> None:
     """The last one saved; another owner's of the same name is another."""
-    cursors = Cursors(mongo)
+    cursors = CursorStore(mongo)
     assert await cursors.load("alice", "board") is None
     for token in ("A", "B"):
         assert await cursors.save("alice", "board", token, most=1)

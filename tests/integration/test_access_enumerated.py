@@ -35,7 +35,7 @@ from pymongo import MongoClient
 from revstream.gql.engine.execution.document_cache import KnownDocument
 from revstream.resolvers.access.principal import Principal
 from revstream.resolvers.values.global_id import node_id
-from revstream.streams.core.lru_cache import Recent
+from revstream.streams.core.lru_cache import LruCache
 from tests.support.editing import Row
 from tests.support.guarded import ANN, EVE, HIDDEN, NOT_THERE, Rows, guarded_rows
 from tests.support.layouts import CLASSIC
@@ -225,7 +225,7 @@ VALID: defaultdict[str, dict[str, KnownDocument]] = defaultdict(dict)
 """Documents that were found valid, by schema and text."""
 
 
-class Checked(Recent[str, KnownDocument]):
+class Checked(LruCache[str, KnownDocument]):
     """Parsed and validated once for all schemas that are alike: of so long documents that takes
     four fifths of a layout's time, and says the same in each."""
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from revstream.resolvers.history import blame as blaming
 from revstream.resolvers.history.blame import Blame, blame
-from revstream.resolvers.history.versions import History
+from revstream.resolvers.history.versions import VersionHistory
 from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at, nothing_written
@@ -22,7 +22,7 @@ NAME = frozenset({"name"})
 
 async def blamed(mongo: Mongo, scribe: Scribe, *keys: str) -> list[list[Blame]]:
     await scribe.save()
-    history = History(mongo, {PRODUCT.collection: scribe.archive}, nothing_written())
+    history = VersionHistory(mongo, {PRODUCT.collection: scribe.archive}, nothing_written())
     return await blame(history, SHOP, PRODUCT, keys, NAME)
 
 
@@ -167,5 +167,5 @@ async def test_a_long_history_is_looked_through_in_few_reads(
 
 
 async def blamed_only(mongo: Mongo, scribe: Scribe, keys: str) -> list[list[Blame]]:
-    history = History(mongo, {PRODUCT.collection: scribe.archive}, nothing_written())
+    history = VersionHistory(mongo, {PRODUCT.collection: scribe.archive}, nothing_written())
     return await blame(history, SHOP, PRODUCT, list(keys), NAME)

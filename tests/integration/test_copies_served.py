@@ -19,7 +19,7 @@ from revstream.resolvers.admin.copied_histories import copied_histories
 from revstream.resolvers.admin.purge import Purging
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoints
-from revstream.streams.maintenance.verification import Finding, Verification
+from revstream.streams.maintenance.verification import Verification, VerificationFinding
 from revstream.streams.versioning.attribution import COPIER
 from tests.support.editing import Shop, open_shop
 from tests.support.eventually import eventually
@@ -267,7 +267,7 @@ async def test_archives_with_copies_are_well(shop: Shop) -> None:
     assert not any(each.failures for each, _ in shop.gateway.consumers)
 
 
-async def _findings(shop: Shop, entity: Entity) -> list[Finding]:
+async def _findings(shop: Shop, entity: Entity) -> list[VerificationFinding]:
     """Of the archive, once the place that is kept of its recorder is behind the making of the
     collection: where nothing is written, it is kept now and then only."""
     mongo = shop.gateway.mongo

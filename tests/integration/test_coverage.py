@@ -18,7 +18,7 @@ from revstream.model.compiler.loader import read_model
 from revstream.model.definition import Entity
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.current.version_number_cache import LastNumbers
-from revstream.resolvers.history.versions import History
+from revstream.resolvers.history.versions import VersionHistory
 from revstream.streams.archive.coverage import Coverage, Coverages, Mark
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
@@ -215,9 +215,9 @@ class Lost:
         return again
 
 
-def history_of(recording: Recording) -> History:
+def history_of(recording: Recording) -> VersionHistory:
     own_writes = OwnWrites(recording.progress, LastNumbers(recording.hub))
-    return History(recording.mongo, {"things": recording.archive}, own_writes)
+    return VersionHistory(recording.mongo, {"things": recording.archive}, own_writes)
 
 
 @one_driver

@@ -12,7 +12,7 @@ from pymongo import MongoClient
 
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.admin.data_sample import examine_data
-from revstream.streams.maintenance.diagnosis import Finding
+from revstream.streams.maintenance.diagnosis import DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
 from tests.support.gateway import running_gateway
 
@@ -26,7 +26,7 @@ type Size { width: Float! }
 MODEL = read_model(TEXT)
 
 
-def not_well(found: list[Finding]) -> dict[str, Finding]:
+def not_well(found: list[DiagnosisFinding]) -> dict[str, DiagnosisFinding]:
     return {each.says.partition(":")[0]: each for each in found if each.level != "ok"}
 
 

@@ -19,7 +19,7 @@ from revstream.streams.coordination.lease import Holder
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError, TimeLimit, Unsuitable
-from revstream.streams.maintenance.diagnosis import Diagnosis, Finding
+from revstream.streams.maintenance.diagnosis import Diagnosis, DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import keep_images
 from revstream.streams.recording.bootstrap.index_creation import create_indexes
@@ -48,11 +48,11 @@ async def healthy(mongo: Mongo) -> Checkpoint:
 
 async def examined(
     mongo: Mongo, checkpoint: Checkpoint | None, holder: Holder | None = HELD
-) -> dict[str, list[Finding]]:
+) -> dict[str, list[DiagnosisFinding]]:
     """By subject, what is not well."""
     checkpoints = {} if checkpoint is None else {Partition("things"): checkpoint}
     holders = {} if holder is None else {Partition("things"): holder}
-    found: dict[str, list[Finding]] = {}
+    found: dict[str, list[DiagnosisFinding]] = {}
     for each in await Diagnosis(mongo, MODEL, checkpoints, holders).run():
         if each.level in ("warning", "error"):
             found.setdefault(each.subject, []).append(each)

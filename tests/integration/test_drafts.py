@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from revstream.resolvers.mutations.expected_version import Standing
+from revstream.resolvers.mutations.expected_version import ExpectedVersions
 from tests.support.editing import Row, Shop, lamp, tell
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -194,16 +194,16 @@ async def test_who_has_read_a_draft_before_another_published_it_is_told_that_it_
     """And not that others have changed the same fields."""
     id_ = await shop.made()
     await propose(shop, id_, {"name": "Torch"})
-    now = Standing.now
+    now = ExpectedVersions.now
     quicker: list[str] = []
 
-    async def late(standing: Standing, entity: Any, key: Any) -> Any:
+    async def late(standing: ExpectedVersions, entity: Any, key: Any) -> Any:
         if not quicker:
             quicker.append("eve")
             assert (await publish(shop, id_, 1, author="eve"))["__typename"] == "ProductWritten"
         return await now(standing, entity, key)
 
-    monkeypatch.setattr(Standing, "now", late)
+    monkeypatch.setattr(ExpectedVersions, "now", late)
     assert (await publish(shop, id_, 1))["__typename"] == "InvalidDocument"
 
 

@@ -20,9 +20,9 @@ from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.current.version_number_cache import LastNumbers
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.mutations.document_input import parse_change
-from revstream.resolvers.mutations.expected_version import Standing
-from revstream.resolvers.mutations.fenced_upsert import Applied, Fences
-from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.expected_version import ExpectedVersions
+from revstream.resolvers.mutations.fenced_upsert import AppliedEvent, FencedUpserts
+from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.result import AlreadyExists, Author, StaleWrite
 from revstream.resolvers.mutations.update_pipeline import Alteration
 from revstream.resolvers.mutations.writes import Writes
@@ -61,11 +61,11 @@ class Readings:
         archives = {READING.collection: self.recording.archive}
         own_writes, repeats = (
             OwnWrites(progress, LastNumbers(Hub([READING.collection], position=""))),
-            Repeats(mongo),
+            IdempotencyStore(mongo),
         )
-        standing = Standing(mongo, archives, progress)
+        standing = ExpectedVersions(mongo, archives, progress)
         writes = Writes(mongo, MODEL, archives, progress, own_writes, standing, repeats)
-        self.fences = Fences(mongo, archives, writes, own_writes, repeats)
+        self.fences = FencedUpserts(mongo, archives, writes, own_writes, repeats)
 
     async def apply(self, event: Event) -> bool:
         """Whether it was; else it was stale."""
@@ -75,7 +75,7 @@ class Readings:
             return False
         return True
 
-    async def apply_each(self, events: Sequence[Event]) -> Applied:
+    async def apply_each(self, events: Sequence[Event]) -> AppliedEvent:
         return await self.fences.apply_each(READING, events, NOBODY)
 
 
@@ -439,7 +439,7 @@ async def test_first_events_of_one_document_that_meet_are_told_to_nobody(
         singles = [readings.apply(event(n, f"r{turn}")) for n in range(1, 21)]
         batches = [readings.apply_each([event(n, f"r{turn}")]) for n in range(21, 31)]
         *_, last = await asyncio.gather(*singles, *batches)
-        assert isinstance(last, Applied)
+        assert isinstance(last, AppliedEvent)
         assert last.applied == 1
     found = list(database["readings"].find())
     assert [each["sequence"] for each in found] == [30] * 50

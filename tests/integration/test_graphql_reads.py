@@ -10,7 +10,7 @@ import strawberry
 from bson import Decimal128, ObjectId, Timestamp
 from pymongo import MongoClient
 
-from revstream.gql.engine.request.context import Context
+from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.mutation_services import prepare_editing
 from revstream.gql.schema import build_schema
 from revstream.model.compiler.loader import read_model
@@ -20,7 +20,7 @@ from revstream.resolvers.current.documents import Current
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.current.version_number_cache import LastNumbers
 from revstream.resolvers.history.time_point import Moments
-from revstream.resolvers.history.versions import History
+from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.archive.coverage import Coverages
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoints
@@ -30,7 +30,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.live.archive_progress import Progress
 from revstream.streams.live.hub import Hub
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.recording.set_aside import SetAside
+from revstream.streams.recording.set_aside import SetAsideEvents
 from tests.integration.conftest import Commands
 from tests.support.archives import Scribe, at
 
@@ -65,7 +65,7 @@ def schema() -> strawberry.Schema:
     return build_schema(MODEL)
 
 
-async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
+async def context_of(mongo: Mongo, *scribes: Scribe) -> RequestContext:
     """Of services whose archives have come to the end."""
     archives = {each.archive.collection: each.archive for each in scribes}
     checkpoints = Checkpoints(mongo)
@@ -75,10 +75,10 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
         progress.advance(Partition(name), resume_tokens.time_prefix(Timestamp(2**32 - 1, 0)))
         progress.note_reading(Partition(name), Baseline(done=True))
     own_writes = OwnWrites(progress, LastNumbers(hub))
-    return Context(
+    return RequestContext(
         scope=OPEN,
         current=Current(mongo, archives, own_writes),
-        history=History(mongo, archives, own_writes),
+        history=VersionHistory(mongo, archives, own_writes),
         moments=Moments(mongo, archives, progress, TAG),
         live=Changes(mongo, archives, hub, progress),
         proposals=None,  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
             Leases(mongo, "me", LeaseOptions()),
             checkpoints,
             progress,
-            SetAside(mongo),
+            SetAsideEvents(mongo),
             Coverages(mongo),
         ),
         editing=await prepare_editing(
@@ -98,7 +98,7 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> Context:
     )
 
 
-async def filled(mongo: Mongo) -> Context:
+async def filled(mongo: Mongo) -> RequestContext:
     """Fifty products of fifty suppliers, of four versions each; later the suppliers are renamed."""
     products, suppliers = Scribe(mongo, PRODUCT), Scribe(mongo, SUPPLIER)
     for n, id_ in enumerate(SUPPLIERS):

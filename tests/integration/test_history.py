@@ -11,9 +11,9 @@ import pytest
 
 from revstream.resolvers.access.permissions import OPEN
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.history.time_point import Moment
+from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.history.version_filter import VersionFilter, parse_version_where
-from revstream.resolvers.history.versions import History
+from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.pagination.page import page_request
 from revstream.resolvers.pagination.projection import ENDED, EVERY_FACT
 from revstream.streams.core import resume_tokens
@@ -48,9 +48,9 @@ async def written(mongo: Mongo) -> Scribe:
     return scribe
 
 
-def history(mongo: Mongo, scribe: Scribe) -> History:
+def history(mongo: Mongo, scribe: Scribe) -> VersionHistory:
     own_writes = nothing_written(resume_tokens.moment(at(1000)))
-    return History(mongo, {PRODUCT.collection: scribe.archive}, own_writes)
+    return VersionHistory(mongo, {PRODUCT.collection: scribe.archive}, own_writes)
 
 
 def where(said: Mapping[str, Any]) -> VersionFilter | None:
@@ -259,7 +259,7 @@ async def test_a_collection_as_of_a_moment_is_a_page_of_versions(
     """More of it: test_as_of.py."""
     page = await history(mongo, scribe).collection_as_of(
         PRODUCT,
-        Moment(at(3)),
+        TimePoint(at(3)),
         where=None,
         order=None,
         page=page_request(),
@@ -285,7 +285,7 @@ async def test_cursors_of_different_lists_are_not_mixed_up(mongo: Mongo, scribe:
     with pytest.raises(BadUserInput, match="no cursor of this list"):
         await reading.collection_as_of(
             PRODUCT,
-            Moment(at(9)),
+            TimePoint(at(9)),
             order=None,
             page=page_request(after=trail.cursors[0]),
             **arguments,
@@ -315,7 +315,7 @@ async def test_versions_say_when_they_were_replaced(mongo: Mongo, scribe: Scribe
             ),
             await reading.trail(PRODUCT, where=where, facts=facts, **arguments),
             await reading.collection_as_of(
-                PRODUCT, Moment(at(3)), where=None, order=None, facts=facts, **arguments
+                PRODUCT, TimePoint(at(3)), where=None, order=None, facts=facts, **arguments
             ),
         ]
         for page in pages:

@@ -14,7 +14,7 @@ from revstream.gql.runtime.configuration.settings import Settings
 from revstream.streams.archive.store import Archive
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.factory import layout_of
-from revstream.streams.maintenance.diagnosis import Diagnosis, Finding
+from revstream.streams.maintenance.diagnosis import Diagnosis, DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
 from tests.support.layouts import Program, layout_model, program
 from tests.support.streams import Recording, unless_ended
@@ -41,7 +41,7 @@ async def prepared(mongo: Mongo, history: str) -> Layout:
     return layout
 
 
-async def said(mongo: Mongo, history: str) -> list[Finding]:
+async def said(mongo: Mongo, history: str) -> list[DiagnosisFinding]:
     """Return the lines of `doctor` on layouts."""
     found = await Diagnosis(mongo, layout_model(history), {}, {}).run()
     return [each for each in found if each.subject == "layouts"]

@@ -15,7 +15,7 @@ import pytest
 from pymongo import MongoClient
 
 from revstream.model.compiler.loader import read_model
-from revstream.model.definition import Layout
+from revstream.model.definition import LayoutFields
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import WRITES, Batch
 from revstream.streams.changefeed.source import Source
@@ -259,7 +259,7 @@ async def test_fields_and_collections_have_the_names_of_the_model(
     """Read before and written after; and a field that says when is believed."""
     name = f"layout_{uuid4().hex[:8]}"
     model = read_model(RENAMED.replace("HISTORY", history).replace("LAYOUT", NAMES[history]))
-    assert isinstance(model.entity("Product").layout, Layout)
+    assert isinstance(model.entity("Product").layout, LayoutFields)
     then = datetime(2001, 2, 3, tzinfo=UTC)
     row = {"revision": 1, "name": "x", "stock": 1, "writtenAt": then}
     products = client[name].products

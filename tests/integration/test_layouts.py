@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from revstream.streams.changefeed.event import identity
-from revstream.streams.layouts.core.stored_version import Kept
+from revstream.streams.layouts.core.stored_version import StoredVersion
 from tests.integration.conftest import KeptShop
 from tests.support.editing import lamp, tell, without
 
@@ -116,7 +116,7 @@ async def test_the_layout_by_itself_says_the_same(kept: KeptShop) -> None:
     assert await layout.recover(settle_s=0) == 0
 
 
-def body(kept: Kept) -> Row | None:
+def body(kept: StoredVersion) -> Row | None:
     """What a program has written."""
     if kept.content is None:
         return None

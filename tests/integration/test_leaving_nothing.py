@@ -21,7 +21,7 @@ from websockets.typing import Subprotocol
 
 from revstream.gql.auth.sessions import Session
 from revstream.gql.endpoint.websocket import LegacySocket, TransportSocket
-from revstream.gql.endpoint.websocket_auth import Introduction
+from revstream.gql.endpoint.websocket_auth import WebSocketAuthentication
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.request.loaders import Loaders
 from revstream.gql.runtime.asgi_app import create_app
@@ -35,7 +35,7 @@ from tests.support.serving import served
 
 KINDS = (
     *(RequestConnection, WebSocketConnection),
-    *(TransportSocket, LegacySocket, Introduction, Session),
+    *(TransportSocket, LegacySocket, WebSocketAuthentication, Session),
 )
 STARTS = {"graphql-transport-ws": ("subscribe", "complete"), "graphql-ws": ("start", "stop")}
 

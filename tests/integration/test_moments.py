@@ -12,7 +12,7 @@ from bson.datetime_ms import DatetimeMS
 
 from revstream.gql.engine.limits.concurrency import ConcurrencyLimiter
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.history.time_point import Moment, Moments
+from revstream.resolvers.history.time_point import Moments, TimePoint
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
@@ -74,7 +74,7 @@ async def test_a_token_is_its_cluster_time(shop: Shop) -> None:
     shop.reached()
     for token in (resume_tokens.moment(at(5, 3)), f"{resume_tokens.time_prefix(at(5, 3))}2B0401"):
         moment = await shop.moments.of(PRODUCT, token=resume_tokens.encode(token, "here"))
-        assert moment == Moment(at(5, 3))
+        assert moment == TimePoint(at(5, 3))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ async def test_a_read_waits_for_the_archive(shop: Shop) -> None:
     done, _ = await asyncio.wait([waiting], timeout=0.05)
     assert not done
     shop.reached(resume_tokens.moment(at(5)))
-    assert await waiting == Moment(at(5))
+    assert await waiting == TimePoint(at(5))
 
 
 async def test_a_read_does_not_wait_for_ever(shop: Shop) -> None:

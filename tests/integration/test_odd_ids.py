@@ -25,7 +25,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW
 from revstream.streams.recording.bootstrap.collection_arrival import read_on
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
-from revstream.streams.recording.set_aside import COLLECTION, SetAside
+from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 from tests.fuzzing.raw_documents import array_of, document_of, int32, text
 from tests.support.eventually import wait_until
 from tests.support.gateway import RunningGateway, run_command, running_gateway
@@ -99,7 +99,7 @@ async def test_documents_whose_ids_no_driver_keeps_are_set_aside(
     records = await recording.record()
     assert len(records) == len(HELD)
     assert [each[0] for each in told(records, REPLACEMENT)] == ["BASELINE" if first else "INSERT"]
-    [trouble] = (await SetAside(mongo).troubles()).values()
+    [trouble] = (await SetAsideEvents(mongo).troubles()).values()
     assert trouble.startswith(f"{len(UNHELD)} change events set aside")
     stored = await recording.checkpoints.load(recording.name)
     archive = Archive(mongo, "things")

@@ -21,7 +21,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.live.archive_progress import Progress
 from revstream.streams.live.hub import Hub, follow
-from revstream.streams.live.replay import Caught, Live, Replay, Replayed
+from revstream.streams.live.replay import BufferedEvents, Live, Replay, Replayed
 from revstream.streams.maintenance.verification import Verification, Verified
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.recorder import RecorderOptions
@@ -273,7 +273,7 @@ async def test_a_partition_that_lags_holds_up_what_reads_history(
             async for part in parts:
                 if isinstance(part, Replayed):
                     received.extend(each["_id"] for each in part.records)
-                elif isinstance(part, Caught | Live):
+                elif isinstance(part, BufferedEvents | Live):
                     received.extend(each.token for each in part.events)
 
     async with following(mongo, divided.hub):
@@ -349,7 +349,7 @@ async def test_a_subscriber_in_the_middle_of_a_drop_gets_the_rest_of_all_partiti
                 async for part in parts:
                     if isinstance(part, Replayed):
                         received += [each["_id"] for each in part.records]
-                    elif isinstance(part, Caught | Live):
+                    elif isinstance(part, BufferedEvents | Live):
                         received += [each.token for each in part.events]
                     if len(received) >= len(expected):
                         break

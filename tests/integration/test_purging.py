@@ -15,7 +15,7 @@ from pymongo import MongoClient
 from revstream.model.definition import Keep
 from revstream.resolvers.admin.purge import Purged, Purging
 from revstream.resolvers.errors import BadUserInput
-from revstream.resolvers.history.time_point import Moment
+from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.mutations.write_executor import ATTEMPTS
 from revstream.resolvers.pagination.page import PageRequest, page_request
 from revstream.streams.coordination.checkpoint import Baseline
@@ -160,7 +160,7 @@ async def test_of_a_document_that_is_there_the_last_version_stays(
     for moment, expected in ((before[4]["at"], []), (before[5]["at"], [("p1", 5)])):
         page = await reading.collection_as_of(
             PRODUCT,
-            Moment(moment),
+            TimePoint(moment),
             where=None,
             order=None,
             page=PageRequest(first=9),

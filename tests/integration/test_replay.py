@@ -22,7 +22,7 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost, SlowConsumer, Unavailable
 from revstream.streams.live.archive_progress import Progress
 from revstream.streams.live.hub import HubOptions, follow
-from revstream.streams.live.replay import Part, Quiet, Replay, Replayed
+from revstream.streams.live.replay import Idle, Part, Replay, Replayed
 from revstream.streams.mongo.database import Mongo
 from tests.support.streams import BRISK, Recording, finished, unless_ended
 
@@ -90,7 +90,7 @@ class Received:
 
     async def take(self, part: Part) -> None:
         self.parts.append(type(part).__name__)
-        if isinstance(part, Quiet):
+        if isinstance(part, Idle):
             assert part.token >= max(self.tokens, default="")
             assert part.token > self.quiet
             self.quiet = part.token
@@ -204,7 +204,7 @@ async def test_a_replay_has_no_gap_and_no_duplicate_whatever_is_written_between_
             async for part in parts:
                 await received.take(part)
                 await inject.write()
-                if isinstance(part, Quiet) and inject.left <= 0:
+                if isinstance(part, Idle) and inject.left <= 0:
                     break
             inject.things.update_one({"_id": 1}, {"$set": {"n": "last"}})
             expected = await archived(process, start, key)
@@ -238,7 +238,7 @@ async def test_a_replay_resumes_from_every_token_that_it_has_given(
             assert received.tokens == expected[n:]
             async with aclosing(process.replay().follow(received.quiet or token)) as parts:
                 part = await anext(parts)
-                assert isinstance(part, Quiet) or n < 9
+                assert isinstance(part, Idle) or n < 9
 
 
 @one_driver
@@ -345,7 +345,7 @@ async def test_a_token_ahead_of_this_process_s_stream_is_waited_for(
         received = Received(ahead.recording.archive)
         async with aclosing(process.replay().follow(every[2])) as parts:
             await received.take(await anext(parts))
-            assert (received.parts, received.quiet) == (["Quiet"], every[2])
+            assert (received.parts, received.quiet) == (["Idle"], every[2])
             source = Source(mongo, ["things"], before_images=False, options=BRISK)
             follower = asyncio.create_task(follow(source, process.hub))
             try:
@@ -457,7 +457,7 @@ async def test_an_idle_subscriber_is_told_how_far_the_stream_has_come(
         received = Received(process.recording.archive)
         async with aclosing(process.replay().follow(None)) as parts:
             first = await anext(parts)
-            assert isinstance(first, Quiet)
+            assert isinstance(first, Idle)
             await received.take(first)
             client[mongo.name].elsewhere.insert_one({})
             await process.seen()
@@ -466,7 +466,7 @@ async def test_an_idle_subscriber_is_told_how_far_the_stream_has_come(
             client[mongo.name].things.insert_one({"_id": 1})
             while not received.tokens:
                 await received.take(await anext(parts))
-        assert set(received.parts) == {"Quiet", "Live"}
+        assert set(received.parts) == {"Idle", "Live"}
 
 
 @one_driver

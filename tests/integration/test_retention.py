@@ -16,7 +16,7 @@ from pymongo import MongoClient
 
 from revstream.model.definition import Entity, Keep
 from revstream.resolvers.history import collection_as_of
-from revstream.resolvers.history.time_point import Moment
+from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.pagination.page import PageRequest
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
@@ -191,7 +191,7 @@ async def check_reads(
                 assert told == state.get(key), (key, moment)
         page = PageRequest(first=100)
         whole = reading.collection_as_of(
-            PRODUCT, Moment(at(moment)), where=None, order=None, page=page, fields=NAMES
+            PRODUCT, TimePoint(at(moment)), where=None, order=None, page=page, fields=NAMES
         )
         if at(moment) < horizon:
             with pytest.raises(HistoryLost) as lost:
@@ -278,7 +278,7 @@ async def check_reads_between(
         try:
             page = await reading.collection_as_of(
                 PRODUCT,
-                Moment(at(moment)),
+                TimePoint(at(moment)),
                 where=None,
                 order=None,
                 page=PageRequest(first=10),
@@ -373,7 +373,7 @@ async def test_passes_while_everything_is_written_lose_nothing(
             try:
                 page = await reading.collection_as_of(
                     PRODUCT,
-                    Moment(now),
+                    TimePoint(now),
                     where=None,
                     order=None,
                     page=PageRequest(first=100),
@@ -431,7 +431,7 @@ async def test_a_document_is_shown_once_while_it_is_cut(
     client[mongo.name]["products.versions"].update_one(query, {"$set": {"first": True}})
     page = await history(mongo, scribe).collection_as_of(
         PRODUCT,
-        Moment(at(5)),
+        TimePoint(at(5)),
         where=None,
         order=None,
         page=PageRequest(first=9),

@@ -20,7 +20,7 @@ from revstream.streams.core.errors import InexactKey, Unavailable
 from revstream.streams.layouts.factory import layout_of
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import keep_images
-from revstream.streams.recording.set_aside import COLLECTION, SetAside
+from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 from revstream.streams.versioning.version import make_version
 from tests.support.eventually import eventually, wait_until
 from tests.support.gateway import run_command, running_gateway
@@ -94,13 +94,13 @@ async def test_a_document_that_the_first_reading_makes_nothing_of_is_set_aside(
     assert [(each["doc"], each.get("gap", False)) for each in records] == [
         (1, False), (2, True), (3, False),
     ]  # fmt: skip
-    assert list(await SetAside(mongo).troubles()) == ["things"]
+    assert list(await SetAsideEvents(mongo).troubles()) == ["things"]
 
 
 @one_driver
 async def test_the_last_event_set_aside_is_the_one_written_last(mongo: Mongo) -> None:
     """However its entry is named: those of ids that no driver keeps are named by their document."""
-    aside = SetAside(mongo)
+    aside = SetAsideEvents(mongo)
     unheld = event(1, key="unheld", after={"_id": "unheld"})
     await aside.put("things", unheld, InexactKey("no driver keeps it"))
     await aside.put("things", event(2, key="later"), TypeError())
@@ -118,7 +118,7 @@ async def test_a_fault_of_the_database_is_no_fault_of_a_document(
     client[mongo.name].things.insert_one({"_id": 1, "odd": 1})
     with failing(Unavailable("MongoDB is away")), pytest.raises(Unavailable):
         await recording.record()
-    assert await SetAside(mongo).troubles() == {}
+    assert await SetAsideEvents(mongo).troubles() == {}
     assert told(await Recording(mongo).record(2)) == [("INSERT", 1, False)]
 
 

@@ -13,7 +13,7 @@ from pymongo.collection import Collection
 from revstream.model.definition import Storage
 from revstream.resolvers.filters.parser import parse_where
 from revstream.resolvers.history.collection_as_of import CollectionAsOf
-from revstream.resolvers.history.versions import History
+from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.pagination.page import PageRequest
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.core.errors import DamagedArchive
@@ -72,7 +72,7 @@ async def test_contents_cost_one_read_more_however_many_there_are(
 ) -> None:
     """Whichever way versions are asked for, and in whatever numbers."""
     scribe = await written(counted)
-    history = History(counted, {"products": scribe.archive}, nothing_written())
+    history = VersionHistory(counted, {"products": scribe.archive}, nothing_written())
     wanted = [(key, number) for key in "ab" for number in (50, 3, 21, 22, 40)]
     keys = [(each["doc"], each["v"]) for each in scribe.records]
     expected = dict(zip(keys, contents(scribe), strict=True))

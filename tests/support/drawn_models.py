@@ -15,17 +15,17 @@ from revstream.model.definition import (
     Access,
     BackReference,
     Copy,
-    Embedded,
+    EmbeddedType,
     Entity,
     EnumType,
     Field,
-    History,
+    HistoryKind,
     Index,
-    Layout,
+    LayoutFields,
     Model,
     Reference,
     Scalar,
-    Sink,
+    SinkDefinition,
     Storage,
 )
 
@@ -41,7 +41,7 @@ DESCRIPTIONS = st.none() | TEXTS
 ROLES = st.lists(st.sampled_from(["staff", "guest", "admin"]), min_size=1, unique=True).map(tuple)
 OPERATIONS = st.sampled_from(["BASELINE", "INSERT", "UPDATE", "REPLACE", "DELETE"])
 SINKS = st.builds(
-    Sink,
+    SinkDefinition,
     url=st.sampled_from(["https://example.org", "http://example.org:8080/a?b=c"]),
     operations=st.none() | st.lists(OPERATIONS, min_size=1, unique=True).map(tuple),
 )
@@ -110,7 +110,7 @@ def models(draw: st.DrawFn) -> Model:
     entity_names = draw(st.lists(st.sampled_from(ENTITIES), min_size=1, unique=True))
     ids = {name: draw(st.sampled_from(ID_SCALARS)) for name in entity_names}
     embeddeds = tuple(
-        Embedded(
+        EmbeddedType(
             name=name,
             fields=draw(plain_fields(enums, embedded_names, prefix="part_")),
             description=draw(DESCRIPTIONS),
@@ -212,20 +212,20 @@ def models(draw: st.DrawFn) -> Model:
                 sinks=tuple(draw(st.lists(SINKS, max_size=2, unique_by=lambda each: each.url))),
             )
         )
-    kept = tuple(in_layout(each, draw(st.sampled_from(History))) for each in entities)
+    kept = tuple(in_layout(each, draw(st.sampled_from(HistoryKind))) for each in entities)
     return Model(entities=kept, embeddeds=embeddeds, enums=tuple(enums))
 
 
-def in_layout(entity: Entity, history: History) -> Entity:
+def in_layout(entity: Entity, history: HistoryKind) -> Entity:
     """The entity with that layout, where that goes with the rest of it."""
     refused = (each.fence or each.copy or each.unique for each in entity.fields)
     unique = any(each.unique for each in entity.indexes)
-    if history is History.ARCHIVE or entity.storage is Storage.DELTA or entity.version is None:
+    if history is HistoryKind.ARCHIVE or entity.storage is Storage.DELTA or entity.version is None:
         return entity
     if unique or any(refused):
         return entity
-    previous = f"{entity.collection}.previous" if history is History.SEPARATE else "prev"
-    return replace(entity, history=history, layout=Layout(previous=previous))
+    previous = f"{entity.collection}.previous" if history is HistoryKind.SEPARATE else "prev"
+    return replace(entity, history=history, layout=LayoutFields(previous=previous))
 
 
 def quoted(text: str) -> str:

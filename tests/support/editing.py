@@ -17,7 +17,7 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from revstream.gql.engine.limits.document_limits import Limits
-from revstream.gql.engine.request.context import Context
+from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.runtime.asgi_app import context_of
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.gateway import Gateway
@@ -181,7 +181,7 @@ class Shop:
         async with aclosing(data()) as events:
             yield events
 
-    def context(self, author: str | None = "ann", key: str | None = None) -> Context:
+    def context(self, author: str | None = "ann", key: str | None = None) -> RequestContext:
         return context_of(self.gateway, principal=author, idempotency_key=key)
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from bson import Timestamp
 
-from revstream.gql.engine.request.context import Context
+from revstream.gql.engine.request.context import RequestContext
 from revstream.model.definition import Entity
 from revstream.resolvers.access.permissions import OPEN
 from revstream.resolvers.admin.stream_status import StreamStatus
 from revstream.resolvers.filters.parser import Condition
 from revstream.resolvers.filters.predicate import compile_predicate
-from revstream.resolvers.history.time_point import Moment
+from revstream.resolvers.history.time_point import TimePoint
 from revstream.resolvers.pagination.page import Page, PageRequest
 from revstream.resolvers.pagination.projection import ENDED
 from revstream.resolvers.subscriptions.event_enrichment import Change
@@ -93,10 +93,10 @@ class Memory:
         all_ = self.versions.get(collection, ())
         return next((each for each in all_ if each.previous == version.token), None)
 
-    def context(self) -> Context:
+    def context(self) -> RequestContext:
         """A context whose services read from here."""
         history, moments = MemoryHistory(self), MemoryMoments(self)
-        return Context(
+        return RequestContext(
             scope=OPEN,
             current=MemoryCurrent(self),  # type: ignore[arg-type]
             history=history,  # type: ignore[arg-type]
@@ -312,7 +312,7 @@ class MemoryHistory:
     async def collection_as_of(
         self,
         entity: Entity,
-        moment: Moment,
+        moment: TimePoint,
         *,
         where: Condition | None,
         order: Sequence[tuple[str, str]],
@@ -375,18 +375,18 @@ class MemoryMoments:
 
     async def of(
         self, entity: Entity, *, time: datetime | None = None, token: str | None = None
-    ) -> Moment:
+    ) -> TimePoint:
         self._memory.called("moment", entity, 1, None)
         if token is not None:
-            return Moment(resume_tokens.cluster_time(resume_tokens.decode(token, DEPLOYMENT)))
+            return TimePoint(resume_tokens.cluster_time(resume_tokens.decode(token, DEPLOYMENT)))
         assert time is not None
-        return Moment(Timestamp(int(time.timestamp()), 2**32 - 1))
+        return TimePoint(Timestamp(int(time.timestamp()), 2**32 - 1))
 
-    async def reached(self, entity: Entity, moment: Moment) -> None:
+    async def reached(self, entity: Entity, moment: TimePoint) -> None:
         return None
 
-    async def now(self) -> Moment:
-        return Moment(at(sum(map(len, self._memory.versions.values()))))
+    async def now(self) -> TimePoint:
+        return TimePoint(at(sum(map(len, self._memory.versions.values()))))
 
 
 class MemoryChanges:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from revstream.model.definition import Embedded, Entity, EnumType, Field, Model, Scalar
+from revstream.model.definition import EmbeddedType, Entity, EnumType, Field, Model, Scalar
 
 COLOUR = EnumType(
     name="Colour", values=("RED", "GREEN", "BLUE"), stored_as={"GREEN": "light-green"}
 )
 
-CORNER = Embedded(
+CORNER = EmbeddedType(
     name="Corner",
     fields=(
         Field(name="x", stored="x", type=Scalar.INT),
@@ -16,7 +16,7 @@ CORNER = Embedded(
     ),
 )
 
-SIZE = Embedded(
+SIZE = EmbeddedType(
     name="Size",
     fields=(
         Field(name="width", stored="w", type=Scalar.FLOAT),
@@ -26,7 +26,7 @@ SIZE = Embedded(
     ),
 )
 
-LINE = Embedded(
+LINE = EmbeddedType(
     name="Line",
     fields=(
         Field(name="sku", stored="sku", type=Scalar.STRING),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from revstream.model.definition import Embedded, Entity, Field, Model, Scalar
+from revstream.model.definition import EmbeddedType, Entity, Field, Model, Scalar
 
 __all__ = ["PRODUCT", "SHOP", "SUPPLIER"]
 
@@ -18,7 +18,7 @@ def _entity(name: str, id_scalar: Scalar, *fields: Field) -> Entity:
     )
 
 
-_DIMENSIONS = Embedded(
+_DIMENSIONS = EmbeddedType(
     name="Dimensions",
     fields=(
         Field(name="width", stored="w", type=Scalar.FLOAT),

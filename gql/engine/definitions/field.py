@@ -18,16 +18,16 @@ from revstream.model.definition import Field
 
 __all__ = [
     "Argument",
-    "Beside",
+    "CompiledRootField",
+    "CompleteValue",
     "FieldInfo",
+    "IdOnlyField",
     "InputField",
-    "Prepared",
     "Read",
     "Resolve",
-    "Whole",
+    "computed_field",
     "field_of",
     "internal_name",
-    "told",
 ]
 
 
@@ -59,7 +59,7 @@ class FieldInfo(Info[Any, Any]):
         return self._raw_info
 
 
-class Beside(Protocol):
+class IdOnlyField(Protocol):
     """A field of documents whose value takes no more than their `_id`, at one place of a query: it
     is read for many at once, and beside the documents."""
 
@@ -72,7 +72,7 @@ class Beside(Protocol):
         """(context, `_id`s) -> for each what `ready` then has, or the error."""
 
 
-class Prepared(Protocol):
+class CompiledRootField(Protocol):
     """A root field with what is selected below it, compiled
     (`gql.engine.execution.compiled_query`).
 
@@ -91,7 +91,7 @@ class Prepared(Protocol):
 
     @property
     def made(self) -> Callable[[Any, Any], Any]:
-        """(what was read, context) -> what the response has, or GIVEN_UP
+        """(what was read, context) -> what the response has, or FALLBACK
         (`gql.engine.execution.compiled_object`)."""
 
     def record(self, found: Any, info: Any) -> Any:
@@ -99,9 +99,9 @@ class Prepared(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class CompleteValue:
     """Of a field that is there without waiting: a function of the source and the context that gives
-    what the response has of it, or GIVEN_UP (`gql.engine.execution.compiled_object`)."""
+    what the response has of it, or FALLBACK (`gql.engine.execution.compiled_object`)."""
 
     make: Callable[[Any, Any], Any]
 
@@ -141,7 +141,7 @@ class Resolve(StrawberryField):
         resolve: the source, graphql-core's info, arguments by keyword -> the value, or an awaitable
             of it.
         ready: the executor, where the field is selected -> a function of the source and the
-            context that gives the value where it is there without waiting, else GIVEN_UP
+            context that gives the value where it is there without waiting, else FALLBACK
             (`gql.engine.execution.compiled_object`); or one that gives the whole of it.
         prepare: of a field of Query: the executor, where the field is selected -> what is left to
             do for each request; None where there is no short way.
@@ -159,9 +159,9 @@ class Resolve(StrawberryField):
         resolve: Callable[..., Any],
         arguments: Iterable[Argument] = (),
         *,
-        ready: Callable[[Any, Any], Callable[[Any, Any], Any] | Whole] | None = None,
-        prepare: Callable[[Any, Any], Prepared | None] | None = None,
-        beside: Callable[[Any, Any, Any], Beside] | None = None,
+        ready: Callable[[Any, Any], Callable[[Any, Any], Any] | CompleteValue] | None = None,
+        prepare: Callable[[Any, Any], CompiledRootField | None] | None = None,
+        beside: Callable[[Any, Any, Any], IdOnlyField] | None = None,
         stream: bool = False,
         cost: int = 1,
     ) -> None:
@@ -197,7 +197,7 @@ def internal_name(type_: Any, name: str) -> str:
     return name if made is None else str(made.python_name)
 
 
-def told(
+def computed_field(
     name: str, type_: str, description: str | None, tell: Callable[[Any, Any], Any]
 ) -> Resolve:
     """A field whose value is made of the source and the context, without waiting."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from revstream.model.definition import (
     BackReference,
-    Embedded,
+    EmbeddedType,
     Entity,
     Field,
     Model,
@@ -18,10 +18,10 @@ from revstream.model.definition import (
     Scalar,
 )
 from revstream.resolvers.access.permissions import members, read_by
-from revstream.resolvers.values.field_diff import Comparison
+from revstream.resolvers.values.field_diff import FieldDiff
 from revstream.resolvers.values.output import ID_TO_API
 
-__all__ = ["BackLink", "Link", "Shape", "shapes_of"]
+__all__ = ["BackLink", "Link", "ObjectTypeInfo", "shapes_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Link:
 
     reference: Reference
     by: Field
-    target: Shape
+    target: ObjectTypeInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class BackLink:
 
     reference: BackReference
     by: Field
-    target: Shape
+    target: ObjectTypeInfo
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class Shape:
+class ObjectTypeInfo:
     """An entity or an embedded type.
 
     Attributes:
@@ -57,7 +57,7 @@ class Shape:
 
     type: ObjectType
     fields: Mapping[str, Field]
-    embedded: dict[str, Shape] = field(default_factory=dict)
+    embedded: dict[str, ObjectTypeInfo] = field(default_factory=dict)
     links: dict[str, Link] = field(default_factory=dict)
     back_links: dict[str, BackLink] = field(default_factory=dict)
     guarded: dict[str, Field | Reference | BackReference] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Shape:
     entity: Entity = field(init=False)
     id_scalar: Scalar = field(init=False)
     shown_id: Callable[[Any], Any] = field(init=False)
-    comparison: Comparison = field(init=False)
+    comparison: FieldDiff = field(init=False)
 
     def __post_init__(self) -> None:
         self.name = self.type.name
@@ -96,11 +96,12 @@ class Shape:
         return f"{self.name}Version"
 
 
-def shapes_of(model: Model) -> Mapping[str, Shape]:
+def shapes_of(model: Model) -> Mapping[str, ObjectTypeInfo]:
     """By type name, entities first, in the model's order."""
-    types: tuple[Entity | Embedded, ...] = (*model.entities, *model.embeddeds)
+    types: tuple[Entity | EmbeddedType, ...] = (*model.entities, *model.embeddeds)
     shapes = {
-        each.name: Shape(type=each, fields={one.name: one for one in each.fields}) for each in types
+        each.name: ObjectTypeInfo(type=each, fields={one.name: one for one in each.fields})
+        for each in types
     }
     for shape in shapes.values():
         for each in shape.fields.values():
@@ -110,7 +111,7 @@ def shapes_of(model: Model) -> Mapping[str, Shape]:
             by = shape.fields[reference.by]
             shape.links[reference.name] = Link(reference, by, shapes[reference.target])
         if isinstance(shape.type, Entity):
-            shape.comparison = Comparison(shape.type, model)
+            shape.comparison = FieldDiff(shape.type, model)
             for back in shape.type.back_references:
                 target = shapes[back.target]
                 shape.back_links[back.name] = BackLink(back, target.fields[back.field], target)

@@ -14,9 +14,9 @@ from revstream.model.definition import EnumType, Field, Scalar
 from revstream.resolvers.values.dates import date_text, utc_text
 from revstream.resolvers.values.json_value import SAFE_INTEGER
 
-__all__ = ["GIVEN_UP", "NAMES", "TEXTS", "sure_of", "usual_of"]
+__all__ = ["FALLBACK", "NAMES", "TEXTS", "sure_of", "usual_of"]
 
-GIVEN_UP: Any = type("GivenUp", (), {"__repr__": lambda _: "GIVEN_UP"})()
+FALLBACK: Any = type("Fallback", (), {"__repr__": lambda _: "FALLBACK"})()
 # What stored values nearly always are, by the type in the model, and how they are shown then.
 _USUAL = {
     Scalar.STRING: ("{0}.__class__ is str", "{0}"),
@@ -81,7 +81,7 @@ def sure_of(fields: tuple[Field, ...]) -> Callable[[Callable[[str], Any]], bool]
 
 
 NAMES = {
-    "GIVEN_UP": GIVEN_UP,
+    "FALLBACK": FALLBACK,
     "Decimal128": Decimal128,
     "ObjectId": ObjectId,
     "datetime": datetime,

@@ -20,10 +20,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from graphql import GraphQLObjectType, is_non_null_type
 
 from revstream.gql.engine.definitions.arguments import arguments_of
-from revstream.gql.engine.definitions.field import Beside, Read, Resolve, Whole, field_of
-from revstream.gql.engine.definitions.object_type import Link, Shape
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP, NAMES, usual_of
-from revstream.gql.engine.execution.compiled_object import Make, made_of
+from revstream.gql.engine.definitions.field import (
+    CompleteValue,
+    IdOnlyField,
+    Read,
+    Resolve,
+    field_of,
+)
+from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
+from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, usual_of
+from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.request.prefetch import read_ahead
 from revstream.gql.engine.request.references import ids_named
 from revstream.gql.engine.request.source import CurrentDocument
@@ -35,9 +41,9 @@ from revstream.streams.mongo.driver.codecs import Document
 
 if TYPE_CHECKING:
     from revstream.gql.engine.execution.executor import Executor
-    from revstream.gql.engine.request.context import Context
+    from revstream.gql.engine.request.context import RequestContext
 
-__all__ = ["NOTHING", "Related", "Rendering", "field_growth", "rendering_of"]
+__all__ = ["NOTHING", "CompiledDocuments", "RelatedData", "field_growth", "rendering_of"]
 
 _DEPTH = 6
 
@@ -48,14 +54,14 @@ _SHORT_VALUE = 60
 _SHORTEST = 14
 
 _Unusual: TypeAlias = "Callable[[Document, Any], Any]"
-"""(document, its version's number) -> what the response has of it, or GIVEN_UP."""
-_Rows: TypeAlias = "Callable[[Sequence[Document], Related, _Unusual], Any]"
+"""(document, its version's number) -> what the response has of it, or FALLBACK."""
+_Rows: TypeAlias = "Callable[[Sequence[Document], RelatedData, _Unusual], Any]"
 """(documents, what was read beside them, how one is made that is unusual) -> what the response has
-of them, or GIVEN_UP."""
+of them, or FALLBACK."""
 
 
 @dataclass(slots=True)
-class Related:
+class RelatedData:
     """What was read beside documents.
 
     Attributes:
@@ -63,7 +69,7 @@ class Related:
             all where they are not selected.
         followed: by reference, in the order of their fields.
         beside: what the response has of fields that were read beside them, one after the other, of
-            each document; GIVEN_UP of those that are to be looked at.
+            each document; FALLBACK of those that are to be looked at.
     """
 
     numbers: Sequence[int | None] = ()
@@ -83,13 +89,13 @@ class _Followed:
 
     found: Mapping[Any, Document | None]
     made: Mapping[Any, Any]
-    related: Related
+    related: RelatedData
 
 
-NOTHING = Related()
+NOTHING = RelatedData()
 
 
-class Rendering:
+class CompiledDocuments:
     """Args:
     fields: what has to be read of a document. make: of a record, what the response has.
     Attributes:
@@ -97,24 +103,24 @@ class Rendering:
         values of others.
     """
 
-    def __init__(self, shape: Shape, fields: frozenset[str], make: Make) -> None:
+    def __init__(self, shape: ObjectTypeInfo, fields: frozenset[str], make: Make) -> None:
         self.shape = shape
         self.fields = fields
         self.version = False
         self.growth: float | None = None
-        self.links: list[tuple[Link, Rendering]] = []
-        self.besides: list[Beside] = []
+        self.links: list[tuple[Link, CompiledDocuments]] = []
+        self.besides: list[IdOnlyField] = []
         # Of each of these, what the response has.
         self.ready: list[Make] = []
         self._make = make
         self._rows: _Rows
 
-    async def related(self, context: Context, documents: Sequence[Document]) -> Related:
+    async def related(self, context: RequestContext, documents: Sequence[Document]) -> RelatedData:
         """Read what is shown with them: one read for each reference, one for the numbers. What
         cannot be read is left to whoever says what is wrong."""
         if not documents or not (self.version or self.links or self.besides):
             return NOTHING
-        related = Related()
+        related = RelatedData()
         if self.version:
             related.numbers = context.loads.known_numbers(self.shape.entity, documents)
         reads: list[Any] = [self._follow(context, documents, *each) for each in self.links]
@@ -129,13 +135,17 @@ class Rendering:
         return related
 
     async def _number(
-        self, context: Context, documents: Sequence[Document], related: Related
+        self, context: RequestContext, documents: Sequence[Document], related: RelatedData
     ) -> None:
         with suppress(GatewayError):
             related.numbers = await context.loads.numbers(self.shape.entity, documents)
 
     async def _follow(
-        self, context: Context, documents: Sequence[Document], link: Link, target: Rendering
+        self,
+        context: RequestContext,
+        documents: Sequence[Document],
+        link: Link,
+        target: CompiledDocuments,
     ) -> _Followed:
         wanted = ids_named(link, documents)
         found: dict[Any, Document | None] = {}
@@ -148,11 +158,13 @@ class Rendering:
         related = await target.related(context, list(there.values()))
         made = target.made(list(there.values()), related, context)
         return _Followed(
-            found, {} if made is GIVEN_UP else dict(zip(there, made, strict=True)), related
+            found, {} if made is FALLBACK else dict(zip(there, made, strict=True)), related
         )
 
-    def made(self, documents: Sequence[Document], related: Related, context: Context) -> Any:
-        """What the response has of them, in their order, or GIVEN_UP."""
+    def made(
+        self, documents: Sequence[Document], related: RelatedData, context: RequestContext
+    ) -> Any:
+        """What the response has of them, in their order, or FALLBACK."""
         if not documents:
             return []
         remembered = False
@@ -174,7 +186,7 @@ class Rendering:
         return self._rows(documents, related, unusual)
 
     def records(
-        self, documents: Sequence[Document], related: Related, context: Context
+        self, documents: Sequence[Document], related: RelatedData, context: RequestContext
     ) -> list[CurrentDocument]:
         """For the executor, with what was read beside them."""
         self._remember(related, context)
@@ -184,7 +196,7 @@ class Rendering:
             for document, number in zip(documents, numbers, strict=True)
         ]
 
-    def _remember(self, related: Related, context: Context) -> None:
+    def _remember(self, related: RelatedData, context: RequestContext) -> None:
         """What references lead to, where fields look for it."""
         for (_, target), each in zip(self.links, related.followed, strict=False):
             known = context.known.setdefault((target.shape.name, target.fields), {})
@@ -200,8 +212,8 @@ def field_growth(name: str) -> float:
 
 
 def rendering_of(
-    executor: Executor, shape: Shape, details: Any, depth: int = 0
-) -> Rendering | None:
+    executor: Executor, shape: ObjectTypeInfo, details: Any, depth: int = 0
+) -> CompiledDocuments | None:
     """Of a type of current documents; None where something of it takes a closer look.
 
     Args:
@@ -210,11 +222,11 @@ def rendering_of(
     selections = executor.plan.selections
     type_ = executor.schema.type_map[shape.name]
     assert isinstance(type_, GraphQLObjectType)
-    make = made_of(executor, type_, details)
+    make = compile_object(executor, type_, details)
     if selections is None or make is None or depth > _DEPTH:
         return None
     nodes = [each.node for each in details]
-    rendering = Rendering(shape, selections.stored(nodes, shape, shape.name), make)
+    rendering = CompiledDocuments(shape, selections.stored(nodes, shape, shape.name), make)
     code = _Code(executor, rendering, depth)
     for name, found in executor.collect_subfields(type_, details).grouped_field_set.items():
         if not code.add(name, type_, found):
@@ -228,7 +240,7 @@ def rendering_of(
 class _Code:
     """The lines of one function over documents."""
 
-    def __init__(self, executor: Executor, rendering: Rendering, depth: int) -> None:
+    def __init__(self, executor: Executor, rendering: CompiledDocuments, depth: int) -> None:
         self._executor = executor
         self._rendering = rendering
         self._depth = depth
@@ -296,11 +308,11 @@ class _Code:
         assert made.ready is not None
         assert made.beside is not None
         ready, besides = made.ready(self._executor, details), self._rendering.besides
-        if not isinstance(ready, Whole):
+        if not isinstance(ready, CompleteValue):
             return False
         var = f"b{len(besides)}"
         self._columns[var] = f"related.beside[{len(besides)}]"
-        self._tests.append(f"{var} is not GIVEN_UP")
+        self._tests.append(f"{var} is not FALLBACK")
         self._items.append(f"{name!r}: {var}")
         nodes = [each.node for each in details]
         arguments = arguments_of(definition, nodes[0], made)
@@ -352,7 +364,7 @@ class _Code:
             "        except (LookupError, TypeError, ValueError, ArithmeticError):",
             "            pass",
             f"        one = unusual(document, {'number' if numbered else 'None'})",
-            "        if one is GIVEN_UP: return GIVEN_UP",
+            "        if one is FALLBACK: return FALLBACK",
             "        add(one)",
             "    return made",
         ]

@@ -23,25 +23,25 @@ from graphql import (
     is_object_type,
 )
 
-from revstream.gql.engine.definitions.field import Read, Resolve, Whole, field_of
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP, NAMES, TEXTS, usual_of
+from revstream.gql.engine.definitions.field import CompleteValue, Read, Resolve, field_of
+from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, TEXTS, usual_of
 from revstream.model.definition import Scalar
 
 if TYPE_CHECKING:
     from revstream.gql.engine.execution.executor import Executor
-    from revstream.gql.engine.request.context import Context
+    from revstream.gql.engine.request.context import RequestContext
 
-__all__ = ["Make", "made_of"]
+__all__ = ["Make", "compile_object"]
 
-Make: TypeAlias = "Callable[[Any, Context], Any]"
-"""(source, context) -> what the response has of it, or GIVEN_UP."""
+Make: TypeAlias = "Callable[[Any, RequestContext], Any]"
+"""(source, context) -> what the response has of it, or FALLBACK."""
 
 # What graphql-core would leave as it is.
 _CLASS = {"ID": "str", "String": "str", "Boolean": "bool"}
 _DEPTH = 12
 
 
-def made_of(
+def compile_object(
     executor: Executor,
     type_: GraphQLObjectType,
     details: Any,
@@ -115,10 +115,10 @@ class _Code:
         if made.ready is None:
             return False
         ready = made.ready(self._executor, details)
-        whole = isinstance(ready, Whole)
-        self._names[f"r{var}"] = ready.make if isinstance(ready, Whole) else ready
+        whole = isinstance(ready, CompleteValue)
+        self._names[f"r{var}"] = ready.make if isinstance(ready, CompleteValue) else ready
         self._line(f"{var} = r{var}(source, context)")
-        self._line(f"if {var} is GIVEN_UP: {_GIVE_UP}")
+        self._line(f"if {var} is FALLBACK: {_GIVE_UP}")
         return whole or self._complete(var, type_, required, details)
 
     def _complete(self, var: str, type_: Any, required: bool, details: Any) -> bool:
@@ -142,13 +142,13 @@ class _Code:
             return True
         make = None
         if is_object_type(item):
-            make = made_of(self._executor, item, details, self._depth + 1, ready=self._ready)
+            make = compile_object(self._executor, item, details, self._depth + 1, ready=self._ready)
         if make is None:
             return False
         self._names[f"m{var}"] = make
         call = "each_of({0}, m{0}, context)" if item is not type_ else "m{0}({0}, context)"
         self._line(f"{var} = {call.format(var)}")
-        self._line(f"if {var} is GIVEN_UP: {_GIVE_UP}")
+        self._line(f"if {var} is FALLBACK: {_GIVE_UP}")
         return True
 
     def _leaf(self, var: str, type_: Any) -> str:
@@ -198,14 +198,14 @@ class _Code:
         return make
 
 
-_GIVE_UP = "return GIVEN_UP"
+_GIVE_UP = "return FALLBACK"
 
 
-def _each_of(values: Sequence[Any], make: Make, context: Context) -> Any:
+def _each_of(values: Sequence[Any], make: Make, context: RequestContext) -> Any:
     done = []
     for value in values:
-        made = GIVEN_UP if value is None else make(value, context)
-        if made is GIVEN_UP:
-            return GIVEN_UP
+        made = FALLBACK if value is None else make(value, context)
+        if made is FALLBACK:
+            return FALLBACK
         done.append(made)
     return done

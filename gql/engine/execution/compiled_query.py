@@ -25,15 +25,15 @@ from graphql import (
 from graphql.pyutils import Path
 
 from revstream.gql.engine.definitions.arguments import Arguments, Given, arguments_of
-from revstream.gql.engine.definitions.field import Prepared, Resolve, field_of
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP
-from revstream.gql.engine.execution.compiled_object import Make, made_of
+from revstream.gql.engine.definitions.field import CompiledRootField, Resolve, field_of
+from revstream.gql.engine.definitions.value_tests import FALLBACK
+from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.execution.worker_thread import has_read_much, off_loop
-from revstream.gql.engine.request.context import Context
+from revstream.gql.engine.request.context import RequestContext
 from revstream.streams.core.operation import OPERATION
 
-__all__ = ["Coerce", "Direct", "coercion_of", "direct_of"]
+__all__ = ["Coerce", "CompiledQuery", "coercion_of", "compile_query"]
 
 _INT = 2**31
 
@@ -45,7 +45,7 @@ Coerce: TypeAlias = "Callable[[Mapping[str, Any]], Given | None]"
 class _Info:
     """What our fields' functions look at of graphql-core's GraphQLResolveInfo."""
 
-    context: Context
+    context: RequestContext
     field_name: str
     field_nodes: Sequence[Any]
     path: Path
@@ -64,10 +64,10 @@ class _Root:
     nodes: Sequence[Any]
     path: Path
     arguments: Arguments
-    prepared: Prepared
+    prepared: CompiledRootField
     required: bool
 
-    def info(self, context: Context) -> _Info:
+    def info(self, context: RequestContext) -> _Info:
         return _Info(context, self.field_name, self.nodes, self.path)
 
 
@@ -86,7 +86,7 @@ class _Resolved:
         return found
 
 
-class Direct:
+class CompiledQuery:
     """One query, compiled."""
 
     def __init__(self, roots: Sequence[_Root]) -> None:
@@ -102,7 +102,7 @@ class Direct:
             return False
         return 0 < self._growth * operation.read_bytes <= most_bytes
 
-    async def answer(self, context: Context, given: Given) -> dict[str, Any] | None:
+    async def answer(self, context: RequestContext, given: Given) -> dict[str, Any] | None:
         """The data of the response; None where it is for the executor to say, with a context that
         has what was read.
 
@@ -126,7 +126,7 @@ class Direct:
                     if much
                     else _made(root, value, context)
                 )
-                if made is GIVEN_UP:
+                if made is FALLBACK:
                     break
                 data[root.name] = made
             else:
@@ -138,7 +138,7 @@ class Direct:
         return None
 
 
-async def _begin(root: _Root, context: Context, given: Given) -> Any:
+async def _begin(root: _Root, context: RequestContext, given: Given) -> Any:
     """What was read for it, or the error."""
     try:
         return await root.prepared.read(root.info(context), **root.arguments(given))
@@ -146,20 +146,20 @@ async def _begin(root: _Root, context: Context, given: Given) -> Any:
         return exc
 
 
-def _made(root: _Root, found: Any, context: Context) -> Any:
+def _made(root: _Root, found: Any, context: RequestContext) -> Any:
     if found is None:
-        return GIVEN_UP if root.required else None
-    return GIVEN_UP if isinstance(found, Exception) else root.prepared.made(found, context)
+        return FALLBACK if root.required else None
+    return FALLBACK if isinstance(found, Exception) else root.prepared.made(found, context)
 
 
-def _record(root: _Root, found: Any, context: Context) -> Any:
+def _record(root: _Root, found: Any, context: RequestContext) -> Any:
     """For the executor: what its function would have given, or raised."""
     if found is None or isinstance(found, Exception):
         return found
     return root.prepared.record(found, root.info(context))
 
 
-def direct_of(executor: Executor) -> Direct | None:
+def compile_query(executor: Executor) -> CompiledQuery | None:
     """Of a query that was executed once; None where it cannot be had."""
     plan, operation = executor.plan, executor.operation
     # What it selects is known from the first time.
@@ -171,7 +171,7 @@ def direct_of(executor: Executor) -> Direct | None:
         if root is None:
             return None
         roots.append(root)
-    return Direct(roots)
+    return CompiledQuery(roots)
 
 
 def _root_of(executor: Executor, name: str, details: Any) -> _Root | None:
@@ -184,7 +184,7 @@ def _root_of(executor: Executor, name: str, details: Any) -> _Root | None:
     prepared = None if made.prepare is None else made.prepare(executor, details)
     if prepared is None:
         type_ = get_nullable_type(definition.type)
-        make = made_of(executor, type_, details) if is_object_type(type_) else None
+        make = compile_object(executor, type_, details) if is_object_type(type_) else None
         if make is None:
             return None
         prepared = _Resolved(made.resolve, make)

@@ -19,33 +19,33 @@ from bson import Timestamp
 from graphql import GraphQLObjectType
 
 from revstream.gql.engine.definitions.field import Read, field_of, internal_name
-from revstream.gql.engine.definitions.object_type import Shape
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP, NAMES, usual_of
-from revstream.gql.engine.execution.compiled_object import Make, made_of
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.definitions.value_tests import FALLBACK, NAMES, usual_of
+from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.worker_thread import counted
 from revstream.gql.engine.request.source import VersionRecord
 from revstream.model.definition import Scalar
 from revstream.resolvers.history.version_filter import OPERATION
 from revstream.resolvers.pagination.page import Page
 from revstream.resolvers.values.dates import date_texts
-from revstream.resolvers.values.field_diff import Comparison
+from revstream.resolvers.values.field_diff import FieldDiff
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
 if TYPE_CHECKING:
     from revstream.gql.engine.execution.executor import Executor
-    from revstream.gql.engine.request.context import Context
+    from revstream.gql.engine.request.context import RequestContext
 
 __all__ = ["VersionRendering", "version_rendering_of"]
 
 _Unusual: TypeAlias = "Callable[[Document, Document | None], Any]"
-"""(record, that of the version before) -> what the response has of it, or GIVEN_UP."""
+"""(record, that of the version before) -> what the response has of it, or FALLBACK."""
 _Rows: TypeAlias = (
     "Callable[[Sequence[Document], Sequence[Document | None], Mapping[str, datetime | None],"
-    " Comparison, Context, _Unusual], Any]"
+    " FieldDiff, RequestContext, _Unusual], Any]"
 )
 """(records, those of the versions before, when they were replaced, what compares them, context, how
-one is made that is unusual) -> what the response has of them, or GIVEN_UP."""
+one is made that is unusual) -> what the response has of them, or FALLBACK."""
 
 _TEXT = "({0} is None or {0}.__class__ is str)"
 _INT = "{0}.__class__ is int and -2147483648 <= {0} <= 2147483647"
@@ -70,7 +70,7 @@ class VersionRendering:
         diff: each is compared with the one before. ended: it is shown when each was replaced.
     """
 
-    def __init__(self, shape: Shape, make: Make) -> None:
+    def __init__(self, shape: ObjectTypeInfo, make: Make) -> None:
         self.shape = shape
         self.diff = False
         self.ended = False
@@ -78,9 +78,9 @@ class VersionRendering:
         self._rows: _Rows
 
     def made(
-        self, page: Page[Document], context: Context, moment: Timestamp | None = None
+        self, page: Page[Document], context: RequestContext, moment: Timestamp | None = None
     ) -> list[Any] | Any:
-        """What the response has of a page of records, in their order, or GIVEN_UP.
+        """What the response has of a page of records, in their order, or FALLBACK.
 
         Args:
             moment: see `VersionRecord`.
@@ -90,7 +90,7 @@ class VersionRendering:
             return []
         ends = page.ends
         if ends is None and self.ended:
-            return GIVEN_UP
+            return FALLBACK
         comparison = context.scope.compared(self.shape.comparison)
 
         def unusual(record: Document, before: Document | None) -> Any:
@@ -111,7 +111,9 @@ def _befores(page: Page[Document]) -> list[Document | None]:
     return [read.get(each.get("prev")) for each in page.items]
 
 
-def version_rendering_of(executor: Executor, shape: Shape, details: Any) -> VersionRendering | None:
+def version_rendering_of(
+    executor: Executor, shape: ObjectTypeInfo, details: Any
+) -> VersionRendering | None:
     """Of an entity's versions; None where something of it takes a closer look.
 
     Args:
@@ -119,7 +121,7 @@ def version_rendering_of(executor: Executor, shape: Shape, details: Any) -> Vers
     """
     type_ = executor.schema.type_map[shape.version]
     assert isinstance(type_, GraphQLObjectType)
-    make = made_of(executor, type_, details)
+    make = compile_object(executor, type_, details)
     if make is None:
         return None
     rendering = VersionRendering(shape, make)
@@ -310,7 +312,7 @@ class _Code:
             "        except Exception:",
             "            pass",
             "        one = unusual(record, before)",
-            "        if one is GIVEN_UP: return GIVEN_UP",
+            "        if one is FALLBACK: return FALLBACK",
             "        add(one)",
             "    return made",
         ]

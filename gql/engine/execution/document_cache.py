@@ -32,11 +32,11 @@ from revstream.gql.engine.limits.document_limits import (
 )
 from revstream.gql.engine.limits.field_merging import RULES
 from revstream.gql.engine.limits.persisted_documents import Persisted
-from revstream.gql.engine.limits.query_cost import Scales, Weighed
+from revstream.gql.engine.limits.query_cost import CostCalculator, DocumentCost
 from revstream.gql.engine.limits.schema_only import asks_schema_only
 from revstream.gql.engine.request.plan import Plans
 from revstream.streams.core.errors import GatewayError
-from revstream.streams.core.lru_cache import Recent
+from revstream.streams.core.lru_cache import LruCache
 
 __all__ = ["CheckedDocuments", "Documents", "KnownDocument", "KnownOperation"]
 
@@ -87,7 +87,7 @@ class KnownDocument:
 
     __slots__ = ("document", "operations", "plans", "weighed")
 
-    def __init__(self, document: DocumentNode, weighed: Weighed | None) -> None:
+    def __init__(self, document: DocumentNode, weighed: DocumentCost | None) -> None:
         self.document = document
         self.weighed = weighed
         self.plans = Plans(document)
@@ -120,7 +120,7 @@ class Documents:
     ) -> None:
         self.limits = limits
         self._persisted = persisted
-        self.known = Recent[str, KnownDocument](most=most, most_size=most_characters)
+        self.known = LruCache[str, KnownDocument](most=most, most_size=most_characters)
 
     def asked(
         self, query: str | None, extensions: Mapping[str, Any] | None
@@ -146,12 +146,13 @@ class Documents:
         self,
         document: KnownDocument | DocumentNode,
         variables: Mapping[str, Any] | None,
-        scales: Scales,
-    ) -> Weighed:
+        scales: CostCalculator,
+    ) -> DocumentCost:
         """What it weighs with these variables.
 
         Raises:
-            LimitExceeded: the variables are too many, or too deep. Others as `Scales.weigh`.
+            LimitExceeded: the variables are too many, or too deep. Others as
+            `CostCalculator.weigh`.
         """
         check_variables(variables, self.limits)
         if not isinstance(document, KnownDocument):
@@ -170,7 +171,7 @@ class CheckedDocuments(SchemaExtension):
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
         self._known: KnownDocument | None = None
-        self._weighed: Weighed | None = None
+        self._weighed: DocumentCost | None = None
 
     def on_parse(self) -> Iterator[None]:
         context = self.execution_context
@@ -198,7 +199,7 @@ class CheckedDocuments(SchemaExtension):
 
     def _check(self, document: DocumentNode) -> None:
         context, documents = self.execution_context, self._documents
-        scales: Scales = context.schema.scales  # type: ignore[attr-defined]
+        scales: CostCalculator = context.schema.scales  # type: ignore[attr-defined]
         known = self._known
         self._weighed = documents.weighed(known or document, context.variables, scales)
         name = context.operation_name

@@ -20,7 +20,7 @@ from graphql.type.definition import GraphQLResolveInfoHelpers
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from revstream.gql.engine.execution.field_steps import gathered, steps_of
-from revstream.gql.engine.request.context import Context
+from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.plan import Plan
 
 __all__ = ["Executor", "unstorable_text"]
@@ -29,7 +29,7 @@ __all__ = ["Executor", "unstorable_text"]
 class Executor(StrawberryGraphQLCoreExecutionContext):
     """graphql-core's, per operation."""
 
-    context_value: Context
+    context_value: RequestContext
     plan: Plan
     # As they nearly always are: what has more than thirty attributes of its own takes a kilobyte
     # more.

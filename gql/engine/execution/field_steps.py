@@ -29,8 +29,8 @@ from graphql.execution.values import get_argument_values
 from graphql.pyutils import Path, gather_with_cancel
 
 from revstream.gql.engine.definitions.field import Read, Resolve, field_of
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP
-from revstream.gql.engine.execution.compiled_object import Make, made_of
+from revstream.gql.engine.definitions.value_tests import FALLBACK
+from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.request.plan import Details, Step
 from revstream.resolvers.errors import NumberMisfit
 
@@ -239,10 +239,10 @@ def _completed_object(type_: Any, details: Details) -> Complete:
     def complete(executor: Executor, value: Any, path: Path) -> Any:
         nonlocal known, make
         if not known:
-            known, make = True, made_of(executor, type_, details)
+            known, make = True, compile_object(executor, type_, details)
         if make is not None:
             made = make(value, executor.context_value)
-            if made is not GIVEN_UP:
+            if made is not FALLBACK:
                 return made
         return executor.collect_and_execute_subfields(type_, details, path, value, None)
 

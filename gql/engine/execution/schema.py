@@ -25,16 +25,16 @@ from strawberry.types import ExecutionContext, ExecutionResult
 from strawberry.types.execution import PreExecutionError
 from strawberry.types.graphql import OperationType
 
-from revstream.gql.engine.execution.compiled_query import direct_of
+from revstream.gql.engine.execution.compiled_query import compile_query
 from revstream.gql.engine.execution.document_cache import Documents, KnownDocument, KnownOperation
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.execution.worker_thread import has_read_much, off_loop
 from revstream.gql.engine.limits.concurrency import ConcurrencyExtension, ConcurrencyLimiter
 from revstream.gql.engine.limits.document_limits import check_weight
-from revstream.gql.engine.limits.query_cost import Scales
+from revstream.gql.engine.limits.query_cost import CostCalculator
 from revstream.gql.engine.limits.response_size import check_response
-from revstream.gql.engine.request.context import Context
-from revstream.gql.observability.error_response import Failures
+from revstream.gql.engine.request.context import RequestContext
+from revstream.gql.observability.error_response import ErrorReporter
 from revstream.gql.observability.operation_metrics import Operations, kind_of
 from revstream.gql.server.client_presence import finish_without_client
 from revstream.streams.core.errors import GatewayError
@@ -106,9 +106,9 @@ class Schema(strawberry.Schema):
         super().__init__(*args, **kwargs)
         self.operations = operations
         self.limiter = limiter
-        self.scales = Scales(self._schema)
+        self.scales = CostCalculator(self._schema)
         self._documents = documents
-        self.failures = Failures(operations)
+        self.failures = ErrorReporter(operations)
 
     def get_extensions(self, sync: bool = False) -> list[SchemaExtension]:
         found = super().get_extensions(sync)
@@ -119,7 +119,7 @@ class Schema(strawberry.Schema):
         self,
         query: str | None,
         variable_values: dict[str, Any] | None = None,
-        context_value: Context | None = None,
+        context_value: RequestContext | None = None,
         root_value: Any = None,
         operation_name: str | None = None,
         allowed_operation_types: Iterable[OperationType] | None = None,
@@ -159,7 +159,7 @@ class Schema(strawberry.Schema):
         self,
         query: str | None,
         variable_values: dict[str, Any] | None = None,
-        context_value: Context | None = None,
+        context_value: RequestContext | None = None,
         root_value: Any = None,
         operation_name: str | None = None,
         operation_extensions: dict[str, Any] | None = None,
@@ -197,7 +197,7 @@ class Schema(strawberry.Schema):
         self,
         known: KnownOperation,
         variables: dict[str, Any] | None,
-        context: Context,
+        context: RequestContext,
     ) -> ExecutionResult:
         kind = known.kind_name
         began = time.perf_counter()
@@ -234,7 +234,7 @@ class Schema(strawberry.Schema):
         return await self._bounded(ExecutionResult(data=data, errors=found))
 
     async def _stream_known(
-        self, known: KnownOperation, variables: dict[str, Any] | None, context: Context
+        self, known: KnownOperation, variables: dict[str, Any] | None, context: RequestContext
     ) -> AsyncGenerator[ExecutionResult]:
         """Of a subscription."""
         kind = known.kind_name
@@ -256,7 +256,7 @@ class Schema(strawberry.Schema):
             yield ExecutionResult(data=None, errors=errors)
 
     def _begun(
-        self, known: KnownOperation, variables: dict[str, Any] | None, context: Context
+        self, known: KnownOperation, variables: dict[str, Any] | None, context: RequestContext
     ) -> AsyncGenerator[CoreResult] | list[GraphQLError]:
         """The responses of a subscription, or why there are none."""
         given = known.coerce(variables or {})
@@ -290,7 +290,7 @@ class Schema(strawberry.Schema):
         known.fits = known.document.weighed is not None
 
     async def _execute(
-        self, known: KnownOperation, variables: dict[str, Any] | None, context: Context
+        self, known: KnownOperation, variables: dict[str, Any] | None, context: RequestContext
     ) -> CoreResult | list[GraphQLError]:
         document = known.document
         if context.begun is None:
@@ -307,7 +307,7 @@ class Schema(strawberry.Schema):
             result = await result
         plan = executor.plan
         if not plan.tried and not result.errors:
-            plan.tried, plan.direct = True, direct_of(executor)
+            plan.tried, plan.direct = True, compile_query(executor)
         finished: CoreResult = result
         return finished
 
@@ -364,7 +364,9 @@ class Schema(strawberry.Schema):
         context = None if execution_context is None else execution_context.context
         self.finish_errors(errors, kind_of(execution_context), context)
 
-    def finish_errors(self, errors: list[GraphQLError], kind: str, context: Context | None) -> None:
+    def finish_errors(
+        self, errors: list[GraphQLError], kind: str, context: RequestContext | None
+    ) -> None:
         """By the table of errors; counts the first of them."""
         if not self._documents.limits.introspection:
             for error in errors:

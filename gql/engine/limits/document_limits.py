@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from revstream.gql.engine.limits.query_cost import Weighed, Weight
+from revstream.gql.engine.limits.query_cost import DocumentCost, OperationCost
 from revstream.resolvers.errors import BadUserInput, LimitExceeded
 
 __all__ = ["COUNTED", "Limits", "check_text", "check_variables", "check_weight"]
@@ -70,7 +70,7 @@ def check_text(text: str, limits: Limits) -> None:
 
 
 def check_weight(
-    weighed: Weighed, operation: str | None, limits: Limits, *, known: bool = False
+    weighed: DocumentCost, operation: str | None, limits: Limits, *, known: bool = False
 ) -> None:
     """Refuse what would take long to validate, or to execute.
 
@@ -120,7 +120,7 @@ def check_weight(
         )
 
 
-def _check_shape(weight: Weight, limits: Limits) -> None:
+def _check_shape(weight: OperationCost, limits: Limits) -> None:
     if weight.introspects and not limits.introspection:
         raise BadUserInput(
             "introspection is switched off here: __schema and __type cannot be asked for"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from revstream.resolvers.errors import BadUserInput, Forbidden, PersistedQueryNotFound
-from revstream.streams.core.lru_cache import Recent
+from revstream.streams.core.lru_cache import LruCache
 
 __all__ = [
     "AutomaticDocuments",
@@ -48,7 +48,7 @@ class AutomaticDocuments:
     """
 
     def __init__(self, *, most: int = 1000, most_characters: int = 4_000_000) -> None:
-        self._kept = Recent[str, str](most=most, most_size=most_characters)
+        self._kept = LruCache[str, str](most=most, most_size=most_characters)
 
     def text_of(self, query: str | None, extensions: Mapping[str, Any] | None) -> str | None:
         asked = _name_in(extensions)

@@ -39,7 +39,7 @@ from revstream.gql.engine.limits.filter_conditions import FilterConditions
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.pagination.page import LONGEST_PAGE, USUAL_PAGE
 
-__all__ = ["Scales", "Weighed", "Weight"]
+__all__ = ["CostCalculator", "DocumentCost", "OperationCost"]
 
 _MOST_DIGITS = 4300
 """Of an integer that Python makes a number of; its own bound against the time that takes."""
@@ -66,7 +66,7 @@ Variables = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Weight:
+class OperationCost:
     """Of an operation, or of a fragment where it is spread once.
 
     Fields, aliases, directives and root fields count as often as fragments spread them. `cost`: how
@@ -86,7 +86,7 @@ class Weight:
     conditions: int = 0
     introspects: bool = False
 
-    def add(self, other: Weight, depth: int, times: int) -> None:
+    def add(self, other: OperationCost, depth: int, times: int) -> None:
         """Spread it so deep, for so many objects."""
         self.depth = max(self.depth, depth + other.depth)
         self.fields += other.fields
@@ -104,34 +104,34 @@ class Weight:
 class _Definition:
     """Its own weight without its spreads: of which fragments, how deep, for how many objects."""
 
-    own: Weight = field(default_factory=Weight)
+    own: OperationCost = field(default_factory=OperationCost)
     spreads: list[tuple[str, int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class DocumentCost:
     """The weights of a document's operations by name, None that of one without.
 
     `varies`: whether variables have a part in it.
     """
 
-    operations: Mapping[str | None, Weight]
+    operations: Mapping[str | None, OperationCost]
     varies: bool
 
-    def of(self, name: str | None) -> Weight | None:
+    def of(self, name: str | None) -> OperationCost | None:
         """The operation of that name; where none is named, the only one."""
         if name is None and len(self.operations) == 1:
             return next(iter(self.operations.values()))
         return self.operations.get(name)
 
 
-class Scales:
+class CostCalculator:
     """Weighs the documents of one schema."""
 
     def __init__(self, schema: GraphQLSchema) -> None:
         self._schema = schema
 
-    def weigh(self, document: DocumentNode, variables: Variables) -> Weighed:
+    def weigh(self, document: DocumentNode, variables: Variables) -> DocumentCost:
         """Raises:
         BadUserInput: a fragment that spreads itself, two of one name, or a number that Python does
             not read.
@@ -159,7 +159,7 @@ class Scales:
             found[name] = self._looked_at(each, type_, pages, filters)
         weights = _resolved(fragments)
         summed = {name: _sum(definition, weights) for name, definition in operations.items()}
-        return Weighed(summed, pages.varied or filters.varied)
+        return DocumentCost(summed, pages.varied or filters.varied)
 
     def _looked_at(
         self,
@@ -196,7 +196,7 @@ class Scales:
 
     def _count(
         self,
-        own: Weight,
+        own: OperationCost,
         node: FieldNode,
         parent: GraphQLNamedType | None,
         depth: int,
@@ -311,9 +311,9 @@ def _depth(value: ValueNode) -> int:
     return deepest
 
 
-def _resolved(fragments: Mapping[Any, _Definition]) -> Mapping[str, Weight]:
+def _resolved(fragments: Mapping[Any, _Definition]) -> Mapping[str, OperationCost]:
     """Each with what it spreads, those that are spread first."""
-    weights: dict[str, Weight] = {}
+    weights: dict[str, OperationCost] = {}
     for start in fragments:
         path: dict[str, Any] = {}
         name: str | None = start
@@ -339,7 +339,7 @@ def _shown(names: Sequence[str]) -> str:
     return " → ".join(each if len(each) <= 40 else f"{each[:37]}..." for each in shown)
 
 
-def _sum(definition: _Definition, weights: Mapping[str, Weight]) -> Weight:
+def _sum(definition: _Definition, weights: Mapping[str, OperationCost]) -> OperationCost:
     for name, depth, times in definition.spreads:
         # One that is not there is refused by validation.
         if name in weights:

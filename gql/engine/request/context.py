@@ -20,8 +20,8 @@ from revstream.gql.engine.request.mutation_services import Editing
 from revstream.gql.engine.request.plan import Plan, Plans
 from revstream.gql.engine.request.selection import Nodes, Selections
 from revstream.gql.engine.request.source import CurrentDocument
-from revstream.gql.server.fair_scheduler import Turns
-from revstream.gql.subscriptions.broadcast_group import Audiences
+from revstream.gql.server.fair_scheduler import FairScheduler
+from revstream.gql.subscriptions.broadcast_group import BroadcastGroups
 from revstream.model.definition import Entity, Model
 from revstream.resolvers.access.permissions import Scope
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
@@ -31,13 +31,13 @@ from revstream.resolvers.drafts.changes import ProposalChanges
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.filters.parser import Condition, parse_where
 from revstream.resolvers.history.time_point import Moments
-from revstream.resolvers.history.versions import History
+from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.mutations.result import Author
 from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
 
-__all__ = ["Context", "Place", "ResolveInfo"]
+__all__ = ["RequestContext", "ResolveInfo", "SubscriptionPosition"]
 
 _LONGEST_KEY = 255
 # About a millisecond.
@@ -45,7 +45,7 @@ _MANY_CONDITIONS = 50
 
 
 @dataclass(slots=True)
-class Place:
+class SubscriptionPosition:
     """Where a subscription stands, for a transport that lets its clients resume by itself.
 
     Tokens are as the API shows them.
@@ -60,7 +60,7 @@ class Place:
 
 
 @dataclass(kw_only=True, eq=False, slots=True)
-class Context:
+class RequestContext:
     """One per request; Strawberry shares it among the operations of a WebSocket, so each response
     gets a `fresh` one of it.
 
@@ -90,7 +90,7 @@ class Context:
     """
 
     current: Current
-    history: History
+    history: VersionHistory
     moments: Moments
     live: Changes
     proposals: ProposalChanges
@@ -104,13 +104,13 @@ class Context:
     principal: str | None = None
     account: str | None = None
     idempotency_key: str | None = None
-    place: Place | None = None
-    audiences: Audiences = field(default_factory=Audiences)
+    place: SubscriptionPosition | None = None
+    audiences: BroadcastGroups = field(default_factory=BroadcastGroups)
     executor: ref[Any] | None = None
     plans: Plans | None = None
     plan: Plan | None = None
     subscription_filters: SubscriptionFilters = field(default_factory=SubscriptionFilters)
-    filter_turns: Turns = field(default_factory=partial(Turns, 1))
+    filter_turns: FairScheduler = field(default_factory=partial(FairScheduler, 1))
     loads: Loaders = field(init=False, repr=False)
     known: dict[tuple[str, frozenset[str]], dict[Any, CurrentDocument | None]] = field(
         init=False, repr=False
@@ -126,11 +126,11 @@ class Context:
         self.forget()
         self.problems = []
 
-    def fresh(self, plan: Plan) -> Context:
+    def fresh(self, plan: Plan) -> RequestContext:
         """The same services with nothing read yet: for one operation, or one event of a
         subscription."""
         # Field by field: `replace` takes three times as long, of each request.
-        made = object.__new__(Context)
+        made = object.__new__(RequestContext)
         for name in _GIVEN:
             setattr(made, name, getattr(self, name))
         made.plan, made.executor = plan, None
@@ -138,7 +138,7 @@ class Context:
         made.__post_init__()
         return made
 
-    def over(self, session: Session) -> Context:
+    def over(self, session: Session) -> RequestContext:
         """The same for all that is asked over a socket, each with a `fresh` one of it."""
         return replace(self, session=session)
 
@@ -234,7 +234,7 @@ class Context:
         return resume_tokens.decode(text, self.deployment)
 
 
-_GIVEN = tuple(each.name for each in fields(Context) if each.init)
+_GIVEN = tuple(each.name for each in fields(RequestContext) if each.init)
 
-ResolveInfo: TypeAlias = GraphQLResolveInfo[Context]
+ResolveInfo: TypeAlias = GraphQLResolveInfo[RequestContext]
 """What graphql-core hands to a field's function."""

@@ -10,19 +10,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from revstream.gql.auth.authenticator import Credentials, SignIn
+from revstream.gql.auth.authenticator import Authenticator, Credentials
 from revstream.gql.auth.sessions import Sessions
-from revstream.gql.engine.request.context import Context
+from revstream.gql.engine.request.context import RequestContext
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
 from revstream.resolvers.errors import SignInEnded
 from revstream.streams.versioning.attribution import is_reserved_name
 
-__all__ = ["Callers"]
+__all__ = ["RequestContextFactory"]
 
 _MOST = 1000
 
 
-class Callers:
+class RequestContextFactory:
     """Args:
     sign_in: None where everyone is served as nobody known.
     make: a context for a caller, whose services are within his scope.
@@ -32,8 +32,8 @@ class Callers:
 
     def __init__(
         self,
-        sign_in: SignIn | None,
-        make: Callable[[Principal], Context],
+        sign_in: Authenticator | None,
+        make: Callable[[Principal], RequestContext],
         *,
         author_header: str | None,
         deciding: frozenset[str],
@@ -42,7 +42,7 @@ class Callers:
         self._make = make
         self._author_header = author_header
         self._deciding = deciding
-        self._kept: OrderedDict[Principal, Context] = OrderedDict()
+        self._kept: OrderedDict[Principal, RequestContext] = OrderedDict()
         self.sessions = Sessions() if sign_in is None else Sessions(sign_in.holds)
         for keys in () if sign_in is None else sign_in.keys:
             keys.changed = self.sessions.review
@@ -51,9 +51,9 @@ class Callers:
     def signs_in(self) -> bool:
         return self._sign_in is not None
 
-    async def of_request(self, headers: Mapping[str, str]) -> Context:
+    async def of_request(self, headers: Mapping[str, str]) -> RequestContext:
         """Raises:
-        Unauthenticated, Unavailable: see `SignIn.principal`.
+        Unauthenticated, Unavailable: see `Authenticator.principal`.
         """
         known = self.known(headers)
         if known is not None:
@@ -61,18 +61,18 @@ class Callers:
         principal = await self.principal(Credentials.of_headers(headers))
         return self._context(principal, headers)
 
-    def known(self, headers: Mapping[str, str]) -> Context | None:
+    def known(self, headers: Mapping[str, str]) -> RequestContext | None:
         """The same, where nobody has to look closer."""
         principal = ANONYMOUS if self._sign_in is None else self._sign_in.known(headers)
         return None if principal is None else self._context(principal, headers)
 
-    def of_socket(self, headers: Mapping[str, str]) -> Context:
+    def of_socket(self, headers: Mapping[str, str]) -> RequestContext:
         """Before it has been introduced: nothing is asked with it."""
         return self._context(ANONYMOUS, headers)
 
     async def introduced(
         self, headers: Mapping[str, str], payload: object
-    ) -> tuple[Principal, Context]:
+    ) -> tuple[Principal, RequestContext]:
         """Who a socket is of, by what its client says, or has sent headers with.
 
         Raises:
@@ -112,7 +112,7 @@ class Callers:
     async def principal(self, credentials: Credentials) -> Principal:
         return ANONYMOUS if self._sign_in is None else await self._sign_in.principal(credentials)
 
-    def _context(self, principal: Principal, headers: Mapping[str, str]) -> Context:
+    def _context(self, principal: Principal, headers: Mapping[str, str]) -> RequestContext:
         kept = self._kept.get(principal)
         if kept is not None:
             self._kept.move_to_end(principal)

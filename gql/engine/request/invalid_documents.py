@@ -19,9 +19,9 @@ from typing import Any, TypeAlias
 from bson import Decimal128, ObjectId
 from graphql import GraphQLError
 
-from revstream.gql.engine.definitions.object_type import Link, Shape
+from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
 from revstream.gql.engine.definitions.value_tests import sure_of
-from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.references import follow
 from revstream.gql.engine.request.selection import Nodes, Selections
 from revstream.gql.engine.request.source import (
@@ -33,10 +33,10 @@ from revstream.gql.engine.request.source import (
 from revstream.model.definition import Field, Scalar
 from revstream.resolvers.errors import DocumentMisfit
 from revstream.resolvers.pagination.page import Page
-from revstream.resolvers.values.output import INT_LIMIT, Convert, Place, converter
+from revstream.resolvers.values.output import INT_LIMIT, Convert, ValueLocation, converter
 from revstream.streams.core.errors import ArchiveBehind, GatewayError, ParallelLists
 
-__all__ = ["SURE", "fitting", "report_unordered", "showable"]
+__all__ = ["SURE", "report_unordered", "showable", "without_invalid"]
 
 SURE: Mapping[Scalar, type] = {
     Scalar.ID: str,
@@ -67,7 +67,7 @@ class _Check:
 class _Checks:
     """What is asked of a document, or of one inside of it."""
 
-    shape: Shape
+    shape: ObjectTypeInfo
     fields: Sequence[_Check]
     links: Sequence[tuple[str, Link, Nodes]]
     sure: Callable[[Callable[[str], Any]], bool] | None
@@ -79,8 +79,8 @@ _Misfit: TypeAlias = "tuple[_Path, DocumentMisfit | ArchiveBehind]"
 _Demand: TypeAlias = "tuple[_Path, Link, CurrentDocument | EmbeddedDocument, Nodes]"
 
 
-async def fitting(
-    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
+async def without_invalid(
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo, nodes: Nodes
 ) -> list[bool]:
     """Judge which documents can be shown; the response gets an error for each other one.
 
@@ -93,7 +93,7 @@ async def fitting(
 
 
 def showable(
-    info: ResolveInfo, versions: Sequence[VersionRecord], shape: Shape, nodes: Nodes
+    info: ResolveInfo, versions: Sequence[VersionRecord], shape: ObjectTypeInfo, nodes: Nodes
 ) -> list[bool]:
     """Judge versions, of which only the document's id and the number must have a value."""
     asked = info.context.selections(info).under(nodes, shape.version)
@@ -113,7 +113,7 @@ def showable(
     return [misfit is None for misfit in misfits]
 
 
-def _number_misfit(number: int, place: Place, nodes: Nodes) -> _Misfit | None:
+def _number_misfit(number: int, place: ValueLocation, nodes: Nodes) -> _Misfit | None:
     return None if number < INT_LIMIT else ((_key(nodes),), place.misfit("version", number, "Int"))
 
 
@@ -178,7 +178,7 @@ def _key(nodes: Nodes) -> str:
 
 
 async def _misfits(
-    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo, nodes: Nodes
 ) -> list[_Misfit | None]:
     selections = info.context.selections(info)
     checks = _checks(info.context, selections, shape, nodes)
@@ -206,7 +206,7 @@ async def _misfits(
 
 
 async def _unnumbered(
-    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo, nodes: Nodes
 ) -> list[_Misfit | None]:
     """Find the documents that have no number; those whose numbers cannot be read have an error of
     their own."""
@@ -235,7 +235,9 @@ async def _demanded(info: ResolveInfo, demand: _Demand) -> _Misfit | None:
     return None if inner is None else ((*path, *inner[0]), inner[1])
 
 
-def _checks(context: Context, selections: Selections, shape: Shape, nodes: Nodes) -> _Checks:
+def _checks(
+    context: RequestContext, selections: Selections, shape: ObjectTypeInfo, nodes: Nodes
+) -> _Checks:
     fields: list[_Check] = []
     links: list[tuple[str, Link, Nodes]] = []
     required: list[Field] = []
@@ -255,7 +257,11 @@ def _checks(context: Context, selections: Selections, shape: Shape, nodes: Nodes
 
 
 def _check_of(
-    context: Context, selections: Selections, shape: Shape, field: Field, nodes: Nodes
+    context: RequestContext,
+    selections: Selections,
+    shape: ObjectTypeInfo,
+    field: Field,
+    nodes: Nodes,
 ) -> _Check:
     embedded = shape.embedded.get(field.name)
     # Made where a value is there: documents end somewhere, types that hold themselves do not.

@@ -17,14 +17,14 @@ from bson import Timestamp
 from strawberry.dataloader import DataLoader
 
 from revstream.model.definition import Entity
-from revstream.resolvers.current.batcher import Pool
+from revstream.resolvers.current.batcher import BatchLoader
 from revstream.resolvers.current.documents import Current
 from revstream.resolvers.drafts.comments import Subject
 from revstream.resolvers.drafts.draft import Draft
 from revstream.resolvers.drafts.store import Drafts
 from revstream.resolvers.history.document_states import DocumentState
-from revstream.resolvers.history.time_point import Moment, Moments
-from revstream.resolvers.history.versions import History
+from revstream.resolvers.history.time_point import Moments, TimePoint
+from revstream.resolvers.history.versions import VersionHistory
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.mongo.driver.codecs import Document
@@ -54,7 +54,7 @@ class Loaders:
     def __init__(
         self,
         current: Current,
-        history: History,
+        history: VersionHistory,
         moments: Moments,
         proposals: Proposals,
     ) -> None:
@@ -66,7 +66,7 @@ class Loaders:
         self._seen = current.seen()
         self._documents: dict[Hashable, asyncio.Future[Sequence[Document | None]]] = {}
         self._loaders: dict[Hashable, DataLoader[Any, Any]] = {}
-        self._pools: dict[Hashable, Pool[Any, Any]] = {}
+        self._pools: dict[Hashable, BatchLoader[Any, Any]] = {}
 
     def close(self) -> None:
         """Forget what was read, once the response is made. Reads refer to their loaders: without
@@ -135,7 +135,7 @@ class Loaders:
             wanted: list[tuple[Any, Timestamp]],
         ) -> Sequence[DocumentState]:
             latest = max(moment for _, moment in wanted)
-            await self._moments.reached(entity, Moment(at=latest))
+            await self._moments.reached(entity, TimePoint(at=latest))
             return await self._history.as_of(entity, wanted, fields)
 
         return await self._load(("at", entity.name, fields), (id_, at), load, _id_and)
@@ -180,13 +180,13 @@ class Loaders:
         """
         return await self._load(("subjects", kind), subject, read, _id_and)
 
-    async def moment(self, entity: Entity, time: datetime | None, token: str | None) -> Moment:
+    async def moment(self, entity: Entity, time: datetime | None, token: str | None) -> TimePoint:
         """The moment that a TimePoint means, once the archive has reached it."""
         if token is not None:
             # For which nothing is read.
             return await self._moments.of(entity, time=time, token=token)
 
-        async def load(times: list[datetime | None]) -> Sequence[Moment]:
+        async def load(times: list[datetime | None]) -> Sequence[TimePoint]:
             return await asyncio.gather(*(self._moments.of(entity, time=each) for each in times))
 
         return await self._load(("moment", entity.name), time, load)
@@ -210,7 +210,7 @@ class Loaders:
     ) -> asyncio.Future[Sequence[T]]:
         pool = self._pools.get(kind)
         if pool is None:
-            pool = self._pools[kind] = Pool(read)
+            pool = self._pools[kind] = BatchLoader(read)
         return pool.ask(keys)
 
     async def _load(

@@ -13,9 +13,9 @@ from revstream.resolvers.drafts.comments import Comments
 from revstream.resolvers.drafts.images import ProposalImages
 from revstream.resolvers.drafts.publish import Publishing
 from revstream.resolvers.drafts.store import Drafts
-from revstream.resolvers.mutations.expected_version import Standing
-from revstream.resolvers.mutations.fenced_upsert import Fences
-from revstream.resolvers.mutations.idempotency import Repeats
+from revstream.resolvers.mutations.expected_version import ExpectedVersions
+from revstream.resolvers.mutations.fenced_upsert import FencedUpserts
+from revstream.resolvers.mutations.idempotency import IdempotencyStore
 from revstream.resolvers.mutations.restore import Restoring
 from revstream.resolvers.mutations.writes import BeforeInsert, Writes, nothing_to_do
 from revstream.resolvers.subscriptions.saved_cursors import SavedCursors
@@ -31,12 +31,12 @@ __all__ = ["Editing", "prepare_editing"]
 class Editing:
     writes: Writes
     restoring: Restoring
-    fences: Fences
+    fences: FencedUpserts
     drafts: Drafts
     publishing: Publishing
     comments: Comments
     cursors: SavedCursors
-    standing: Standing
+    standing: ExpectedVersions
 
     def within(self, scope: Scope) -> Editing:
         """The same for one caller."""
@@ -79,8 +79,8 @@ async def prepare_editing(
         images: whether the server is to keep images of drafts and comments.
         before_insert: see `Writes`.
     """
-    repeats = Repeats(mongo, window_s=repeat_window_s)
-    standing = Standing(mongo, archives, progress)
+    repeats = IdempotencyStore(mongo, window_s=repeat_window_s)
+    standing = ExpectedVersions(mongo, archives, progress)
     writes = Writes(mongo, model, archives, progress, own_writes, standing, repeats, before_insert)
     kept = ProposalImages(mongo, enabled=images)
     drafts = Drafts(mongo, archives, standing, repeats, kept)
@@ -95,7 +95,7 @@ async def prepare_editing(
     return Editing(
         writes=writes,
         restoring=Restoring(mongo, archives, own_writes, standing, writes),
-        fences=Fences(mongo, archives, writes, own_writes, repeats),
+        fences=FencedUpserts(mongo, archives, writes, own_writes, repeats),
         drafts=drafts,
         publishing=Publishing(drafts, standing, writes),
         comments=comments,

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from revstream.gql.engine.definitions.field import Beside
-from revstream.gql.engine.definitions.object_type import Link, Shape
-from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.definitions.field import IdOnlyField
+from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.references import ids_named
 from revstream.gql.engine.request.selection import Nodes
 from revstream.gql.engine.request.source import CurrentDocument
@@ -24,7 +24,7 @@ __all__ = ["prefetch", "read_ahead"]
 
 
 async def prefetch(
-    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape, nodes: Nodes
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo, nodes: Nodes
 ) -> None:
     """Args:
     nodes: where the documents' fields are selected.
@@ -49,7 +49,7 @@ async def prefetch(
 
 
 def read_ahead(
-    context: Context, documents: Sequence[Document], besides: Sequence[Beside]
+    context: RequestContext, documents: Sequence[Document], besides: Sequence[IdOnlyField]
 ) -> list[Awaitable[None]]:
     """Reads of what of these documents takes no more than their `_id`, and is not read yet."""
     reads: list[Awaitable[None]] = []
@@ -61,16 +61,18 @@ def read_ahead(
     return reads
 
 
-async def _read(context: Context, beside: Beside, ids: Sequence[Any]) -> None:
+async def _read(context: RequestContext, beside: IdOnlyField, ids: Sequence[Any]) -> None:
     context.keep_ahead(beside.nodes, ids, await beside.read(context, ids))
 
 
-def _readable(info: ResolveInfo, shape: Shape, name: str) -> bool:
+def _readable(info: ResolveInfo, shape: ObjectTypeInfo, name: str) -> bool:
     member = shape.guarded.get(name)
     return member is None or info.context.scope.may_read(shape.type, member)
 
 
-def _numbered(info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape) -> bool:
+def _numbered(
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo
+) -> bool:
     """Whether all numbers are known."""
     known = info.context.loads.known_numbers(shape.entity, [each.values for each in documents])
     for document, number in zip(documents, known, strict=True):
@@ -78,7 +80,9 @@ def _numbered(info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Sh
     return None not in known
 
 
-async def _number(info: ResolveInfo, documents: Sequence[CurrentDocument], shape: Shape) -> None:
+async def _number(
+    info: ResolveInfo, documents: Sequence[CurrentDocument], shape: ObjectTypeInfo
+) -> None:
     values = [each.values for each in documents]
     try:
         numbers = await info.context.loads.numbers(shape.entity, values)

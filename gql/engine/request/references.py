@@ -11,20 +11,26 @@ from typing import Any
 from bson import Timestamp
 
 from revstream.gql.engine.definitions.object_type import Link
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP
-from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.definitions.value_tests import FALLBACK
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.selection import Nodes
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, State
 from revstream.model.definition import Field, Scalar
 from revstream.model.naming import with_article
 from revstream.resolvers.errors import DocumentMisfit
-from revstream.resolvers.values.output import ID_CLASSES, TEXT_IDS, Convert, Place, converter
+from revstream.resolvers.values.output import (
+    ID_CLASSES,
+    TEXT_IDS,
+    Convert,
+    ValueLocation,
+    converter,
+)
 from revstream.streams.changefeed.event import PLAIN, identity
 from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = ["follow", "followed_already", "ids_named"]
 
-_NOWHERE = Place("", None)
+_NOWHERE = ValueLocation("", None)
 
 
 def follow(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
@@ -57,14 +63,14 @@ def follow(link: Link, source: State, info: ResolveInfo, nodes: Nodes) -> Any:
     return _followed(link, source, info, id_, fields)
 
 
-def followed_already(link: Link, nodes: Nodes) -> Callable[[State, Context], Any]:
-    """The same without waiting, and without an error: GIVEN_UP, where it would take either. For one
+def followed_already(link: Link, nodes: Nodes) -> Callable[[State, RequestContext], Any]:
+    """The same without waiting, and without an error: FALLBACK, where it would take either. For one
     plan, whose selections stay what they are."""
     by, target = link.by.stored, link.target
-    missing = GIVEN_UP if link.reference.required else None
+    missing = FALLBACK if link.reference.required else None
     read: tuple[str, frozenset[str]] | None = None
 
-    def followed(source: State, context: Context) -> Any:
+    def followed(source: State, context: RequestContext) -> Any:
         nonlocal read
         id_ = source.values.get(by)
         if id_ is None:
@@ -72,10 +78,10 @@ def followed_already(link: Link, nodes: Nodes) -> Callable[[State, Context], Any
         if read is None:
             selections = None if context.plan is None else context.plan.selections
             if selections is None:
-                return GIVEN_UP
+                return FALLBACK
             read = target.name, selections.stored(nodes, target, target.name)
         known = context.known.get(read)
-        return GIVEN_UP if known is None else known.get(identity(id_)) or GIVEN_UP
+        return FALLBACK if known is None else known.get(identity(id_)) or FALLBACK
 
     return followed
 

@@ -25,11 +25,11 @@ from graphql import (
 )
 
 from revstream.gql.engine.definitions.arguments import arguments_of
-from revstream.gql.engine.definitions.field import Beside, Resolve, field_of, internal_name
-from revstream.gql.engine.definitions.object_type import Link, Shape
+from revstream.gql.engine.definitions.field import IdOnlyField, Resolve, field_of, internal_name
+from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
 from revstream.resolvers.pagination.projection import ENDED
 
-__all__ = ["ConnectionSelection", "Needs", "Nodes", "Selections", "VersionSelection"]
+__all__ = ["ConnectionSelection", "Nodes", "SelectionNeeds", "Selections", "VersionSelection"]
 
 
 Nodes = Sequence[FieldNode]
@@ -93,13 +93,13 @@ class VersionSelection:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class SelectionNeeds:
     """What has to be read beside documents: their versions' numbers, what they refer to, with the
     places where that is selected, and what else can be read beside them."""
 
     version: bool
     links: Sequence[tuple[str, Link, Nodes]]
-    beside: Sequence[Beside]
+    beside: Sequence[IdOnlyField]
 
 
 P = ParamSpec("P")
@@ -113,7 +113,7 @@ def _once(
 
     @wraps(look)
     def known(self: Selections, nodes: Nodes, /, *of: P.args, **none: P.kwargs) -> T:
-        names = (each.name if isinstance(each, Shape) else each for each in of)
+        names = (each.name if isinstance(each, ObjectTypeInfo) else each for each in of)
         key = (look.__name__, *names, *map(id, nodes))
         found: T | None = self.known.get(key)
         if found is None:
@@ -143,10 +143,10 @@ class Selections:
         return found
 
     @_once
-    def needs(self, nodes: Nodes, shape: Shape) -> Needs:
+    def needs(self, nodes: Nodes, shape: ObjectTypeInfo) -> SelectionNeeds:
         """What current documents refer to, of what is selected of them."""
         selected = self.under(nodes, shape.name)
-        return Needs(
+        return SelectionNeeds(
             version="version" in selected,
             links=[
                 (name, shape.links[name], places)
@@ -160,7 +160,7 @@ class Selections:
             ],
         )
 
-    def _beside(self, shape: Shape, name: str, places: Nodes) -> Iterable[Beside]:
+    def _beside(self, shape: ObjectTypeInfo, name: str, places: Nodes) -> Iterable[IdOnlyField]:
         """Of a field, under each name that the response has of it: their arguments differ."""
         type_: Any = self._schema.type_map[shape.name]
         definition = type_.fields.get(name)
@@ -174,7 +174,7 @@ class Selections:
             yield made.beside(self, nodes, arguments_of(definition, nodes[0], made))
 
     @_once
-    def stored(self, nodes: Nodes, shape: Shape, type_name: str) -> frozenset[str]:
+    def stored(self, nodes: Nodes, shape: ObjectTypeInfo, type_name: str) -> frozenset[str]:
         """The stored names, dotted below embedded documents, that the selected fields of a document
         are made of.
 
@@ -200,7 +200,7 @@ class Selections:
         )
 
     @_once
-    def version(self, nodes: Nodes, shape: Shape) -> VersionSelection:
+    def version(self, nodes: Nodes, shape: ObjectTypeInfo) -> VersionSelection:
         selected = self.under(nodes, shape.version)
         document = selected.get("document")
         fields = self.stored(document, shape, shape.snapshot) if document else None
@@ -230,7 +230,7 @@ class Selections:
                     self._collect(fragment.selection_set, type_name, found, seen)
 
     def _stored_in(
-        self, selections: SelectionSetNode | None, shape: Shape, type_name: str
+        self, selections: SelectionSetNode | None, shape: ObjectTypeInfo, type_name: str
     ) -> frozenset[str]:
         """Each selection set and fragment is looked at once per type, however often it is
         spread."""
@@ -248,7 +248,9 @@ class Selections:
                 paths |= self._stored_by_fragment(node.name.value, shape, type_name)
         return frozenset(paths)
 
-    def _stored_by_fragment(self, name: str, shape: Shape, type_name: str) -> frozenset[str]:
+    def _stored_by_fragment(
+        self, name: str, shape: ObjectTypeInfo, type_name: str
+    ) -> frozenset[str]:
         key = (type_name, name)
         if key not in self._stored:
             fragment = self._fragments[name]
@@ -259,7 +261,7 @@ class Selections:
             )
         return self._stored[key]
 
-    def _stored_by(self, node: FieldNode, shape: Shape, type_name: str) -> frozenset[str]:
+    def _stored_by(self, node: FieldNode, shape: ObjectTypeInfo, type_name: str) -> frozenset[str]:
         name = internal_name(self._schema.type_map[type_name], node.name.value)
         link = shape.links.get(name)
         if link is not None:

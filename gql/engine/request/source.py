@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from bson import Timestamp
 
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.resolvers.values.json_value import REFUSED
-from revstream.resolvers.values.output import Place, any_id, id_to_api
+from revstream.resolvers.values.output import ValueLocation, any_id, id_to_api
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
@@ -35,15 +35,15 @@ class CurrentDocument:
     __slots__ = ("number", "shape", "values")
     moment: ClassVar[Timestamp | None] = None
 
-    def __init__(self, shape: Shape, values: Document, number: int | None = None) -> None:
+    def __init__(self, shape: ObjectTypeInfo, values: Document, number: int | None = None) -> None:
         self.shape = shape
         self.values = values
         self.number = number
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ValueLocation:
         # Made where it is asked for: for what is unusual.
-        return Place(self.shape.entity.collection, self.values["_id"])
+        return ValueLocation(self.shape.entity.collection, self.values["_id"])
 
     @property
     def type_name(self) -> str:
@@ -60,7 +60,7 @@ class SnapshotDocument:
     __slots__ = ("moment", "number", "shape", "values")
 
     def __init__(
-        self, shape: Shape, values: Document, number: int | str | None, moment: Timestamp
+        self, shape: ObjectTypeInfo, values: Document, number: int | str | None, moment: Timestamp
     ) -> None:
         self.shape = shape
         self.values = values
@@ -68,8 +68,8 @@ class SnapshotDocument:
         self.moment = moment
 
     @property
-    def place(self) -> Place:
-        return Place(self.shape.entity.collection, self.values["_id"], past=True)
+    def place(self) -> ValueLocation:
+        return ValueLocation(self.shape.entity.collection, self.values["_id"], past=True)
 
     @property
     def type_name(self) -> str:
@@ -86,7 +86,11 @@ class EmbeddedDocument:
     __slots__ = ("moment", "place", "shape", "values")
 
     def __init__(
-        self, shape: Shape, values: Document, place: Place, moment: Timestamp | None
+        self,
+        shape: ObjectTypeInfo,
+        values: Document,
+        place: ValueLocation,
+        moment: Timestamp | None,
     ) -> None:
         self.shape = shape
         self.values = values
@@ -110,7 +114,7 @@ class VersionRecord:
 
     def __init__(
         self,
-        shape: Shape,
+        shape: ObjectTypeInfo,
         version: Version,
         moment: Timestamp | None = None,
         before: Version | None = None,
@@ -123,8 +127,8 @@ class VersionRecord:
         self.before = before
 
     @property
-    def place(self) -> Place:
-        return Place(self.shape.entity.collection, self.version.document)
+    def place(self) -> ValueLocation:
+        return ValueLocation(self.shape.entity.collection, self.version.document)
 
     @property
     def type_name(self) -> str:
@@ -161,7 +165,7 @@ def not_recorded(document: CurrentDocument) -> ArchiveBehind:
     )
 
 
-def id_text(shape: Shape, value: Any, record: Any) -> str:
+def id_text(shape: ObjectTypeInfo, value: Any, record: Any) -> str:
     """Raises:
     DocumentMisfit: it is none.
     """

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING
 import click
 
 from revstream.gql.auth.api_keys import ApiKeys
-from revstream.gql.auth.authenticator import SignIn
+from revstream.gql.auth.authenticator import Authenticator
 from revstream.gql.runtime.configuration.settings import Settings
 from revstream.model.definition import Model
 from revstream.resolvers.access.permissions import has_access
 from revstream.resolvers.access.row_filter import claims_named
 
 if TYPE_CHECKING:
-    from revstream.gql.auth.bearer_token import Bearer
+    from revstream.gql.auth.bearer_token import BearerTokens
 
 __all__ = ["sign_in_of"]
 
 log = logging.getLogger(__name__)
 
 
-def sign_in_of(settings: Settings, model: Model) -> SignIn | None:
+def sign_in_of(settings: Settings, model: Model) -> Authenticator | None:
     """None where there is nothing to sign in with and nothing to be kept from anybody.
 
     Raises:
@@ -59,10 +59,10 @@ def sign_in_of(settings: Settings, model: Model) -> SignIn | None:
             "them, unless their claims have a sub",
             extra={"principals": without},
         )
-    return SignIn(bearer, keys, anonymous=settings.anonymous)
+    return Authenticator(bearer, keys, anonymous=settings.anonymous)
 
 
-def _bearer_of(settings: Settings) -> Bearer | None:
+def _bearer_of(settings: Settings) -> BearerTokens | None:
     if settings.jwt_keys is None:
         return None
     if settings.jwt_issuer is None or settings.jwt_audience is None:
@@ -73,8 +73,8 @@ def _bearer_of(settings: Settings) -> Bearer | None:
     if "://" not in settings.jwt_keys and not Path(settings.jwt_keys).is_file():
         raise click.UsageError(f"--jwt-keys: there is no file {settings.jwt_keys!r}")
     # Clients for HTTP and cryptography are an eighth of what a start imports; for tokens alone.
-    from revstream.gql.auth.bearer_token import Bearer, BearerOptions
-    from revstream.gql.auth.jwks import KeySet
+    from revstream.gql.auth.bearer_token import BearerOptions, BearerTokens
+    from revstream.gql.auth.jwks import JsonWebKeySet
 
     algorithms = [each.strip() for each in settings.jwt_algorithms.split(",") if each.strip()]
     try:
@@ -87,4 +87,4 @@ def _bearer_of(settings: Settings) -> Bearer | None:
         )
     except ValueError as exc:
         raise click.UsageError(f"--jwt-algorithms: {exc}") from exc
-    return Bearer(KeySet(settings.jwt_keys, fresh_s=settings.jwt_keys_s), options)
+    return BearerTokens(JsonWebKeySet(settings.jwt_keys, fresh_s=settings.jwt_keys_s), options)

@@ -8,13 +8,13 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Read, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 
 __all__ = ["guarded_member", "shown_to_readers"]
 
 
-def guarded_member(shape: Shape, field: StrawberryField) -> StrawberryField:
+def guarded_member(shape: ObjectTypeInfo, field: StrawberryField) -> StrawberryField:
     """A field of a document, as the model says who may read it."""
     member = shape.guarded.get(field.graphql_name or "")
     if member is None:
@@ -22,7 +22,7 @@ def guarded_member(shape: Shape, field: StrawberryField) -> StrawberryField:
     return _guarded(field, lambda info: info.context.scope.check_read(shape.type, member))
 
 
-def shown_to_readers(shape: Shape, field: StrawberryField) -> StrawberryField:
+def shown_to_readers(shape: ObjectTypeInfo, field: StrawberryField) -> StrawberryField:
     """What a write answers with: for whoever may read the entity, too."""
     access = shape.type.access
     if access is None or access.read is None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.model.definition import EnumType, Field
 
 __all__ = ["enum_description", "field_description"]
 
 
-def field_description(shape: Shape, field: Field) -> str:
+def field_description(shape: ObjectTypeInfo, field: Field) -> str:
     """Of a field of the API; never empty, so that GraphiQL has something to show."""
     if field.description:
         return field.description

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from revstream.gql.engine.definitions.field import InputField
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.schema.common.descriptions import field_description
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import Field
@@ -19,7 +19,7 @@ from revstream.resolvers.mutations.document_input import changeable, countable
 __all__ = ["define_inputs", "has_counters", "has_input"]
 
 
-def define_inputs(types: Types, shapes: Mapping[str, Shape]) -> None:
+def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
     """Define what can be written of every type; nothing of one whose fields are all kept by
     revstream."""
     for shape in shapes.values():
@@ -62,12 +62,12 @@ def define_inputs(types: Types, shapes: Mapping[str, Shape]) -> None:
             )
 
 
-def has_input(shape: Shape) -> bool:
+def has_input(shape: ObjectTypeInfo) -> bool:
     """Whether there is anything that a client may write."""
     return any(True for _ in changeable(shape.type))
 
 
-def has_counters(shape: Shape) -> bool:
+def has_counters(shape: ObjectTypeInfo) -> bool:
     """Whether there is a number to be added to."""
     return shape.is_entity and any(True for _ in countable(shape.entity))
 

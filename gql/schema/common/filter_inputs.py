@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from revstream.gql.engine.definitions.field import InputField
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.schema.common.type_builder import Types
 from revstream.model.definition import EnumType, Field, Scalar
 from revstream.resolvers.filters.parser import operators
@@ -42,7 +42,7 @@ _FLAGS = frozenset({"exists", "isEmpty"})
 _PARTS = frozenset({"some", "every", "none"})
 
 
-def define_filters(types: Types, shapes: Mapping[str, Shape]) -> None:
+def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
     """Define `<Type>Where` for all types, `<Entity>Order`, and the filters of the fields that they
     have."""
     _define_version_where(types)
@@ -57,7 +57,7 @@ def define_filters(types: Types, shapes: Mapping[str, Shape]) -> None:
             _define_filter(types, each)
 
 
-def orderable(shape: Shape) -> list[str]:
+def orderable(shape: ObjectTypeInfo) -> list[str]:
     """The fields that an entity's documents can be ordered by: single values that can be
     compared."""
     names = [
@@ -70,7 +70,7 @@ def orderable(shape: Shape) -> list[str]:
     return [names[0], *_version(shape), *names[1:]]
 
 
-def _version(shape: Shape) -> list[str]:
+def _version(shape: ObjectTypeInfo) -> list[str]:
     return ["version"] if shape.entity.version is not None else []
 
 
@@ -84,7 +84,7 @@ def _combinators(name: str) -> list[InputField]:
     ]
 
 
-def _define_where(types: Types, shape: Shape, fields: list[Field]) -> None:
+def _define_where(types: Types, shape: ObjectTypeInfo, fields: list[Field]) -> None:
     name = f"{shape.name}Where"
     of_fields = [_field_filter(each) for each in fields]
     counter = [
@@ -98,7 +98,7 @@ def _define_where(types: Types, shape: Shape, fields: list[Field]) -> None:
     )
 
 
-def _define_embedded_where(types: Types, shape: Shape, fields: list[Field]) -> None:
+def _define_embedded_where(types: Types, shape: ObjectTypeInfo, fields: list[Field]) -> None:
     name = f"{shape.name}Where"
     types.add_input(
         name,
@@ -161,7 +161,7 @@ def _operator(name: str, item: str) -> InputField:
     return InputField(name, type_, _OPERATOR_SAYS[name])
 
 
-def _define_order(types: Types, shape: Shape) -> None:
+def _define_order(types: Types, shape: ObjectTypeInfo) -> None:
     types.add_input(
         f"{shape.name}Order",
         [InputField(each, "SortDirection", f"By `{each}`.") for each in orderable(shape)],

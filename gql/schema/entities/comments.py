@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from revstream.gql.engine.definitions.field import Argument, InputField, Read, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.engine.request.source import VersionRecord, id_text
 from revstream.gql.schema.common.type_builder import Types
@@ -21,7 +21,7 @@ from revstream.gql.schema.entities.connections import (
 from revstream.model.definition import Entity
 from revstream.resolvers.drafts.comments import Comment, Subject
 from revstream.resolvers.pagination.page import Page, page_request
-from revstream.resolvers.values.output import Place
+from revstream.resolvers.values.output import ValueLocation
 
 __all__ = [
     "COMMENT_WHERE",
@@ -42,13 +42,13 @@ class CommentRecord:
 
     __slots__ = ("comment", "shape")
 
-    def __init__(self, shape: Shape, comment: Comment) -> None:
+    def __init__(self, shape: ObjectTypeInfo, comment: Comment) -> None:
         self.shape = shape
         self.comment = comment
 
     @property
-    def place(self) -> Place:
-        return Place(self.shape.entity.collection, self.comment.document)
+    def place(self) -> ValueLocation:
+        return ValueLocation(self.shape.entity.collection, self.comment.document)
 
     @property
     def document_id(self) -> str:
@@ -108,7 +108,7 @@ def comments_of_version(source: VersionRecord, info: ResolveInfo, **page: Any) -
 
 
 async def comment_page(
-    info: ResolveInfo, shape: Shape, subject: Subject, page: Mapping[str, Any]
+    info: ResolveInfo, shape: ObjectTypeInfo, subject: Subject, page: Mapping[str, Any]
 ) -> PageRecord:
     """Read the page of the comments on one version or draft that a field asks for; together for
     all versions or drafts of a list."""
@@ -131,6 +131,8 @@ def total_selected(info: ResolveInfo) -> bool:
     )
 
 
-def shown_comments(shapes: Mapping[str, Shape], page: Page[tuple[Entity, Comment]]) -> PageRecord:
+def shown_comments(
+    shapes: Mapping[str, ObjectTypeInfo], page: Page[tuple[Entity, Comment]]
+) -> PageRecord:
     items = [CommentRecord(shapes[entity.name], comment) for entity, comment in page.items]
     return PageRecord(items, None, page)

@@ -1,5 +1,5 @@
 """Pages of current documents, compiled for one place of a query: see
-`gql.engine.definitions.field.Prepared`."""
+`gql.engine.definitions.field.CompiledRootField`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from revstream.gql.engine.definitions.object_type import Shape
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.compiled_documents import (
-    Related,
-    Rendering,
+    CompiledDocuments,
+    RelatedData,
     field_growth,
     rendering_of,
 )
-from revstream.gql.engine.execution.compiled_object import Make, made_of
+from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.executor import Executor
-from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.selection import ConnectionSelection
 from revstream.gql.schema.entities.connections import (
     PageRecord,
@@ -31,19 +31,19 @@ from revstream.gql.schema.entities.connections import (
 )
 from revstream.model.definition import Model
 from revstream.resolvers.access.permissions import Scope
-from revstream.resolvers.current.page_query import Reading
+from revstream.resolvers.current.page_query import PageQuery
 from revstream.resolvers.pagination.page import Page, page_request
-from revstream.streams.core.lru_cache import Recent
+from revstream.streams.core.lru_cache import LruCache
 from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = ["Readings", "prepared_page"]
 
-Readings: TypeAlias = "Recent[tuple[_PreparedPage, Scope, bytes], Reading]"
+Readings: TypeAlias = "LruCache[tuple[_PreparedPage, Scope, bytes], PageQuery]"
 """By the place where a page is selected, who asks, and the text of its arguments."""
 
 
 def prepared_page(
-    executor: Executor, model: Model, shape: Shape, details: Any, readings: Readings
+    executor: Executor, model: Model, shape: ObjectTypeInfo, details: Any, readings: Readings
 ) -> _PreparedPage | None:
     """None where something of it takes a closer look.
 
@@ -62,7 +62,7 @@ def prepared_page(
         # Each place has another part of the same documents.
         return None
     rendering = rendering_of(executor, shape, places[0] if places else [])
-    make = made_of(executor, connection, details, ready=types[shape.name])
+    make = compile_object(executor, connection, details, ready=types[shape.name])
     if rendering is None or make is None:
         return None
     growth = rendering.growth
@@ -89,14 +89,14 @@ def _connection_growth(executor: Executor, connection: Any, edge: Any, details: 
 class _PreparedPage:
     """Args:
     make: the connection, from a page whose items are as the response has them. growth: see
-        `gql.engine.definitions.field.Prepared`.
+        `gql.engine.definitions.field.CompiledRootField`.
     """
 
     def __init__(
         self,
         model: Model,
         selected: ConnectionSelection,
-        rendering: Rendering,
+        rendering: CompiledDocuments,
         make: Make,
         readings: Readings,
         growth: float | None,
@@ -115,7 +115,7 @@ class _PreparedPage:
         where: Mapping[str, Any] | None = None,
         order_by: Any = None,
         **page: Any,
-    ) -> tuple[Page[Document], Related]:
+    ) -> tuple[Page[Document], RelatedData]:
         context = info.context
         try:
             text = orjson.dumps((where, order_by, page), option=orjson.OPT_PASSTHROUGH_SUBCLASS)
@@ -134,11 +134,11 @@ class _PreparedPage:
 
     async def _reading(
         self,
-        context: Context,
+        context: RequestContext,
         where: Mapping[str, Any] | None,
         order_by: Any,
         page: Mapping[str, Any],
-    ) -> Reading:
+    ) -> PageQuery:
         shape, selected = self._shape, self._selected
         return context.current.reading(
             shape.entity,
@@ -150,14 +150,14 @@ class _PreparedPage:
             token=selected.token,
         )
 
-    def made(self, found: tuple[Page[Document], Related], context: Context) -> Any:
+    def made(self, found: tuple[Page[Document], RelatedData], context: RequestContext) -> Any:
         page, related = found
         if page.unordered:
-            return GIVEN_UP
+            return FALLBACK
         items = self._rendering.made(page.items, related, context)
-        return items if items is GIVEN_UP else self._make(shown_page(context, page, items), context)
+        return items if items is FALLBACK else self._make(shown_page(context, page, items), context)
 
-    def record(self, found: tuple[Page[Document], Related], info: ResolveInfo) -> PageRecord:
+    def record(self, found: tuple[Page[Document], RelatedData], info: ResolveInfo) -> PageRecord:
         page, related = found
         documents = self._rendering.records(page.items, related, info.context)
         return trusted_page(info, documents, page, self._shape, self._selected.items)

@@ -10,11 +10,11 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from revstream.gql.engine.definitions.field import Argument, Read, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.execution.worker_thread import counted
-from revstream.gql.engine.request.context import Context, ResolveInfo
-from revstream.gql.engine.request.invalid_documents import fitting, report_unordered
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
+from revstream.gql.engine.request.invalid_documents import report_unordered, without_invalid
 from revstream.gql.engine.request.prefetch import prefetch
 from revstream.gql.engine.request.selection import Nodes
 from revstream.gql.engine.request.source import CurrentDocument
@@ -50,7 +50,7 @@ PAGE_ARGUMENTS = (
 )
 
 
-def filter_arguments(shape: Shape) -> tuple[Argument, ...]:
+def filter_arguments(shape: ObjectTypeInfo) -> tuple[Argument, ...]:
     return (
         Argument("where", f"{shape.name}Where", "Only those that match."),
         Argument(
@@ -70,8 +70,8 @@ def order_of(
 
 
 def allowed_order(
-    context: Context,
-    shape: Shape,
+    context: RequestContext,
+    shape: ObjectTypeInfo,
     order_by: Sequence[Mapping[str, Literal["ASC", "DESC"]]] | None,
 ) -> list[tuple[str, Literal["ASC", "DESC"]]]:
     """The same, for the one who asks.
@@ -185,7 +185,7 @@ class PageRecord:
 
 
 async def current_page(
-    info: ResolveInfo, shape: Shape, page: Page[Document], nodes: Nodes
+    info: ResolveInfo, shape: ObjectTypeInfo, page: Page[Document], nodes: Nodes
 ) -> PageRecord:
     """Without the documents that cannot be shown: see `gql.engine.request.invalid_documents`;
     where the response is made directly, which gives up at such a one, it is not looked for any
@@ -205,7 +205,7 @@ def trusted_page(
     info: ResolveInfo,
     documents: Sequence[CurrentDocument],
     page: Page[Document],
-    shape: Shape,
+    shape: ObjectTypeInfo,
     nodes: Nodes,
 ) -> PageRecord:
     """With all of its documents; `checked` is without those that cannot be shown."""
@@ -217,24 +217,24 @@ async def _checked_page(
     info: ResolveInfo,
     documents: Sequence[CurrentDocument],
     page: Page[Document],
-    shape: Shape,
+    shape: ObjectTypeInfo,
     nodes: Nodes,
 ) -> PageRecord:
-    fits = await fitting(info, documents, shape, nodes)
+    fits = await without_invalid(info, documents, shape, nodes)
     report_unordered(info, page)
     return PageRecord(documents, fits, page, _token_of(info.context, page))
 
 
-def shown_page(context: Context, page: Page[Document], items: Sequence[Any]) -> PageRecord:
+def shown_page(context: RequestContext, page: Page[Document], items: Sequence[Any]) -> PageRecord:
     """With its documents as the response has them."""
     return PageRecord(items, None, page, _token_of(context, page))
 
 
-def _token_of(context: Context, page: Page[Document]) -> str | None:
+def _token_of(context: RequestContext, page: Page[Document]) -> str | None:
     return None if page.token is None else context.token_out(page.token)
 
 
-def define_connections(types: Types, shape: Shape) -> None:
+def define_connections(types: Types, shape: ObjectTypeInfo) -> None:
     """Define the connections of an entity's documents and versions, with their edges."""
     resume_token = Read(
         "resumeToken",

@@ -9,10 +9,10 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Read, Resolve
-from revstream.gql.engine.definitions.object_type import Link, Shape
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP
+from revstream.gql.engine.definitions.object_type import Link, ObjectTypeInfo
+from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.worker_thread import count_list
-from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.references import follow, followed_already
 from revstream.gql.engine.request.source import (
     CurrentDocument,
@@ -33,7 +33,9 @@ from revstream.resolvers.values.output import converter
 __all__ = ["define_states"]
 
 
-def define_states(types: Types, shape: Shape, more: Sequence[StrawberryField] = ()) -> None:
+def define_states(
+    types: Types, shape: ObjectTypeInfo, more: Sequence[StrawberryField] = ()
+) -> None:
     """Define a shape's interface and its two object types.
 
     Args:
@@ -69,7 +71,9 @@ def define_states(types: Types, shape: Shape, more: Sequence[StrawberryField] = 
     )
 
 
-def _fields(shape: Shape, *, past: bool, type_of: Callable[[Shape], str]) -> list[StrawberryField]:
+def _fields(
+    shape: ObjectTypeInfo, *, past: bool, type_of: Callable[[ObjectTypeInfo], str]
+) -> list[StrawberryField]:
     """In the model's order, references behind the field that holds their id."""
     made: list[StrawberryField] = []
     links: dict[str, list[Link]] = {}
@@ -100,7 +104,7 @@ def _written(field: Field, inner: str, *, past: bool) -> str:
     return text if past or not field.required else f"{text}!"
 
 
-def _reader(field: Field, embedded: Shape | None, *, past: bool) -> Callable[[State], Any]:
+def _reader(field: Field, embedded: ObjectTypeInfo | None, *, past: bool) -> Callable[[State], Any]:
     stored, name = field.stored, field.name
     convert = converter(field, nullable=past)
 
@@ -138,7 +142,7 @@ def _reference(link: Link, inner: str, past: bool) -> Resolve:
     def resolve(source: State, info: ResolveInfo) -> Any:
         return follow(link, source, info, info.field_nodes)
 
-    def ready(executor: Any, details: Any) -> Callable[[State, Context], Any]:
+    def ready(executor: Any, details: Any) -> Callable[[State, RequestContext], Any]:
         return followed_already(link, [each.node for each in details])
 
     as_of = " As it was at the same moment." if past else ""
@@ -147,7 +151,7 @@ def _reference(link: Link, inner: str, past: bool) -> Resolve:
     return Resolve(reference.name, type_, says + as_of, resolve, ready=None if past else ready)
 
 
-def _identity(shape: Shape, naming: Naming) -> list[StrawberryField]:
+def _identity(shape: ObjectTypeInfo, naming: Naming) -> list[StrawberryField]:
     field = shape.entity.id
     return [
         node_id_field(naming, lambda source: node_id(shape.name, source.id_text)),
@@ -162,7 +166,7 @@ def _identity(shape: Shape, naming: Naming) -> list[StrawberryField]:
     ]
 
 
-def _version(shape: Shape) -> StrawberryField:
+def _version(shape: ObjectTypeInfo) -> StrawberryField:
     def version(source: CurrentDocument, info: ResolveInfo) -> Any:
         if source.number is not None:
             return source.number
@@ -177,18 +181,18 @@ def _version(shape: Shape) -> StrawberryField:
     )
 
 
-def _known_number(source: CurrentDocument, context: Context) -> Any:
-    return GIVEN_UP if source.number is None else source.number
+def _known_number(source: CurrentDocument, context: RequestContext) -> Any:
+    return FALLBACK if source.number is None else source.number
 
 
-async def _number(shape: Shape, source: CurrentDocument, info: ResolveInfo) -> int:
+async def _number(shape: ObjectTypeInfo, source: CurrentDocument, info: ResolveInfo) -> int:
     [number] = await info.context.loads.numbers(shape.entity, [source.values])
     if number is None:
         raise not_recorded(source)
     return number
 
 
-def _snapshot_identity(shape: Shape, naming: Naming) -> list[StrawberryField]:
+def _snapshot_identity(shape: ObjectTypeInfo, naming: Naming) -> list[StrawberryField]:
     return [
         node_id_field(naming, lambda source: node_id(shape.snapshot, source.id_text)),
         Read(

@@ -10,7 +10,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, InputField, Read, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.execution.worker_thread import counted, has_read_much, off_loop
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.engine.request.source import (
@@ -35,8 +35,8 @@ from revstream.model.naming import with_article
 from revstream.resolvers.drafts.draft import Draft
 from revstream.resolvers.drafts.pages import draft_query
 from revstream.resolvers.pagination.page import Page, page_request
-from revstream.resolvers.values.field_diff import Comparison, FieldChange
-from revstream.resolvers.values.output import Place
+from revstream.resolvers.values.field_diff import FieldChange, FieldDiff
+from revstream.resolvers.values.output import ValueLocation
 
 __all__ = [
     "DRAFT_WHERE",
@@ -58,7 +58,7 @@ class DraftRecord:
 
     __slots__ = ("draft", "shape")
 
-    def __init__(self, shape: Shape, draft: Draft) -> None:
+    def __init__(self, shape: ObjectTypeInfo, draft: Draft) -> None:
         self.shape = shape
         self.draft = draft
 
@@ -67,8 +67,8 @@ class DraftRecord:
         return f"{self.shape.name}Draft"
 
     @property
-    def place(self) -> Place:
-        return Place(self.shape.entity.collection, self.draft.document)
+    def place(self) -> ValueLocation:
+        return ValueLocation(self.shape.entity.collection, self.draft.document)
 
     @property
     def document_id(self) -> str:
@@ -87,7 +87,7 @@ class ProposalRecord:
 
     __slots__ = ("draft", "shape")
 
-    def __init__(self, shape: Shape, draft: Draft) -> None:
+    def __init__(self, shape: ObjectTypeInfo, draft: Draft) -> None:
         self.shape = shape
         self.draft = DraftRecord(shape, draft)
 
@@ -154,17 +154,17 @@ def _draft_fields(**resolvers: Callable[..., Any]) -> list[StrawberryField]:
     ]
 
 
-def define_drafts(types: Types, model: Model, shape: Shape) -> None:
+def define_drafts(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
     """Define `<Entity>Draft`, and what proposing and rejecting answer."""
 
     def diff(source: DraftRecord, info: ResolveInfo) -> Any:
         comparison = info.context.scope.compared(shape.comparison)
         return diff_off_loop(source, comparison) if has_read_much() else changes(source, comparison)
 
-    async def diff_off_loop(source: DraftRecord, comparison: Comparison) -> Sequence[FieldChange]:
+    async def diff_off_loop(source: DraftRecord, comparison: FieldDiff) -> Sequence[FieldChange]:
         return await off_loop(changes, source, comparison)
 
-    def changes(source: DraftRecord, comparison: Comparison) -> Sequence[FieldChange]:
+    def changes(source: DraftRecord, comparison: FieldDiff) -> Sequence[FieldChange]:
         return counted(comparison.changes(source.draft.base, source.draft.full))
 
     def comments(source: DraftRecord, info: ResolveInfo, **page: Any) -> Any:
@@ -207,7 +207,7 @@ def define_drafts(types: Types, model: Model, shape: Shape) -> None:
 DRAFT_WHERE = Argument("where", "DraftWhere", "Only drafts that match.")
 
 
-def drafts_field(model: Model, shape: Shape) -> StrawberryField:
+def drafts_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     """The drafts of a current document."""
 
     async def drafts(
@@ -247,7 +247,9 @@ def drafts_field(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-def selected_drafts(info: ResolveInfo, item: str, shapes: Sequence[Shape]) -> tuple[bool, bool]:
+def selected_drafts(
+    info: ResolveInfo, item: str, shapes: Sequence[ObjectTypeInfo]
+) -> tuple[bool, bool]:
     """Return whether contents of drafts are selected, and whether their total is."""
     selections = info.context.selections(info)
     found = selections.connection(info.field_nodes, connection_name(item), edge_name(item))
@@ -257,12 +259,14 @@ def selected_drafts(info: ResolveInfo, item: str, shapes: Sequence[Shape]) -> tu
     return not fields.isdisjoint({"document", "diff"}), found.total
 
 
-def draft_page(shapes: Mapping[str, Shape], page: Page[tuple[Entity, Draft]]) -> PageRecord:
+def draft_page(
+    shapes: Mapping[str, ObjectTypeInfo], page: Page[tuple[Entity, Draft]]
+) -> PageRecord:
     items = [DraftRecord(shapes[entity.name], draft) for entity, draft in page.items]
     return PageRecord(items, None, page)
 
 
-def draft_of_version(shape: Shape) -> StrawberryField:
+def draft_of_version(shape: ObjectTypeInfo) -> StrawberryField:
     """The draft that was published as a version."""
 
     async def draft(source: VersionRecord, info: ResolveInfo) -> DraftRecord | None:

@@ -9,10 +9,10 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.arguments import Arguments
-from revstream.gql.engine.definitions.field import Argument, Resolve, Whole
-from revstream.gql.engine.definitions.object_type import Shape
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP
-from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.definitions.field import Argument, CompleteValue, Resolve
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.definitions.value_tests import FALLBACK
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.selection import Nodes, Selections
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.gql.schema.entities.connections import PAGE_ARGUMENTS, PageRecord, connection_name
@@ -33,7 +33,7 @@ __all__ = ["VERSION_WHERE", "history_field"]
 VERSION_WHERE = Argument("where", "VersionWhere", "Only versions that match.")
 
 
-def history_field(model: Model, shape: Shape) -> StrawberryField:
+def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     """The field of the current document."""
 
     async def history(source: CurrentDocument, info: ResolveInfo, **arguments: Any) -> PageRecord:
@@ -55,7 +55,7 @@ def history_field(model: Model, shape: Shape) -> StrawberryField:
         return version_page(info, shape, found, selected.items)
 
     async def pages(
-        context: Context,
+        context: RequestContext,
         ids: Sequence[Any],
         reading: VersionReading,
         where: Mapping[str, Any] | None = None,
@@ -69,20 +69,22 @@ def history_field(model: Model, shape: Shape) -> StrawberryField:
             **reading,
         )
 
-    def ready(executor: Any, details: Any) -> Callable[[CurrentDocument, Context], Any] | Whole:
+    def ready(
+        executor: Any, details: Any
+    ) -> Callable[[CurrentDocument, RequestContext], Any] | CompleteValue:
         nodes = [each.node for each in details]
         compiled = compiled_versions(executor, shape, details)
         made = None if compiled is None else compiled.made
 
-        def known(source: CurrentDocument, context: Context) -> Any:
+        def known(source: CurrentDocument, context: RequestContext) -> Any:
             found = context.read_ahead(nodes, source.values["_id"])
             if not isinstance(found, Page):
-                return GIVEN_UP
+                return FALLBACK
             if made is not None:
                 return made(found, context)
             return PageRecord(version_records(shape, found), None, found)
 
-        return known if made is None else Whole(known)
+        return known if made is None else CompleteValue(known)
 
     def beside(selections: Selections, nodes: Nodes, arguments: Arguments) -> _Histories:
         selected = selected_versions(selections, nodes, shape)
@@ -102,7 +104,7 @@ def history_field(model: Model, shape: Shape) -> StrawberryField:
 
 
 class _Histories:
-    """See `gql.engine.definitions.field.Beside`."""
+    """See `gql.engine.definitions.field.IdOnlyField`."""
 
     def __init__(
         self, nodes: Nodes, arguments: Arguments, pages: Callable[..., Any], reading: VersionReading
@@ -112,7 +114,7 @@ class _Histories:
         self._pages = pages
         self._reading = reading
 
-    async def read(self, context: Context, ids: Sequence[Any]) -> Sequence[Any]:
+    async def read(self, context: RequestContext, ids: Sequence[Any]) -> Sequence[Any]:
         try:
             arguments = self._arguments(context.given)
             found: Sequence[Any] = await self._pages(context, ids, self._reading, **arguments)

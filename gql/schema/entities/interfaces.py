@@ -8,7 +8,7 @@ from typing import Any
 
 from strawberry.types.field import StrawberryField
 
-from revstream.gql.engine.definitions.field import InputField, Read, Resolve, told
+from revstream.gql.engine.definitions.field import InputField, Read, Resolve, computed_field
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.schema.common.enums import define_enums
 from revstream.gql.schema.common.id_naming import Naming
@@ -78,7 +78,7 @@ def define_interfaces(types: Types) -> None:
         "SavedCursor",
         [
             Read("name", "String!", "Its name.", attrgetter("name")),
-            told(
+            computed_field(
                 "resumeToken",
                 "ResumeToken!",
                 "The place.",
@@ -217,7 +217,7 @@ def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[Strawber
         ),
         Read("author", "String", "Who wrote it, where the writer said so.", read("author")),
         Read("comment", "String", "Why it was written, where the writer said so.", read("comment")),
-        told(
+        computed_field(
             "changedFields",
             "[String!]!",
             "The fields that it changed: dotted paths.",
@@ -249,7 +249,7 @@ def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[Strawber
             "has it.",
             read("cut"),
         ),
-        told(
+        computed_field(
             "resumeToken",
             "ResumeToken!",
             "Where it stands in the stream: subscribe after it, or read as of it.",

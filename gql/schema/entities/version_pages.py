@@ -1,5 +1,5 @@
 """Pages of versions: what of them is read, and what is made of it; also compiled for one place of a
-query (`gql.engine.definitions.field.Prepared`)."""
+query (`gql.engine.definitions.field.CompiledRootField`)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, TypeAlias, TypedDict
 
 from bson import Timestamp
 
-from revstream.gql.engine.definitions.object_type import Shape
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP
-from revstream.gql.engine.execution.compiled_object import Make, made_of
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.definitions.value_tests import FALLBACK
+from revstream.gql.engine.execution.compiled_object import Make, compile_object
 from revstream.gql.engine.execution.compiled_versions import VersionRendering, version_rendering_of
 from revstream.gql.engine.execution.executor import Executor
-from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.invalid_documents import report_unordered, showable
 from revstream.gql.engine.request.selection import ConnectionSelection, Nodes, Selections
 from revstream.gql.engine.request.source import VersionRecord
@@ -56,13 +56,18 @@ class VersionReading(TypedDict):
     shown: bool
 
 
-def selected_versions(selections: Selections, nodes: Nodes, shape: Shape) -> ConnectionSelection:
+def selected_versions(
+    selections: Selections, nodes: Nodes, shape: ObjectTypeInfo
+) -> ConnectionSelection:
     """What is selected of a page of versions."""
     return selections.connection(nodes, connection_name(shape.version), edge_name(shape.version))
 
 
 def version_reading(
-    context: Context | None, selections: Selections, selected: ConnectionSelection, shape: Shape
+    context: RequestContext | None,
+    selections: Selections,
+    selected: ConnectionSelection,
+    shape: ObjectTypeInfo,
 ) -> VersionReading:
     """What is selected of it, and no more.
 
@@ -80,7 +85,7 @@ def version_reading(
 
 def version_page(
     info: ResolveInfo,
-    shape: Shape,
+    shape: ObjectTypeInfo,
     page: Page[Any],
     nodes: Nodes,
     moment: Timestamp | None = None,
@@ -107,7 +112,7 @@ def version_page(
 
 
 def version_records(
-    shape: Shape, page: Page[Any], moment: Timestamp | None = None
+    shape: ObjectTypeInfo, page: Page[Any], moment: Timestamp | None = None
 ) -> list[VersionRecord]:
     """The versions of a page, each with the one before where that was read, too."""
     page = _versions(page)
@@ -136,13 +141,17 @@ class CompiledVersions:
         self._rendering = rendering
         self._make = make
 
-    def made(self, page: Page[Document], context: Context, moment: Timestamp | None = None) -> Any:
-        """What the response has of it, or GIVEN_UP."""
-        rows = GIVEN_UP if page.unordered else self._rendering.made(page, context, moment)
-        return rows if rows is GIVEN_UP else self._make(shown_page(context, page, rows), context)
+    def made(
+        self, page: Page[Document], context: RequestContext, moment: Timestamp | None = None
+    ) -> Any:
+        """What the response has of it, or FALLBACK."""
+        rows = FALLBACK if page.unordered else self._rendering.made(page, context, moment)
+        return rows if rows is FALLBACK else self._make(shown_page(context, page, rows), context)
 
 
-def compiled_versions(executor: Executor, shape: Shape, details: Any) -> CompiledVersions | None:
+def compiled_versions(
+    executor: Executor, shape: ObjectTypeInfo, details: Any
+) -> CompiledVersions | None:
     """None where something of it takes a closer look.
 
     Args:
@@ -155,11 +164,13 @@ def compiled_versions(executor: Executor, shape: Shape, details: Any) -> Compile
     types: Any = executor.schema.type_map
     rendering = version_rendering_of(executor, shape, places[0] if places else [])
     connection = types[connection_name(shape.version)]
-    make = made_of(executor, connection, details, ready=types[shape.version])
+    make = compile_object(executor, connection, details, ready=types[shape.version])
     return None if rendering is None or make is None else CompiledVersions(rendering, make)
 
 
-def resolve_versions(shape: Shape, read: ReadVersions) -> Callable[..., Awaitable[PageRecord]]:
+def resolve_versions(
+    shape: ObjectTypeInfo, read: ReadVersions
+) -> Callable[..., Awaitable[PageRecord]]:
     """What a root field does that gives a page of versions."""
 
     async def resolve(_root: None, info: ResolveInfo, **arguments: Any) -> PageRecord:
@@ -173,7 +184,7 @@ def resolve_versions(shape: Shape, read: ReadVersions) -> Callable[..., Awaitabl
 
 
 def prepare_versions(
-    shape: Shape, read: ReadVersions
+    shape: ObjectTypeInfo, read: ReadVersions
 ) -> Callable[[Executor, Any], _PreparedVersions | None]:
     """The same, compiled for one place of a query."""
 
@@ -206,7 +217,7 @@ class _PreparedVersions:
     async def read(self, info: ResolveInfo, **arguments: Any) -> FoundVersions:
         return await self._read(info.context, self._reading, **arguments)
 
-    def made(self, found: FoundVersions, context: Context) -> Any:
+    def made(self, found: FoundVersions, context: RequestContext) -> Any:
         page, moment = found
         return self._page.made(page, context, moment)
 

@@ -11,10 +11,10 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Read, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.definitions.value_tests import FALLBACK
 from revstream.gql.engine.execution.worker_thread import counted, has_read_much, off_loop
-from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.selection import Nodes
 from revstream.gql.engine.request.source import CurrentDocument, VersionRecord
 from revstream.gql.schema.common.type_builder import Types
@@ -27,7 +27,7 @@ from revstream.model.naming import with_article
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.history.blame import Blame, blame
 from revstream.resolvers.values.dates import in_utc
-from revstream.resolvers.values.field_diff import Comparison, FieldChange
+from revstream.resolvers.values.field_diff import FieldChange, FieldDiff
 from revstream.resolvers.values.global_id import node_id
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.driver.codecs import Document
@@ -61,30 +61,30 @@ class BlameRecord:
     version: VersionRecord
 
 
-def define_versions(types: Types, model: Model, shape: Shape) -> None:
+def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
     """Define the types of an entity's versions and of its blame."""
     entity = shape.entity
 
-    def compared(context: Context) -> Comparison:
+    def compared(context: RequestContext) -> FieldDiff:
         """Of what the caller may read."""
         return context.scope.compared(shape.comparison)
 
-    def resume_token(source: VersionRecord, context: Context) -> str:
+    def resume_token(source: VersionRecord, context: RequestContext) -> str:
         return context.token_out(source.version.token)
 
-    def changed_fields(source: VersionRecord, context: Context) -> list[str]:
+    def changed_fields(source: VersionRecord, context: RequestContext) -> list[str]:
         return compared(context).paths(source.version.changed)
 
     def until(source: VersionRecord, info: ResolveInfo) -> Any:
         known = known_until(source, info.context)
-        if known is not GIVEN_UP:
+        if known is not FALLBACK:
             return known
         version = source.version
         return info.context.loads.version_ended(entity, version.document, version.number)
 
-    def known_until(source: VersionRecord, _context: Context) -> Any:
-        """Without waiting: GIVEN_UP where it was not read with a page."""
-        return GIVEN_UP if source.ends is None else source.ends[source.version.token]
+    def known_until(source: VersionRecord, _context: RequestContext) -> Any:
+        """Without waiting: FALLBACK where it was not read with a page."""
+        return FALLBACK if source.ends is None else source.ends[source.version.token]
 
     common = version_fields(
         types.naming,
@@ -115,19 +115,19 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
         if has_read_much():
             return diff_off_loop(source, info)
         known = known_diff(source, info.context)
-        return read_diff(source, info) if known is GIVEN_UP else known
+        return read_diff(source, info) if known is FALLBACK else known
 
     async def diff_off_loop(source: VersionRecord, info: ResolveInfo) -> Any:
         known = await off_loop(known_diff, source, info.context)
-        return await read_diff(source, info) if known is GIVEN_UP else known
+        return await read_diff(source, info) if known is FALLBACK else known
 
-    def known_diff(source: VersionRecord, context: Context) -> Any:
-        """Without waiting: GIVEN_UP where the version before was not read with the page."""
+    def known_diff(source: VersionRecord, context: RequestContext) -> Any:
+        """Without waiting: FALLBACK where the version before was not read with the page."""
         version, before = source.version, source.before
         if version.cut is not None and version.operation not in _WHOLE:
             return counted(compared(context).latest(version.changed, version.full))
         if version.previous is not None and before is None:
-            return GIVEN_UP
+            return FALLBACK
         return counted(compared(context).changes(_full(before), version.full, version.changed))
 
     async def read_diff(source: VersionRecord, info: ResolveInfo) -> Sequence[FieldChange]:
@@ -199,7 +199,7 @@ def define_versions(types: Types, model: Model, shape: Shape) -> None:
     )
 
 
-def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
+def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
     """The fields of a current document that lead to its past."""
     entity = shape.entity
 
@@ -297,7 +297,7 @@ def history_fields(model: Model, shape: Shape) -> list[StrawberryField]:
 
 async def version_asked_for(
     info: ResolveInfo,
-    shape: Shape,
+    shape: ObjectTypeInfo,
     id_: Any,
     nodes: Nodes,
     number: int | None,
@@ -324,7 +324,7 @@ async def version_asked_for(
     return None if found is None else VersionRecord(shape, found, moment.at)
 
 
-def _recorded(shape: Shape, version: Version | None) -> VersionRecord | None:
+def _recorded(shape: ObjectTypeInfo, version: Version | None) -> VersionRecord | None:
     return None if version is None else VersionRecord(shape, version)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.schema.common.document_inputs import has_input
 from revstream.gql.schema.entities.comments import CommentRecord
@@ -30,13 +30,13 @@ Propose = Callable[[ResolveInfo, Author, Mapping[str, Any]], Awaitable[Draft]]
 _DRAFT = Argument("draft", "Int!", "The draft's number.")
 
 
-def drafting_fields(model: Model, shape: Shape) -> list[StrawberryField]:
+def drafting_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
     """What may be done to the drafts and comments of an entity."""
     proposing = [_propose(model, shape), _propose_new(model, shape)] if has_input(shape) else []
     return [*proposing, _publish(shape), _reject(shape), _comment_on(shape)]
 
 
-def _propose(model: Model, shape: Shape) -> StrawberryField:
+def _propose(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def propose(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
         if given.get("based_on") is not None and given.get("based_on_draft") is not None:
             raise BadUserInput("give one of basedOn and basedOnDraft; got both")
@@ -74,7 +74,7 @@ def _propose(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-def _propose_new(model: Model, shape: Shape) -> StrawberryField:
+def _propose_new(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def propose(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
         entity = shape.entity
         info.context.scope.check_content(entity, given.get("document"))
@@ -94,7 +94,7 @@ def _propose_new(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-def _reject(shape: Shape) -> StrawberryField:
+def _reject(shape: ObjectTypeInfo) -> StrawberryField:
     async def reject(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
         drafts = info.context.editing.drafts
         return await with_id(
@@ -108,7 +108,7 @@ def _reject(shape: Shape) -> StrawberryField:
     return _proposing(f"reject{shape.name}", shape, "Decide against a draft.", reject, ID, _DRAFT)
 
 
-def _comment_on(shape: Shape) -> StrawberryField:
+def _comment_on(shape: ObjectTypeInfo) -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo, id: str, **given: Any) -> CommentRecord:
         author = info.context.author_of(info, {"id": id, **given})
         comments = info.context.editing.comments
@@ -145,7 +145,7 @@ def _subject_kind(given: Mapping[str, Any]) -> RecordKind:
     return "versions" if given.get("draft") is None else "drafts"
 
 
-def _publish(shape: Shape) -> StrawberryField:
+def _publish(shape: ObjectTypeInfo) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
         publishing = info.context.editing.publishing
         return await with_id(
@@ -168,7 +168,7 @@ def _publish(shape: Shape) -> StrawberryField:
 
 
 def _proposing(
-    name: str, shape: Shape, description: str, propose: Propose, *arguments: Argument
+    name: str, shape: ObjectTypeInfo, description: str, propose: Propose, *arguments: Argument
 ) -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo, **given: Any) -> Any:
         author = info.context.author_of(info, given)

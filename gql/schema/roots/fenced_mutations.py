@@ -8,7 +8,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.schema.roots.node import stored_id
 from revstream.gql.schema.roots.write_field import ID, document_argument, writing_field
@@ -29,14 +29,14 @@ def applied_name(entity: Entity) -> str:
     return f"{upper_first(entity.plural)}Applied"
 
 
-def applying_fields(model: Model, shape: Shape) -> list[StrawberryField]:
+def applying_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
     """None for an entity without a fencing token."""
     if shape.entity.fence is None:
         return []
     return [_apply(model, shape), _apply_each(model, shape)]
 
 
-def _apply(model: Model, shape: Shape) -> StrawberryField:
+def _apply(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
         info.context.scope.check_content(shape.entity, given["document"])
         document = parse_document(model, shape.entity, given["document"])
@@ -56,7 +56,7 @@ def _apply(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-def _apply_each(model: Model, shape: Shape) -> StrawberryField:
+def _apply_each(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     entity = shape.entity
     name = f"apply{upper_first(entity.plural)}"
 

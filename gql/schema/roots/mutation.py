@@ -8,7 +8,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.schema.common.document_inputs import has_counters, has_input
 from revstream.gql.schema.common.type_builder import Types
@@ -25,7 +25,7 @@ from revstream.resolvers.mutations.update_pipeline import Alteration
 __all__ = ["define_mutation"]
 
 
-def define_mutation(types: Types, model: Model, shapes: Mapping[str, Shape]) -> None:
+def define_mutation(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> None:
     """Define the type Mutation."""
     fields: list[StrawberryField] = []
     for entity in model.entities:
@@ -44,7 +44,7 @@ def define_mutation(types: Types, model: Model, shapes: Mapping[str, Shape]) -> 
     )
 
 
-def _create(model: Model, shape: Shape) -> StrawberryField:
+def _create(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
         entity, id_ = shape.entity, given.get("id")
         key = new_id(entity, id_)
@@ -64,7 +64,7 @@ def _create(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-def _update(model: Model, shape: Shape) -> StrawberryField:
+def _update(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
         scope = info.context.scope
         scope.check_content(shape.entity, given.get("patch"), merges=True)
@@ -98,7 +98,7 @@ def _update(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-def _replace(model: Model, shape: Shape) -> StrawberryField:
+def _replace(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
         scope = info.context.scope
         scope.check_content(shape.entity, given["document"])
@@ -127,7 +127,7 @@ def _replace(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-def _delete(shape: Shape) -> StrawberryField:
+def _delete(shape: ObjectTypeInfo) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
         expected, writes = given.get("expected_version"), info.context.editing.writes
         return await with_id(
@@ -147,7 +147,7 @@ def _delete(shape: Shape) -> StrawberryField:
     )
 
 
-def _restore(shape: Shape) -> StrawberryField:
+def _restore(shape: ObjectTypeInfo) -> StrawberryField:
     async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
         editing = info.context.editing
         version, draft = given.get("version"), given.get("draft")

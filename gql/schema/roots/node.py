@@ -9,12 +9,16 @@ from typing import Any, TypeVar
 
 from strawberry.types.field import StrawberryField
 
-from revstream.gql.engine.definitions.field import Argument, Beside, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP
-from revstream.gql.engine.execution.compiled_documents import Related, Rendering, rendering_of
+from revstream.gql.engine.definitions.field import Argument, IdOnlyField, Resolve
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.definitions.value_tests import FALLBACK
+from revstream.gql.engine.execution.compiled_documents import (
+    CompiledDocuments,
+    RelatedData,
+    rendering_of,
+)
 from revstream.gql.engine.execution.executor import Executor
-from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.prefetch import prefetch, read_ahead
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, VersionRecord
 from revstream.gql.schema.entities.drafts import DraftRecord
@@ -32,7 +36,7 @@ __all__ = ["current_document", "node_field", "prepared_document", "stored_id", "
 T = TypeVar("T")
 
 
-def stored_id(shape: Shape, text: str) -> Any:
+def stored_id(shape: ObjectTypeInfo, text: str) -> Any:
     """The `_id` that an id of the API means.
 
     Raises:
@@ -41,7 +45,7 @@ def stored_id(shape: Shape, text: str) -> Any:
     return stored_ids(shape)(text)
 
 
-def stored_ids(shape: Shape) -> Callable[[str], Any]:
+def stored_ids(shape: ObjectTypeInfo) -> Callable[[str], Any]:
     """The same for many."""
     scalar = shape.entity.id.stored_scalar
     assert scalar is not None
@@ -50,7 +54,7 @@ def stored_ids(shape: Shape) -> Callable[[str], Any]:
 
 async def with_id(
     info: ResolveInfo,
-    shape: Shape,
+    shape: ObjectTypeInfo,
     text: str,
     work: Callable[[Any], Awaitable[T]],
     *kinds: RecordKind,
@@ -77,7 +81,9 @@ async def with_id(
     return await work(other)
 
 
-async def current_document(info: ResolveInfo, shape: Shape, id_: Any) -> CurrentDocument | None:
+async def current_document(
+    info: ResolveInfo, shape: ObjectTypeInfo, id_: Any
+) -> CurrentDocument | None:
     """A document as it is now, or None."""
     context = info.context
     fields = context.selections(info).stored(info.field_nodes, shape, shape.name)
@@ -96,7 +102,10 @@ async def current_document(info: ResolveInfo, shape: Shape, id_: Any) -> Current
 
 
 async def _one_beside(
-    context: Context, id_: Any, reading: Awaitable[list[Document | None]], besides: Sequence[Beside]
+    context: RequestContext,
+    id_: Any,
+    reading: Awaitable[list[Document | None]],
+    besides: Sequence[IdOnlyField],
 ) -> Document | None:
     """A document, once what its id alone tells is there, too: nearly always the document is there,
     and nothing is waited for a second time."""
@@ -113,7 +122,9 @@ async def _one_beside(
     return document
 
 
-def prepared_document(executor: Executor, shape: Shape, details: Any) -> _PreparedDocument | None:
+def prepared_document(
+    executor: Executor, shape: ObjectTypeInfo, details: Any
+) -> _PreparedDocument | None:
     """The same, compiled for one place of a query."""
     rendering = rendering_of(executor, shape, details)
     if rendering is None:
@@ -121,17 +132,17 @@ def prepared_document(executor: Executor, shape: Shape, details: Any) -> _Prepar
     return _PreparedDocument(rendering)
 
 
-_Found = tuple[list[Document], Related]
+_Found = tuple[list[Document], RelatedData]
 """A document, and what was read beside it."""
 
 
 class _PreparedDocument:
-    """See `gql.engine.definitions.field.Prepared`."""
+    """See `gql.engine.definitions.field.CompiledRootField`."""
 
     # It may be read for others as well.
     growth = None
 
-    def __init__(self, rendering: Rendering) -> None:
+    def __init__(self, rendering: CompiledDocuments) -> None:
         self._rendering = rendering
         self._stored_id = stored_ids(rendering.shape)
 
@@ -146,9 +157,9 @@ class _PreparedDocument:
             return None
         return [document], await rendering.related(context, [document])
 
-    def made(self, found: _Found, context: Context) -> Any:
+    def made(self, found: _Found, context: RequestContext) -> Any:
         made = self._rendering.made(*found, context)
-        return made if made is GIVEN_UP else made[0]
+        return made if made is FALLBACK else made[0]
 
     def record(self, found: _Found, info: ResolveInfo) -> CurrentDocument:
         return self._rendering.records(*found, info.context)[0]
@@ -157,7 +168,7 @@ class _PreparedDocument:
 _Find = Callable[[ResolveInfo, str], Awaitable[Any]]
 
 
-def node_field(shapes: Mapping[str, Shape], name: str) -> StrawberryField:
+def node_field(shapes: Mapping[str, ObjectTypeInfo], name: str) -> StrawberryField:
     """The field of Query that finds whatever a `nodeId` names.
 
     Args:
@@ -187,7 +198,7 @@ def node_field(shapes: Mapping[str, Shape], name: str) -> StrawberryField:
     )
 
 
-def _finders(shape: Shape) -> dict[str, _Find]:
+def _finders(shape: ObjectTypeInfo) -> dict[str, _Find]:
     async def current(info: ResolveInfo, id_text: str) -> CurrentDocument | None:
         return await current_document(info, shape, stored_id(shape, id_text))
 
@@ -215,7 +226,7 @@ def _finders(shape: Shape) -> dict[str, _Find]:
     return {shape.name: current, shape.version: version, shape.snapshot: snapshot}
 
 
-def _id_and_number(shape: Shape, id_text: str) -> tuple[Any, int]:
+def _id_and_number(shape: ObjectTypeInfo, id_text: str) -> tuple[Any, int]:
     id_, at, number = id_text.rpartition("@")
     if not at or not number.isascii() or not number.isdigit() or len(number) > 10:
         raise BadUserInput(f"nodeId: {id_text!r} is not of the form <document id>@<version>")

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.schema.entities.comments import COMMENT_WHERE, shown_comments, total_selected
 from revstream.gql.schema.entities.connections import PAGE_ARGUMENTS, PageRecord, connection_name
@@ -23,14 +23,15 @@ __all__ = ["all_comments", "all_drafts", "comment_list", "draft_list"]
 
 
 _Read: TypeAlias = Callable[
-    [ResolveInfo, Mapping[str, Shape], Mapping[str, Any], PageRequest], Awaitable[PageRecord]
+    [ResolveInfo, Mapping[str, ObjectTypeInfo], Mapping[str, Any], PageRequest],
+    Awaitable[PageRecord],
 ]
 """Reads a page of drafts or comments of entities, by a query over records."""
 
 _OF_ONE = Argument("documentId", "ID", "Only those of one document.")
 
 
-def draft_list(model: Model, shape: Shape) -> StrawberryField:
+def draft_list(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     """The root field of an entity's drafts."""
     item = f"{shape.name}Draft"
     return Resolve(
@@ -43,7 +44,7 @@ def draft_list(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-def all_drafts(model: Model, shapes: Mapping[str, Shape]) -> StrawberryField:
+def all_drafts(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> StrawberryField:
     """The root field of the drafts of all entities, for moderators."""
     return Resolve(
         "allDrafts",
@@ -54,7 +55,7 @@ def all_drafts(model: Model, shapes: Mapping[str, Shape]) -> StrawberryField:
     )
 
 
-def comment_list(model: Model, shape: Shape) -> StrawberryField:
+def comment_list(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     """The root field of the comments on an entity's documents."""
     return Resolve(
         f"{shape.entity.singular}Comments",
@@ -65,7 +66,7 @@ def comment_list(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-def all_comments(model: Model, shapes: Mapping[str, Shape]) -> StrawberryField:
+def all_comments(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> StrawberryField:
     """The root field of the comments on all entities' documents, for moderators."""
     return Resolve(
         "allComments",
@@ -80,7 +81,10 @@ def _drafts(item: str) -> _Read:
     """Read drafts, of which the items of the connection have this type."""
 
     async def read(
-        info: ResolveInfo, shapes: Mapping[str, Shape], query: Mapping[str, Any], page: PageRequest
+        info: ResolveInfo,
+        shapes: Mapping[str, ObjectTypeInfo],
+        query: Mapping[str, Any],
+        page: PageRequest,
     ) -> PageRecord:
         whole, total = selected_drafts(info, item, list(shapes.values()))
         entities = [each.entity for each in shapes.values()]
@@ -93,7 +97,10 @@ def _drafts(item: str) -> _Read:
 
 
 async def _comments(
-    info: ResolveInfo, shapes: Mapping[str, Shape], query: Mapping[str, Any], page: PageRequest
+    info: ResolveInfo,
+    shapes: Mapping[str, ObjectTypeInfo],
+    query: Mapping[str, Any],
+    page: PageRequest,
 ) -> PageRecord:
     entities = [each.entity for each in shapes.values()]
     found = await info.context.editing.comments.page(
@@ -103,7 +110,7 @@ async def _comments(
 
 
 def _of_type(
-    model: Model, shape: Shape, filter_: RecordFilter, read: _Read
+    model: Model, shape: ObjectTypeInfo, filter_: RecordFilter, read: _Read
 ) -> Callable[..., Awaitable[PageRecord]]:
     async def resolve(
         _root: None,
@@ -122,7 +129,7 @@ def _of_type(
 
 
 def _of_all(
-    model: Model, shapes: Mapping[str, Shape], filter_: RecordFilter, read: _Read
+    model: Model, shapes: Mapping[str, ObjectTypeInfo], filter_: RecordFilter, read: _Read
 ) -> Callable[..., Awaitable[PageRecord]]:
     async def resolve(
         _root: None, info: ResolveInfo, where: Mapping[str, Any] | None = None, **page: Any

@@ -10,7 +10,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Read, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.limits.concurrency import SubscriptionOperation
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.engine.request.source import id_text
@@ -20,7 +20,7 @@ from revstream.gql.schema.entities.drafts import DRAFT_WHERE, DraftRecord
 from revstream.gql.schema.entities.interfaces import change_fields
 from revstream.gql.schema.roots.node import stored_id
 from revstream.gql.schema.roots.resumption import ENDS, Resumption
-from revstream.gql.schema.roots.tracked_subscription import Followed
+from revstream.gql.schema.roots.tracked_subscription import TrackedSubscription
 from revstream.model.definition import Entity, Model
 from revstream.model.naming import with_article
 from revstream.resolvers.current.stored_ids import ids_shown_as
@@ -28,7 +28,7 @@ from revstream.resolvers.drafts.comments import Comment
 from revstream.resolvers.drafts.draft import Draft
 from revstream.resolvers.drafts.pages import RecordFilter, draft_condition
 from revstream.resolvers.drafts.watch import ProposalChange, ProposalKind, ProposalRequest
-from revstream.resolvers.values.output import Place
+from revstream.resolvers.values.output import ValueLocation
 from revstream.streams.core.operation import OPERATION
 
 __all__ = [
@@ -38,7 +38,7 @@ __all__ = [
     "proposal_change_fields",
 ]
 
-Shapes = Mapping[str, Shape]
+Shapes = Mapping[str, ObjectTypeInfo]
 
 _SHARED = {"kind", "operation", "transition", "documentId", "at", "replayed", "resumeToken"}
 _WHERE: Mapping[ProposalKind, RecordFilter] = {"drafts": "DraftWhere", "comments": "CommentWhere"}
@@ -51,14 +51,14 @@ class ProposalChangeRecord:
 
     __slots__ = ("change", "shape")
 
-    def __init__(self, shape: Shape | None, change: ProposalChange) -> None:
+    def __init__(self, shape: ObjectTypeInfo | None, change: ProposalChange) -> None:
         self.shape = shape
         self.change = change
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ValueLocation:
         assert self.shape is not None
-        return Place(self.shape.entity.collection, self.change.document)
+        return ValueLocation(self.shape.entity.collection, self.change.document)
 
     @property
     def document_id(self) -> str | None:
@@ -108,7 +108,7 @@ def define_proposal_changes(types: Types) -> None:
     )
 
 
-def define_draft_change(types: Types, shape: Shape) -> None:
+def define_draft_change(types: Types, shape: ObjectTypeInfo) -> None:
     """Define the events of the drafts of an entity."""
     types.add_object(
         f"{shape.name}DraftChange",
@@ -147,7 +147,7 @@ def _fields() -> list[StrawberryField]:
     ]
 
 
-def proposal_change_fields(model: Model, shape: Shape) -> list[StrawberryField]:
+def proposal_change_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
     """Return the subscriptions to the drafts and the comments of an entity."""
     return [
         _changes(
@@ -264,7 +264,7 @@ async def _changes_of(
     OPERATION.set(SubscriptionOperation(context.owner))
     resumption = Resumption(context, None)
     filters = context.subscription_filters.hold(context.owner, where)
-    with filters, Followed(context, info.field_name) as followed:
+    with filters, TrackedSubscription(context, info.field_name) as followed:
         changes = context.proposals.changes(
             request, farewell=followed.farewell, begun=resumption.begin
         )

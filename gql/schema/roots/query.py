@@ -8,8 +8,8 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
-from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument, VersionRecord
 from revstream.gql.schema.common.type_builder import Types
 from revstream.gql.schema.entities.compiled_pages import Readings, prepared_page
@@ -46,7 +46,7 @@ from revstream.model.definition import Model
 from revstream.resolvers.history.version_filter import parse_version_where
 from revstream.resolvers.pagination.page import page_request
 from revstream.streams.core import resume_tokens
-from revstream.streams.core.lru_cache import Recent
+from revstream.streams.core.lru_cache import LruCache
 
 __all__ = ["define_query"]
 
@@ -57,7 +57,7 @@ _READINGS_BYTES = 500_000
 _ID = Argument("id", "ID!", "Its id.")
 
 
-def define_query(types: Types, model: Model, shapes: Mapping[str, Shape]) -> None:
+def define_query(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> None:
     """Define the type Query."""
     root = [node_field(shapes, types.naming.node), _resume_token(), _streams()]
     fields = [*root, _saved_cursors()]
@@ -80,7 +80,7 @@ def define_query(types: Types, model: Model, shapes: Mapping[str, Shape]) -> Non
     )
 
 
-def _one(shape: Shape) -> StrawberryField:
+def _one(shape: ObjectTypeInfo) -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo, id: str) -> CurrentDocument | None:
         return await current_document(info, shape, stored_id(shape, id))
 
@@ -94,8 +94,8 @@ def _one(shape: Shape) -> StrawberryField:
     )
 
 
-def _many(model: Model, shape: Shape) -> StrawberryField:
-    readings: Readings = Recent(most=_READINGS, most_size=_READINGS_BYTES)
+def _many(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    readings: Readings = LruCache(most=_READINGS, most_size=_READINGS_BYTES)
 
     async def resolve(
         _root: None,
@@ -132,7 +132,7 @@ def _many(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-def _version(shape: Shape) -> StrawberryField:
+def _version(shape: ObjectTypeInfo) -> StrawberryField:
     async def resolve(
         _root: None,
         info: ResolveInfo,
@@ -153,9 +153,9 @@ def _version(shape: Shape) -> StrawberryField:
     )
 
 
-def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
+def _many_as_of(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def read(
-        context: Context,
+        context: RequestContext,
         reading: VersionReading,
         as_of: Mapping[str, Any],
         where: Mapping[str, Any] | None = None,
@@ -184,9 +184,9 @@ def _many_as_of(model: Model, shape: Shape) -> StrawberryField:
     )
 
 
-def _trail(model: Model, shape: Shape) -> StrawberryField:
+def _trail(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def read(
-        context: Context,
+        context: RequestContext,
         reading: VersionReading,
         where: Mapping[str, Any] | None = None,
         **page: Any,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from revstream.gql.engine.request.context import Context
-from revstream.gql.subscriptions.broadcast_message import Seat
+from revstream.gql.engine.request.context import RequestContext
+from revstream.gql.subscriptions.broadcast_message import BroadcastTarget
 from revstream.gql.subscriptions.interruption import PASSING, passes
 from revstream.resolvers.errors import Unauthenticated
 from revstream.streams.core.errors import GatewayError
@@ -24,7 +24,7 @@ class Resumption:
         seat: which others may have written to.
     """
 
-    def __init__(self, context: Context, seat: Seat | None) -> None:
+    def __init__(self, context: RequestContext, seat: BroadcastTarget | None) -> None:
         self._context = context
         self._seat = seat
         self.token: str | None = None

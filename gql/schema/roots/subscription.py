@@ -15,9 +15,9 @@ from bson.datetime_ms import DatetimeMS
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Read, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.limits.concurrency import SubscriptionOperation
-from revstream.gql.engine.request.context import Context, ResolveInfo
+from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.selection import Nodes, Selections
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument
 from revstream.gql.schema.common.type_builder import Types
@@ -28,10 +28,14 @@ from revstream.gql.schema.roots.proposal_subscription import (
     proposal_change_fields,
 )
 from revstream.gql.schema.roots.resumption import ENDS, Resumption
-from revstream.gql.schema.roots.subscription_key import selection_key, shared_key
-from revstream.gql.schema.roots.tracked_subscription import Followed
-from revstream.gql.subscriptions.broadcast_group import Audience, Lead
-from revstream.gql.subscriptions.broadcast_message import SEAT, Seat, Told
+from revstream.gql.schema.roots.subscription_key import group_key, response_cache_key
+from revstream.gql.schema.roots.tracked_subscription import TrackedSubscription
+from revstream.gql.subscriptions.broadcast_group import BroadcastGroup, EventSource
+from revstream.gql.subscriptions.broadcast_message import (
+    CURRENT_TARGET,
+    BroadcastMessage,
+    BroadcastTarget,
+)
 from revstream.model.definition import Entity, Model
 from revstream.model.naming import with_article
 from revstream.resolvers.current.stored_ids import ids_shown_as
@@ -39,8 +43,8 @@ from revstream.resolvers.errors import BadUserInput, LimitExceeded
 from revstream.resolvers.subscriptions.event_enrichment import Change
 from revstream.resolvers.subscriptions.start import ChangeRequest, without_received_snapshot
 from revstream.resolvers.values.dates import date_text
-from revstream.resolvers.values.field_diff import Comparison, FieldChange, changed_fields
-from revstream.resolvers.values.output import Place, id_to_api
+from revstream.resolvers.values.field_diff import FieldChange, FieldDiff, changed_fields
+from revstream.resolvers.values.output import ValueLocation, id_to_api
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.operation import OPERATION
 
@@ -59,13 +63,13 @@ class ChangeRecord:
 
     __slots__ = ("_diff", "_shown", "change", "shape")
 
-    def __init__(self, shape: Shape, change: Change) -> None:
+    def __init__(self, shape: ObjectTypeInfo, change: Change) -> None:
         self.shape = shape
         self.change = change
-        self._diff: tuple[Comparison, Sequence[FieldChange]] | None = None
+        self._diff: tuple[FieldDiff, Sequence[FieldChange]] | None = None
         self._shown = 0
 
-    def diff(self, comparison: Comparison) -> Sequence[FieldChange]:
+    def diff(self, comparison: FieldDiff) -> Sequence[FieldChange]:
         """Compare the states before and after, once for all names under which it is selected.
 
         Raises:
@@ -97,7 +101,7 @@ class ChangeRecord:
             return None
         scalar = self.shape.entity.id.stored_scalar
         assert scalar is not None
-        return id_to_api(scalar, id_, Place(self.shape.entity.collection, id_))
+        return id_to_api(scalar, id_, ValueLocation(self.shape.entity.collection, id_))
 
     @property
     def current(self) -> CurrentDocument | None:
@@ -115,7 +119,7 @@ class ChangeRecord:
         return SnapshotDocument(self.shape, change.before, change.previous_version, moment)
 
 
-def define_subscription(types: Types, model: Model, shapes: Mapping[str, Shape]) -> None:
+def define_subscription(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> None:
     """Define the type Subscription and the events of each entity."""
     fields = []
     for entity in model.entities:
@@ -130,7 +134,7 @@ def define_subscription(types: Types, model: Model, shapes: Mapping[str, Shape])
     )
 
 
-def _define_change(types: Types, model: Model, shape: Shape) -> None:
+def _define_change(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
     entity = shape.entity
 
     def changed(source: ChangeRecord, info: ResolveInfo) -> list[str] | None:
@@ -190,7 +194,7 @@ def _define_change(types: Types, model: Model, shape: Shape) -> None:
     )
 
 
-def _changes(model: Model, shape: Shape) -> StrawberryField:
+def _changes(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     def resolve(
         _root: None,
         info: ResolveInfo,
@@ -266,21 +270,28 @@ def _changes(model: Model, shape: Shape) -> StrawberryField:
 
 
 async def _changes_of(
-    shape: Shape, info: ResolveInfo, request: ChangeRequest, where: Mapping[str, Any] | None
+    shape: ObjectTypeInfo,
+    info: ResolveInfo,
+    request: ChangeRequest,
+    where: Mapping[str, Any] | None,
 ) -> AsyncGenerator[ChangeRecord]:
     """On its own, until it is told the same as others."""
-    context, seat, entity = info.context, SEAT.get(), shape.entity
+    context, seat, entity = info.context, CURRENT_TARGET.get(), shape.entity
     OPERATION.set(SubscriptionOperation(context.owner))
     resumption = Resumption(context, seat)
     company = None
     if seat is not None:
-        lead = _Lead(shape, context, request, selection_key(info))
+        lead = _Lead(shape, context, request, response_cache_key(info))
         selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
-        audience = context.audiences.of(shared_key(info), context.live.told(entity))
+        audience = context.audiences.of(group_key(info), context.live.told(entity))
         company = _Company(audience, seat, lead, alike="replayed" not in selected)
 
     filters = context.subscription_filters.hold(context.owner, where)
-    with filters, Followed(context, info.field_name) as followed, company or nullcontext():
+    with (
+        filters,
+        TrackedSubscription(context, info.field_name) as followed,
+        company or nullcontext(),
+    ):
         changes = context.live.changes(
             entity, request, company=company, farewell=followed.farewell, begun=resumption.begin
         )
@@ -304,7 +315,9 @@ class _Company:
         alike: whether those who catch up are told what is live to others in the same words.
     """
 
-    def __init__(self, audience: Audience, seat: Seat, lead: Lead, *, alike: bool) -> None:
+    def __init__(
+        self, audience: BroadcastGroup, seat: BroadcastTarget, lead: EventSource, *, alike: bool
+    ) -> None:
         self._audience = audience
         self._seat = seat
         self._lead = lead
@@ -330,7 +343,11 @@ class _Lead:
     """The responses that all of an audience are told."""
 
     def __init__(
-        self, shape: Shape, context: Context, request: ChangeRequest, selection: Hashable
+        self,
+        shape: ObjectTypeInfo,
+        context: RequestContext,
+        request: ChangeRequest,
+        selection: Hashable,
     ) -> None:
         """Args:
         selection: equal where responses to the same change, seen alike, are the same.
@@ -342,7 +359,7 @@ class _Lead:
         self._request = request
         self._selection = selection
 
-    async def behind(self, position: str) -> AsyncGenerator[Sequence[Told]]:
+    async def behind(self, position: str) -> AsyncGenerator[Sequence[BroadcastMessage]]:
         request = replace(self._request, after=position, since=None, cursor=None, snapshot=False)
         parts = self._context.live.parts(self._shape.entity, request)
         async with aclosing(parts) as opened:
@@ -350,10 +367,10 @@ class _Lead:
                 for first in range(0, len(changes), _AT_ONCE):
                     yield [await self._told(each) for each in changes[first : first + _AT_ONCE]]
 
-    async def checkpoint(self, token: str) -> Told:
+    async def checkpoint(self, token: str) -> BroadcastMessage:
         return await self._told(Change(entity=self._shape.entity, kind="CHECKPOINT", token=token))
 
-    async def _told(self, change: Change) -> Told:
+    async def _told(self, change: Change) -> BroadcastMessage:
         context = self._context
         seen = change.transition, change.replayed, change.cut, change.before is None
         key = self._selection, change.kind, change.token, seen
@@ -361,7 +378,7 @@ class _Lead:
         if told is None:
             assert self._executor is not None
             response = await self._executor.response_to(ChangeRecord(self._shape, change))
-            told = Told(
+            told = BroadcastMessage(
                 change.token,
                 response,
                 shown=context.token_out(change.token),
@@ -377,20 +394,20 @@ def _within_years(since: datetime | DatetimeMS | None) -> datetime | None:
     return since
 
 
-def _needs_version(selections: Selections, nodes: Nodes, shape: Shape) -> bool:
+def _needs_version(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -> bool:
     selected = selections.under(nodes, f"{shape.name}Change")
     current = selections.under(selected.get(shape.entity.singular, ()), shape.name)
     before = selections.under(selected.get("before", ()), shape.snapshot)
     return "version" in selected or "version" in current or "id" in before or "nodeId" in before
 
 
-def _needs_before(selections: Selections, nodes: Nodes, shape: Shape) -> bool:
+def _needs_before(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -> bool:
     selected = selections.under(nodes, f"{shape.name}Change")
     # The fields that changed are found by comparing the two states.
     return any(name in selected for name in ("before", "diff", "changedFields"))
 
 
-def _needs_author(selections: Selections, nodes: Nodes, shape: Shape) -> bool:
+def _needs_author(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -> bool:
     selected = selections.under(nodes, f"{shape.name}Change")
     return "author" in selected or "comment" in selected
 

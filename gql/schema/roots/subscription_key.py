@@ -12,7 +12,7 @@ from graphql import VariableNode, Visitor, visit
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.engine.request.plan import Plan
 
-__all__ = ["selection_key", "shared_key"]
+__all__ = ["group_key", "response_cache_key"]
 
 _BEGINNING = frozenset({"after", "since", "cursor", "snapshot"})
 """The arguments of a subscription that say where it begins."""
@@ -20,7 +20,7 @@ _CHOOSING = frozenset({"id", "where", "operations"})
 """Those that say which changes concern it."""
 
 
-def shared_key(info: ResolveInfo) -> Hashable:
+def group_key(info: ResolveInfo) -> Hashable:
     """Equal for subscriptions that are told the same from where they have caught up on, to the same
     caller: those of one plan, with the same variables but for where they begin."""
     plan = info.context.plan
@@ -30,7 +30,7 @@ def shared_key(info: ResolveInfo) -> Hashable:
     return _without(info, plan, plan.starts)
 
 
-def selection_key(info: ResolveInfo) -> Hashable:
+def response_cache_key(info: ResolveInfo) -> Hashable:
     """Equal for subscriptions whose responses to one change are the same, with the same transition,
     to the same caller: the variables that differ are only looked at to tell what concerns them."""
     plan = info.context.plan

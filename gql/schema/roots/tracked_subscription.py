@@ -4,25 +4,25 @@ its caller's sign-in does, whatever it is sent over."""
 from __future__ import annotations
 
 from revstream.gql.auth.sessions import Session, Sessions
-from revstream.gql.engine.request.context import Context
+from revstream.gql.engine.request.context import RequestContext
 from revstream.resolvers.errors import SignInEnded, Unauthenticated
-from revstream.resolvers.subscriptions.shutdown import Farewell
+from revstream.resolvers.subscriptions.shutdown import SubscriptionShutdown
 
-__all__ = ["Followed"]
+__all__ = ["TrackedSubscription"]
 
 
-class Followed:
+class TrackedSubscription:
     """One of them; a context manager, and it shows while that is open."""
 
     __slots__ = ("_name", "_opened", "_session")
 
-    def __init__(self, context: Context, name: str) -> None:
+    def __init__(self, context: RequestContext, name: str) -> None:
         self._name = name
         self._session = context.session
         # Where the session is this subscription's own.
         self._opened: Sessions | None = None
         if self._session is None and context.sessions is not None:
-            farewell = Farewell()
+            farewell = SubscriptionShutdown()
 
             def end(reason: str, again: bool) -> None:
                 farewell.say(reason, SignInEnded if again else Unauthenticated)
@@ -31,11 +31,11 @@ class Followed:
             self._opened = context.sessions
 
     @property
-    def farewell(self) -> Farewell | None:
+    def farewell(self) -> SubscriptionShutdown | None:
         """What ends it once the sign-in has ended, or an administrator has ended it."""
         return None if self._session is None else self._session.farewell
 
-    def __enter__(self) -> Followed:
+    def __enter__(self) -> TrackedSubscription:
         if self._session is not None:
             if self._opened is not None:
                 self._opened.open(self._session)

@@ -11,7 +11,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Argument, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.gql.schema.common.document_inputs import has_input
@@ -34,7 +34,7 @@ Write = Callable[[ResolveInfo, Author, Mapping[str, Any]], Awaitable[Written]]
 
 
 def writing_field(
-    name: str, shape: Shape, description: str, write: Write, *arguments: Argument
+    name: str, shape: ObjectTypeInfo, description: str, write: Write, *arguments: Argument
 ) -> StrawberryField:
     async def resolve(
         _root: None, info: ResolveInfo, **given: Any
@@ -52,7 +52,7 @@ def writing_field(
     return Resolve(name, f"{shape.name}Write!", description, resolve, (*arguments, COMMENT))
 
 
-async def _written(info: ResolveInfo, shape: Shape, written: Written) -> WrittenRecord:
+async def _written(info: ResolveInfo, shape: ObjectTypeInfo, written: Written) -> WrittenRecord:
     number = None
     if _wants_number(info, shape):
         number = await info.context.editing.writes.made.number(shape.entity, written)
@@ -63,14 +63,14 @@ async def _written(info: ResolveInfo, shape: Shape, written: Written) -> Written
     return WrittenRecord(shape, document, number, resume_tokens.moment(written.at))
 
 
-def _wants_number(info: ResolveInfo, shape: Shape) -> bool:
+def _wants_number(info: ResolveInfo, shape: ObjectTypeInfo) -> bool:
     selections = info.context.selections(info)
     selected = selections.under(info.field_nodes, f"{shape.name}Written")
     document = selections.under(selected.get(shape.entity.singular, ()), shape.name)
     return "version" in selected or "version" in document
 
 
-def document_argument(shape: Shape) -> list[Argument]:
+def document_argument(shape: ObjectTypeInfo) -> list[Argument]:
     if not has_input(shape):
         return []
     return [Argument("document", f"{shape.name}Input!", "Its content.")]

@@ -13,7 +13,7 @@ from typing import Any
 from strawberry.types.field import StrawberryField
 
 from revstream.gql.engine.definitions.field import Read, Resolve
-from revstream.gql.engine.definitions.object_type import Shape
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.gql.schema.common.access_check import shown_to_readers
@@ -21,7 +21,7 @@ from revstream.gql.schema.common.type_builder import Types
 from revstream.gql.schema.roots.node import current_document
 from revstream.model.definition import Scalar
 from revstream.model.naming import with_article
-from revstream.resolvers.mutations.fenced_upsert import Applied
+from revstream.resolvers.mutations.fenced_upsert import AppliedEvent
 from revstream.resolvers.mutations.result import VersionConflict, WriteRefused
 from revstream.resolvers.values.output import TO_API
 from revstream.streams.core import resume_tokens
@@ -40,7 +40,7 @@ __all__ = [
 class WrittenRecord:
     """A write that was made; `document` as it left it. `version` where it was asked for."""
 
-    shape: Shape
+    shape: ObjectTypeInfo
     document: CurrentDocument | None
     version: int | None
     token: str
@@ -54,7 +54,7 @@ class WrittenRecord:
 class RefusedRecord:
     """What stood in the way of a write to a document of that shape."""
 
-    shape: Shape
+    shape: ObjectTypeInfo
     refusal: WriteRefused
 
     @property
@@ -64,14 +64,14 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class AppliedRecord:
-    applied: Applied
+    applied: AppliedEvent
 
     @property
     def token(self) -> str:
         return resume_tokens.moment(self.applied.at)
 
 
-def define_refusals(types: Types, shapes: Iterable[Shape]) -> None:
+def define_refusals(types: Types, shapes: Iterable[ObjectTypeInfo]) -> None:
     """Define WriteError and what implements it: the same for every entity."""
     types.add_interface(
         "WriteError",
@@ -118,7 +118,7 @@ def define_refusals(types: Types, shapes: Iterable[Shape]) -> None:
     )
 
 
-def _typed_current(shape: Shape) -> StrawberryField:
+def _typed_current(shape: ObjectTypeInfo) -> StrawberryField:
     """The same as `current`, for clients that name the type."""
 
     async def current(source: RefusedRecord, info: ResolveInfo) -> CurrentDocument | None:
@@ -132,7 +132,7 @@ def _typed_current(shape: Shape) -> StrawberryField:
     return shown_to_readers(shape, Resolve(name, shape.name, says, current))
 
 
-def define_written(types: Types, shape: Shape) -> None:
+def define_written(types: Types, shape: ObjectTypeInfo) -> None:
     """Define `<Entity>Written` and `<Entity>Write`."""
     types.add_object(
         f"{shape.name}Written",

@@ -24,7 +24,7 @@ from graphql.language import (
     TypeNode,
 )
 
-from revstream.model.compiler.parsing.diagnostics import Place, Report
+from revstream.model.compiler.parsing.diagnostics import DeclarationLocation, Report
 from revstream.model.compiler.parsing.directives import Directives, Spot, read_directives
 from revstream.model.definition import EnumType, Scalar
 
@@ -77,7 +77,7 @@ class FieldDeclaration:
     description: str | None
     directives: Directives
     node: FieldDefinitionNode
-    place: Place
+    place: DeclarationLocation
 
     @property
     def is_reference(self) -> bool:
@@ -114,7 +114,7 @@ class TypeDeclaration:
     directives: Directives
     fields: dict[str, FieldDeclaration]
     node: NameNode
-    place: Place
+    place: DeclarationLocation
 
     @property
     def is_entity(self) -> bool:
@@ -229,7 +229,7 @@ def _refuse(definition: DefinitionNode, report: Report) -> None:
     )
 
 
-def _read_enum(definition: EnumTypeDefinitionNode, place: Place) -> EnumType:
+def _read_enum(definition: EnumTypeDefinitionNode, place: DeclarationLocation) -> EnumType:
     read_directives(definition.directives, Spot.ENUM, place)
     descriptions: dict[str, str] = {}
     values: list[str] = []
@@ -274,7 +274,7 @@ def _read_enum(definition: EnumTypeDefinitionNode, place: Place) -> EnumType:
     )
 
 
-def _read_type(definition: ObjectTypeDefinitionNode, place: Place) -> TypeDeclaration:
+def _read_type(definition: ObjectTypeDefinitionNode, place: DeclarationLocation) -> TypeDeclaration:
     for interface in definition.interfaces or ():
         place.error(
             interface,
@@ -303,7 +303,7 @@ def _read_type(definition: ObjectTypeDefinitionNode, place: Place) -> TypeDeclar
     )
 
 
-def _read_field(node: FieldDefinitionNode, place: Place) -> FieldDeclaration:
+def _read_field(node: FieldDefinitionNode, place: DeclarationLocation) -> FieldDeclaration:
     if node.arguments:
         place.error(
             node.arguments[0],

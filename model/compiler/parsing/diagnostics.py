@@ -1,7 +1,7 @@
 """Gather the mistakes of one schema.graphql, so that all are told at once.
 
-A `Place` is what a check is given to complain to: it knows the type and field that are being looked
-at, and takes the line from the syntax node that the mistake stands in.
+A `DeclarationLocation` is what a check is given to complain to: it knows the type and field that
+are being looked at, and takes the line from the syntax node that the mistake stands in.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from graphql.language import Node, Source, SourceLocation, get_location
 
 from revstream.model.errors import ModelError, ModelErrors
 
-__all__ = ["Place", "Report", "shortened", "written"]
+__all__ = ["DeclarationLocation", "Report", "shortened", "written"]
 
 # Characters of a value that a message repeats; enough to find it in the line.
 _LONGEST = 60
@@ -41,9 +41,9 @@ class Report:
         """For a mistake of the file as a whole."""
         return SourceLocation(1, 1)
 
-    def place(self, type: str | None = None) -> Place:
+    def place(self, type: str | None = None) -> DeclarationLocation:
         """The file as a whole, or one of its types."""
-        return Place(report=self, type=type)
+        return DeclarationLocation(report=self, type=type)
 
     def add(
         self,
@@ -78,14 +78,14 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DeclarationLocation:
     """The type and field that a mistake is about."""
 
     report: Report
     type: str | None = None
     field: str | None = None
 
-    def of(self, field: str) -> Place:
+    def of(self, field: str) -> DeclarationLocation:
         """One field (or enum value) of this type."""
         return replace(self, field=field)
 

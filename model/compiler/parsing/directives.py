@@ -29,11 +29,11 @@ from graphql.language import (
     print_ast,
 )
 
-from revstream.model.compiler.parsing.diagnostics import Place, written
+from revstream.model.compiler.parsing.diagnostics import DeclarationLocation, written
 from revstream.model.compiler.parsing.directive_definitions import DIRECTIVES, ENUMS
 from revstream.model.naming import did_you_mean, suggestion, with_article
 
-__all__ = ["Applied", "Directives", "Spot", "Value", "read_directives"]
+__all__ = ["DirectiveUsage", "Directives", "Spot", "Value", "read_directives"]
 
 Value = str | bool | int | tuple[str, ...] | None
 
@@ -56,7 +56,7 @@ class Spot(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class DirectiveUsage:
     """One directive as it was written.
 
     Arguments that are absent have their defaults; those that are broken are missing.
@@ -95,23 +95,25 @@ class Applied:
 class Directives:
     """The directives of one type or field, in the order written."""
 
-    applied: tuple[Applied, ...] = ()
+    applied: tuple[DirectiveUsage, ...] = ()
 
     def __contains__(self, name: str) -> bool:
         return self.one(name) is not None
 
-    def one(self, name: str) -> Applied | None:
+    def one(self, name: str) -> DirectiveUsage | None:
         """The first directive of that name, or None."""
         return next((each for each in self.applied if each.name == name), None)
 
-    def all(self, name: str) -> tuple[Applied, ...]:
+    def all(self, name: str) -> tuple[DirectiveUsage, ...]:
         """Every directive of that name."""
         return tuple(each for each in self.applied if each.name == name)
 
 
-def read_directives(nodes: Sequence[DirectiveNode] | None, spot: Spot, place: Place) -> Directives:
+def read_directives(
+    nodes: Sequence[DirectiveNode] | None, spot: Spot, place: DeclarationLocation
+) -> Directives:
     """Those that the language knows and that may stand here; the rest is reported."""
-    applied: list[Applied] = []
+    applied: list[DirectiveUsage] = []
     for node in nodes or ():
         definition = _definition(node, spot, place)
         if definition is None:
@@ -124,7 +126,9 @@ def read_directives(nodes: Sequence[DirectiveNode] | None, spot: Spot, place: Pl
     return Directives(tuple(applied))
 
 
-def _definition(node: DirectiveNode, spot: Spot, place: Place) -> DirectiveDefinitionNode | None:
+def _definition(
+    node: DirectiveNode, spot: Spot, place: DeclarationLocation
+) -> DirectiveDefinitionNode | None:
     name = node.name.value
     here = [key for key, each in DIRECTIVES.items() if _may_stand(each, spot)]
     if name not in DIRECTIVES:
@@ -158,8 +162,8 @@ def _may_stand(definition: DirectiveDefinitionNode, spot: Spot) -> bool:
 
 
 def _read_arguments(
-    node: DirectiveNode, definition: DirectiveDefinitionNode, place: Place
-) -> Applied:
+    node: DirectiveNode, definition: DirectiveDefinitionNode, place: DeclarationLocation
+) -> DirectiveUsage:
     name = definition.name.value
     known = {each.name.value: each for each in definition.arguments or ()}
     values: dict[str, Value] = {}
@@ -200,7 +204,7 @@ def _read_arguments(
             place.error(node, f'@{name} lacks its argument "{key}"', f"write {_usage(name, known)}")
         else:
             values[key] = None
-    return Applied(name=name, node=node, arguments=values, nodes=nodes)
+    return DirectiveUsage(name=name, node=node, arguments=values, nodes=nodes)
 
 
 def _usage(name: str, known: Mapping[str, InputValueDefinitionNode]) -> str:

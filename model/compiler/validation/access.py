@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from revstream.model.compiler.parsing.declarations import Declarations, TypeDeclaration
-from revstream.model.compiler.parsing.diagnostics import Place
-from revstream.model.compiler.parsing.directives import Applied, Directives
+from revstream.model.compiler.parsing.diagnostics import DeclarationLocation
+from revstream.model.compiler.parsing.directives import Directives, DirectiveUsage
 from revstream.model.compiler.validation.row_rules import check_rows
 from revstream.model.definition import Access
 
@@ -69,7 +69,7 @@ def check_access(declarations: Declarations) -> None:
 
 
 def _check_type_rows(
-    type_: TypeDeclaration, directive: Applied, declarations: Declarations
+    type_: TypeDeclaration, directive: DirectiveUsage, declarations: Declarations
 ) -> None:
     if "rows" in directive.nodes and not type_.is_entity:
         type_.place.error(
@@ -83,7 +83,7 @@ def _check_type_rows(
         check_rows(type_, rows, directive.at("rows"), declarations)
 
 
-def _check_no_drafts(directive: Applied, place: Place, what: str) -> None:
+def _check_no_drafts(directive: DirectiveUsage, place: DeclarationLocation, what: str) -> None:
     for argument in _OF_DRAFTS:
         if argument in directive.nodes:
             place.error(
@@ -93,7 +93,7 @@ def _check_no_drafts(directive: Applied, place: Place, what: str) -> None:
             )
 
 
-def _check_roles(directive: Applied, place: Place) -> None:
+def _check_roles(directive: DirectiveUsage, place: DeclarationLocation) -> None:
     if not directive.nodes:
         place.error(
             directive.node,

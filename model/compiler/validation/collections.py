@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from revstream.model.compiler.parsing.declarations import Declarations, TypeDeclaration
-from revstream.model.compiler.parsing.directives import Applied
+from revstream.model.compiler.parsing.directives import DirectiveUsage
 from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_problem
 from revstream.model.compiler.validation.retention import check_keep
 from revstream.model.naming import camel_case, is_name, lower_first
@@ -107,7 +107,7 @@ def name_problem(name: str) -> str | None:
     return None
 
 
-def _check_plural(type_: TypeDeclaration, directive: Applied, name: str) -> None:
+def _check_plural(type_: TypeDeclaration, directive: DirectiveUsage, name: str) -> None:
     list_name = plural(type_)
     if "plural" not in directive.arguments:
         return
@@ -131,7 +131,7 @@ def _check_plural(type_: TypeDeclaration, directive: Applied, name: str) -> None
         )
 
 
-def _check_version(type_: TypeDeclaration, directive: Applied) -> None:
+def _check_version(type_: TypeDeclaration, directive: DirectiveUsage) -> None:
     version = directive.text("version")
     if version is None:
         return
@@ -146,7 +146,7 @@ def _check_version(type_: TypeDeclaration, directive: Applied) -> None:
         )
 
 
-def _check_partitions(type_: TypeDeclaration, directive: Applied) -> None:
+def _check_partitions(type_: TypeDeclaration, directive: DirectiveUsage) -> None:
     count = directive.number("partitions")
     if count is not None and not 1 <= count <= _MOST_PARTITIONS:
         type_.place.error(

@@ -8,7 +8,7 @@ from revstream.model.compiler.parsing.declarations import (
     Kind,
     TypeDeclaration,
 )
-from revstream.model.compiler.parsing.directives import Applied
+from revstream.model.compiler.parsing.directives import DirectiveUsage
 from revstream.model.compiler.validation.references import FieldKey, named_ids
 from revstream.model.definition import Scalar
 from revstream.model.naming import did_you_mean
@@ -17,7 +17,7 @@ __all__ = ["check_copies", "copied_field"]
 
 
 def copied_field(
-    type_: TypeDeclaration, directive: Applied, declarations: Declarations
+    type_: TypeDeclaration, directive: DirectiveUsage, declarations: Declarations
 ) -> tuple[TypeDeclaration, FieldDeclaration] | None:
     """The entity and the field of it that are copied; None where the path leads to none."""
     reference, _, source = (directive.text("of") or "").partition(".")
@@ -37,7 +37,10 @@ def check_copies(declarations: Declarations) -> None:
 
 
 def _check_copy(
-    type_: TypeDeclaration, field: FieldDeclaration, directive: Applied, declarations: Declarations
+    type_: TypeDeclaration,
+    field: FieldDeclaration,
+    directive: DirectiveUsage,
+    declarations: Declarations,
 ) -> None:
     if field.required:
         field.place.error(
@@ -95,7 +98,7 @@ def _within_itself(type_: TypeDeclaration, declarations: Declarations) -> bool:
 def _report_unknown(
     type_: TypeDeclaration,
     field: FieldDeclaration,
-    directive: Applied,
+    directive: DirectiveUsage,
     path: str,
     declarations: Declarations,
 ) -> None:
@@ -142,7 +145,7 @@ def _goes_by(reference: FieldDeclaration, name: str) -> bool:
 def _check_same_type(
     type_: TypeDeclaration,
     field: FieldDeclaration,
-    directive: Applied,
+    directive: DirectiveUsage,
     found: tuple[TypeDeclaration, FieldDeclaration],
     declarations: Declarations,
 ) -> None:
@@ -186,7 +189,7 @@ def _shape(field: FieldDeclaration) -> tuple[str, bool, bool]:
 
 def _check_circles(declarations: Declarations) -> None:
     source_of: dict[FieldKey, FieldKey] = {}
-    written: dict[FieldKey, tuple[FieldDeclaration, Applied]] = {}
+    written: dict[FieldKey, tuple[FieldDeclaration, DirectiveUsage]] = {}
     for type_, field in declarations.fields:
         directive = field.directives.one("copy")
         found = copied_field(type_, directive, declarations) if directive else None

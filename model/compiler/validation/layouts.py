@@ -8,48 +8,48 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from revstream.model.compiler.parsing.declarations import Declarations, TypeDeclaration
-from revstream.model.compiler.parsing.directives import Applied
+from revstream.model.compiler.parsing.directives import DirectiveUsage
 from revstream.model.compiler.validation.collections import OWN_SUFFIXES, name_problem
 from revstream.model.compiler.validation.fields import KEPT_BESIDE, stored_name_problem
-from revstream.model.definition import History, Layout
+from revstream.model.definition import HistoryKind, LayoutFields
 
 __all__ = ["check_layouts", "layout_of"]
 
 _NAMES = {
-    History.DOCUMENT_PER_VERSION: ("document", "deleted", "at"),
-    History.CURRENT_FLAG: ("document", "current", "deleted", "at"),
-    History.EMBEDDED: ("current", "previous", "deleted", "at"),
-    History.SEPARATE: ("document", "previous", "deleted", "at"),
-    History.DELTAS: ("document", "unset", "whole", "deleted", "at"),
+    HistoryKind.DOCUMENT_PER_VERSION: ("document", "deleted", "at"),
+    HistoryKind.CURRENT_FLAG: ("document", "current", "deleted", "at"),
+    HistoryKind.EMBEDDED: ("current", "previous", "deleted", "at"),
+    HistoryKind.SEPARATE: ("document", "previous", "deleted", "at"),
+    HistoryKind.DELTAS: ("document", "unset", "whole", "deleted", "at"),
 }
 """Which of the names each layout goes by."""
 
 _BESIDE_CONTENT = {
-    History.DOCUMENT_PER_VERSION: ("document", "deleted"),
-    History.CURRENT_FLAG: ("document", "current", "deleted"),
-    History.EMBEDDED: ("deleted",),
-    History.SEPARATE: ("document", "deleted"),
-    History.DELTAS: ("document", "unset", "whole", "deleted"),
+    HistoryKind.DOCUMENT_PER_VERSION: ("document", "deleted"),
+    HistoryKind.CURRENT_FLAG: ("document", "current", "deleted"),
+    HistoryKind.EMBEDDED: ("deleted",),
+    HistoryKind.SEPARATE: ("document", "deleted"),
+    HistoryKind.DELTAS: ("document", "unset", "whole", "deleted"),
 }
 """Which of them stand among the fields of the document, and can be no fields of it."""
 
-_ROWS = (History.DOCUMENT_PER_VERSION, History.CURRENT_FLAG, History.DELTAS)
+_ROWS = (HistoryKind.DOCUMENT_PER_VERSION, HistoryKind.CURRENT_FLAG, HistoryKind.DELTAS)
 """Those in which each version is a document."""
 
 
-def layout_of(type_: TypeDeclaration) -> Layout | None:
+def layout_of(type_: TypeDeclaration) -> LayoutFields | None:
     """The names; None where revstream keeps the versions."""
     collection, history = type_.directives.one("collection"), _history(type_)
-    if collection is None or history in (None, History.ARCHIVE):
+    if collection is None or history in (None, HistoryKind.ARCHIVE):
         return None
     given = type_.directives.one("layout")
     names = {} if given is None else {name: given.text(name) for name in given.arguments}
     previous = names.pop("previous", None)
     if previous is None:
-        separate = history is History.SEPARATE
+        separate = history is HistoryKind.SEPARATE
         previous = f"{collection.text('name')}.previous" if separate else "prev"
     said = {name: value for name, value in names.items() if value is not None}
-    return Layout(previous=previous, **said)
+    return LayoutFields(previous=previous, **said)
 
 
 def check_layouts(declarations: Declarations) -> None:
@@ -63,29 +63,29 @@ def check_layouts(declarations: Declarations) -> None:
                 f"@layout is for entities, and {type_.name} is embedded",
                 "put it on the entity, or remove it",
             )
-        elif directive is not None and history is History.ARCHIVE:
+        elif directive is not None and history is HistoryKind.ARCHIVE:
             type_.place.error(
                 directive.node,
                 "@layout names what a layout goes by, and history: ARCHIVE goes by nothing",
                 "remove it, or say which layout it is: @collection(history: CURRENT_FLAG)",
             )
-        elif type_.is_entity and history not in (None, History.ARCHIVE):
+        elif type_.is_entity and history not in (None, HistoryKind.ARCHIVE):
             _check_company(type_, history)
             if directive is not None:
                 _check_unused(type_, directive, history)
             _check_names(type_, directive, history)
-            if history is History.SEPARATE:
+            if history is HistoryKind.SEPARATE:
                 _check_previous(type_, directive, declarations)
 
 
-def _history(type_: TypeDeclaration) -> History | None:
+def _history(type_: TypeDeclaration) -> HistoryKind | None:
     """None where it is broken, or not said of an entity."""
     collection = type_.directives.one("collection")
     text = None if collection is None else collection.text("history")
-    return None if text is None else History(text)
+    return None if text is None else HistoryKind(text)
 
 
-def _check_company(type_: TypeDeclaration, history: History) -> None:
+def _check_company(type_: TypeDeclaration, history: HistoryKind) -> None:
     """What else is said of the collection."""
     collection = type_.directives.one("collection")
     assert collection is not None
@@ -121,7 +121,7 @@ def _check_company(type_: TypeDeclaration, history: History) -> None:
             )
 
 
-def _refused(history: History) -> Iterator[tuple[str, str]]:
+def _refused(history: HistoryKind) -> Iterator[tuple[str, str]]:
     yield "fence", "an event is compared and applied in one write, and a layout takes several"
     yield "copy", "a copy that follows would be a version of its own"
     if history in _ROWS:
@@ -131,7 +131,7 @@ def _refused(history: History) -> Iterator[tuple[str, str]]:
         )
 
 
-def _check_unused(type_: TypeDeclaration, directive: Applied, history: History) -> None:
+def _check_unused(type_: TypeDeclaration, directive: DirectiveUsage, history: HistoryKind) -> None:
     used = _NAMES[history]
     for name in directive.nodes:
         if name not in used:
@@ -142,7 +142,9 @@ def _check_unused(type_: TypeDeclaration, directive: Applied, history: History) 
             )
 
 
-def _check_names(type_: TypeDeclaration, directive: Applied | None, history: History) -> None:
+def _check_names(
+    type_: TypeDeclaration, directive: DirectiveUsage | None, history: HistoryKind
+) -> None:
     collection = type_.directives.one("collection")
     names = layout_of(type_)
     assert collection is not None
@@ -156,7 +158,7 @@ def _check_names(type_: TypeDeclaration, directive: Applied | None, history: His
     taken: dict[str, str] = {}
     for argument in _NAMES[history]:
         # A moment may be a field of the model too; a collection has other rules.
-        if argument == "at" or (argument == "previous" and history is History.SEPARATE):
+        if argument == "at" or (argument == "previous" and history is HistoryKind.SEPARATE):
             continue
         name = getattr(names, argument)
         others = stored if argument in _BESIDE_CONTENT[history] else {"_id": "the id"}
@@ -170,12 +172,12 @@ def _check_names(type_: TypeDeclaration, directive: Applied | None, history: His
                 f'the layout\'s name for {argument} is "{name}": {problem}',
                 f'name the field that your programs use: @layout({argument}: "…")',
             )
-        if argument in _BESIDE_CONTENT[history] or history is History.EMBEDDED:
+        if argument in _BESIDE_CONTENT[history] or history is HistoryKind.EMBEDDED:
             taken[name] = f"the name for {argument}"
 
 
 def _check_previous(
-    type_: TypeDeclaration, directive: Applied | None, declarations: Declarations
+    type_: TypeDeclaration, directive: DirectiveUsage | None, declarations: Declarations
 ) -> None:
     """The collection of previous versions."""
     collection, names = type_.directives.one("collection"), layout_of(type_)
@@ -191,7 +193,7 @@ def _check_previous(
             problem = f'the collection "{name}" is that of {other.name}'
         elif names.previous in [name + suffix for suffix in OWN_SUFFIXES]:
             problem = f'in the collection "{names.previous}" revstream keeps what belongs to {name}'
-        elif other.name < type_.name and _history(other) is History.SEPARATE:
+        elif other.name < type_.name and _history(other) is HistoryKind.SEPARATE:
             found = layout_of(other)
             if found is not None and found.previous == names.previous:
                 problem = f'the collection "{names.previous}" has the versions of {other.name}'

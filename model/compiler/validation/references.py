@@ -14,7 +14,7 @@ from revstream.model.compiler.parsing.declarations import (
     FieldDeclaration,
     TypeDeclaration,
 )
-from revstream.model.compiler.parsing.directives import Applied
+from revstream.model.compiler.parsing.directives import DirectiveUsage
 from revstream.model.compiler.validation.fields import ID_SCALARS
 from revstream.model.definition import Scalar
 from revstream.model.naming import did_you_mean, with_article
@@ -33,7 +33,7 @@ class _Naming:
     """A directive that says: the field `named` of `holder` holds the id of a `target`."""
 
     by: FieldDeclaration
-    directive: Applied
+    directive: DirectiveUsage
     argument: str
     holder: TypeDeclaration
     target: TypeDeclaration
@@ -98,7 +98,10 @@ def _namings(declarations: Declarations) -> Iterator[_Naming]:
 
 
 def _check_relation(
-    type_: TypeDeclaration, field: FieldDeclaration, directive: Applied, declarations: Declarations
+    type_: TypeDeclaration,
+    field: FieldDeclaration,
+    directive: DirectiveUsage,
+    declarations: Declarations,
 ) -> None:
     to_one = directive.name == "reference"
     for name in _OF_STORED_FIELDS:

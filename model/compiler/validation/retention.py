@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from revstream.model.compiler.parsing.declarations import TypeDeclaration
-from revstream.model.compiler.parsing.directives import Applied
+from revstream.model.compiler.parsing.directives import DirectiveUsage
 from revstream.model.definition import Keep
 
 __all__ = ["check_keep", "keep_of"]
@@ -27,7 +27,7 @@ _MOST_VERSIONS = 1_000_000
 _MEND = 'write a number and a unit, as in keep: "400 days", keep: "2 years" or keep: "50 versions"'
 
 
-def keep_of(directive: Applied) -> Keep | None:
+def keep_of(directive: DirectiveUsage) -> Keep | None:
     """What stays; None where everything does, or it is broken."""
     text = directive.text("keep")
     found = None if text is None else _TEXT.fullmatch(text.strip())
@@ -41,7 +41,7 @@ def keep_of(directive: Applied) -> Keep | None:
     return Keep(text=text.strip(), seconds=number * _UNITS_S[unit])
 
 
-def check_keep(type_: TypeDeclaration, directive: Applied) -> None:
+def check_keep(type_: TypeDeclaration, directive: DirectiveUsage) -> None:
     """Report what is wrong with it."""
     text = directive.text("keep")
     if text is None:

@@ -6,16 +6,16 @@ from urllib.parse import urlsplit
 
 from revstream.model.compiler.parsing.declarations import Declarations, TypeDeclaration
 from revstream.model.compiler.parsing.directive_definitions import ENUMS
-from revstream.model.compiler.parsing.directives import Applied
-from revstream.model.definition import Sink
+from revstream.model.compiler.parsing.directives import DirectiveUsage
+from revstream.model.definition import SinkDefinition
 
 __all__ = ["check_sinks", "sinks_of"]
 
 
-def sinks_of(type_: TypeDeclaration) -> tuple[Sink, ...]:
+def sinks_of(type_: TypeDeclaration) -> tuple[SinkDefinition, ...]:
     """The sinks of an entity that has no mistakes, in source order."""
     return tuple(
-        Sink(url=each.text("url") or "", operations=each.texts("operations"))
+        SinkDefinition(url=each.text("url") or "", operations=each.texts("operations"))
         for each in type_.directives.all("sink")
     )
 
@@ -45,7 +45,7 @@ def check_sinks(declarations: Declarations) -> None:
             _check_operations(type_, directive)
 
 
-def _check_url(type_: TypeDeclaration, directive: Applied, url: str) -> None:
+def _check_url(type_: TypeDeclaration, directive: DirectiveUsage, url: str) -> None:
     problem = _url_problem(url)
     if problem:
         type_.place.error(
@@ -68,7 +68,7 @@ def _url_problem(url: str) -> str | None:
     return None if parts.hostname else "it names no host"
 
 
-def _check_operations(type_: TypeDeclaration, directive: Applied) -> None:
+def _check_operations(type_: TypeDeclaration, directive: DirectiveUsage) -> None:
     operations = directive.texts("operations")
     if operations is None:
         return

@@ -14,7 +14,7 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import ChangeEvent
-from revstream.streams.layouts.core.stored_version import Kept
+from revstream.streams.layouts.core.stored_version import StoredVersion
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Pipeline, Writing
@@ -109,12 +109,14 @@ class Layout(ABC):
     # the past
 
     @abstractmethod
-    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+    async def versions(
+        self, wanted: Sequence[tuple[Any, int]]
+    ) -> dict[tuple[Any, int], StoredVersion]:
         """n (`_id`, number) -> the versions by (`identity` of it, number); those that are not there
         are left out."""
 
     @abstractmethod
-    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[StoredVersion]:
         """All versions of a document, the oldest first."""
 
     # the stream

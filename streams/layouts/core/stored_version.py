@@ -16,11 +16,11 @@ from revstream.streams.raw_bson.fields import document_of, elements_of, renamed
 
 __all__ = [
     "ABOVE_ALL",
-    "Kept",
-    "Meant",
+    "LogicalWrite",
     "Names",
     "NoRoom",
     "Overtaken",
+    "StoredVersion",
     "element",
     "is_id",
     "logical",
@@ -60,7 +60,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class StoredVersion:
     """A version of the document `key`.
 
     `number`: its own; None for the removal of a document that left no version which says so.
@@ -77,7 +77,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meant:
+class LogicalWrite:
     """The write of a document that a change event means.
 
     `version`: None where the event does not carry it: the one with `number` is to be looked up.
@@ -87,8 +87,8 @@ class Meant:
 
     key: Any
     number: int | None
-    version: Kept | None
-    before: Kept | None = None
+    version: StoredVersion | None
+    before: StoredVersion | None = None
     asks_before: bool = True
     existed: bool | None = None
 

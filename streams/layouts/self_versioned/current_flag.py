@@ -15,7 +15,7 @@ from typing import Any
 
 from revstream.streams.layouts.core.interface import SETTLE_S
 from revstream.streams.layouts.core.query_rewrite import renamed_query, under
-from revstream.streams.layouts.core.stored_version import Kept, Overtaken, names_a_document
+from revstream.streams.layouts.core.stored_version import Overtaken, StoredVersion, names_a_document
 from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersion
 from revstream.streams.layouts.self_versioned.engine import Stages
 from revstream.streams.mongo.driver.codecs import Document
@@ -104,7 +104,9 @@ class CurrentFlag(DocumentPerVersion):
         lookup = {"from": self.collection, "localField": "key", "foreignField": field}
         return lookup, self.ordered({}, (), 0)
 
-    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+    async def write(
+        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+    ) -> None:
         row = self.rows.row(made, **{self.names.current: True})
         if await writing.insert_unless(self.collection, row, self.rows.unique) is None:
             raise Overtaken

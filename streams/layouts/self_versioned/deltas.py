@@ -16,7 +16,12 @@ from typing import Any
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import identity
-from revstream.streams.layouts.core.stored_version import Kept, Meant, Overtaken, names_a_document
+from revstream.streams.layouts.core.stored_version import (
+    LogicalWrite,
+    Overtaken,
+    StoredVersion,
+    names_a_document,
+)
 from revstream.streams.layouts.self_versioned.document_per_version import DocumentPerVersion
 from revstream.streams.layouts.self_versioned.engine import Stages
 from revstream.streams.mongo.driver.codecs import RAW, Document
@@ -72,10 +77,10 @@ class Deltas(DocumentPerVersion):
             {"$unset": list(self.own)},
         ]
 
-    def _versions(self, rows: Iterable[RawBSONDocument]) -> list[Kept]:
+    def _versions(self, rows: Iterable[RawBSONDocument]) -> list[StoredVersion]:
         """Merged, each from those before it."""
         names = self.names
-        made: list[Kept] = []
+        made: list[StoredVersion] = []
         fields: dict[bytes, bytes] = {}
         for row in rows:
             kept = self.rows.kept(row)
@@ -95,12 +100,12 @@ class Deltas(DocumentPerVersion):
             made.append(kept)
         return made
 
-    def _meant(self, kept: Kept) -> Meant:
+    def _meant(self, kept: StoredVersion) -> LogicalWrite:
         # What a delta makes, those before it say.
         version = kept if kept.content is None else None
-        return Meant(key=kept.key, number=kept.number, version=version)
+        return LogicalWrite(key=kept.key, number=kept.number, version=version)
 
-    async def last(self, key: Any) -> Kept | None:
+    async def last(self, key: Any) -> StoredVersion | None:
         row = await self.rows.last(key)
         number = None if row is None else self.rows.kept(row).number
         if number is None:
@@ -108,7 +113,9 @@ class Deltas(DocumentPerVersion):
         found = await self.versions([(key, number)])
         return found.get((identity(key), number))
 
-    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+    async def versions(
+        self, wanted: Sequence[tuple[Any, int]]
+    ) -> dict[tuple[Any, int], StoredVersion]:
         if not wanted:
             return {}
         wholes = await self.rows.below(wanted, match={self.names.whole: True}, inclusive=True)
@@ -131,7 +138,7 @@ class Deltas(DocumentPerVersion):
             if (place := (identity(each.key), each.number or 0)) in asked
         }
 
-    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
         found = await super().before(wanted)
         places = [(each.key, each.number or 0) for each in found if each is not None]
         versions = await self.versions(places)
@@ -140,12 +147,14 @@ class Deltas(DocumentPerVersion):
             for each in found
         ]
 
-    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+    async def write(
+        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+    ) -> None:
         row = self._delta(last, made)
         if await writing.insert_unless(self.collection, row, self.rows.unique) is None:
             raise Overtaken
 
-    def _delta(self, last: Kept | None, made: Kept) -> RawBSONDocument:
+    def _delta(self, last: StoredVersion | None, made: StoredVersion) -> RawBSONDocument:
         """The document that makes a version of the last one."""
         if made.content is None:
             return self.rows.row(made)
@@ -159,7 +168,9 @@ class Deltas(DocumentPerVersion):
         gone = [name.decode(errors="replace") for name in before if name not in after]
         content = RawBSONDocument(document_of(changed), RAW)
         more: Document = {self.names.unset: gone} if gone else {}
-        return self.rows.row(Kept(key=made.key, number=made.number, content=content), **more)
+        return self.rows.row(
+            StoredVersion(key=made.key, number=made.number, content=content), **more
+        )
 
 
 def _names_in(unset: Any) -> list[str]:

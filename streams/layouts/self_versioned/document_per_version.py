@@ -17,14 +17,14 @@ from bson.raw_bson import RawBSONDocument
 from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.layouts.core.query_rewrite import renamed_query, under
 from revstream.streams.layouts.core.stored_version import (
-    Kept,
-    Meant,
+    LogicalWrite,
     Names,
     Overtaken,
+    StoredVersion,
     names_a_document,
 )
-from revstream.streams.layouts.self_versioned.engine import Keeping, Stages
-from revstream.streams.layouts.self_versioned.version_rows import Rows
+from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout, Stages
+from revstream.streams.layouts.self_versioned.version_rows import VersionRows
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Writing
@@ -32,11 +32,11 @@ from revstream.streams.mongo.transactions import Writing
 __all__ = ["DocumentPerVersion"]
 
 
-class DocumentPerVersion(Keeping):
+class DocumentPerVersion(SelfVersionedLayout):
     def __init__(self, mongo: Mongo, collection: str, names: Names) -> None:
         super().__init__(mongo, collection, names)
         self.own = self._own()
-        self.rows = Rows(mongo, collection, names, self.own)
+        self.rows = VersionRows(mongo, collection, names, self.own)
 
     def _own(self) -> tuple[str, ...]:
         """The fields that are the layout's, but for the number."""
@@ -84,7 +84,7 @@ class DocumentPerVersion(Keeping):
             {"$unset": list(self.own)},
         ]
 
-    def meant(self, event: ChangeEvent) -> Meant | None:
+    def meant(self, event: ChangeEvent) -> LogicalWrite | None:
         # A version never changes: updates are of the layout's own fields, or of no effect on what a
         # document is.
         if event.operation != "insert" or event.after is None:
@@ -92,26 +92,28 @@ class DocumentPerVersion(Keeping):
         kept = self.rows.kept(event.after)
         return None if kept.number is None else self._meant(kept)
 
-    def _meant(self, kept: Kept) -> Meant:
-        return Meant(key=kept.key, number=kept.number, version=kept)
+    def _meant(self, kept: StoredVersion) -> LogicalWrite:
+        return LogicalWrite(key=kept.key, number=kept.number, version=kept)
 
-    async def last(self, key: Any) -> Kept | None:
+    async def last(self, key: Any) -> StoredVersion | None:
         row = await self.rows.last(key)
         return None if row is None else self.rows.kept(row)
 
-    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+    async def versions(
+        self, wanted: Sequence[tuple[Any, int]]
+    ) -> dict[tuple[Any, int], StoredVersion]:
         found = [self.rows.kept(each) for each in await self.rows.exact(wanted)]
         return {(identity(each.key), each.number or 0): each for each in found}
 
-    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[StoredVersion]:
         return self._versions(await self.rows.of(key, at=at))
 
-    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
         return await self.rows.before(wanted)
 
     async def read(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp
-    ) -> tuple[list[Kept], bool]:
+    ) -> tuple[list[StoredVersion], bool]:
         while True:
             rows, end = await self.rows.read(after, size=size, at=at)
             found = self._versions(rows)
@@ -119,11 +121,13 @@ class DocumentPerVersion(Keeping):
                 return found, end
             after = (self.rows.kept(rows[-1]).key,)
 
-    def _versions(self, rows: Iterable[RawBSONDocument]) -> list[Kept]:
+    def _versions(self, rows: Iterable[RawBSONDocument]) -> list[StoredVersion]:
         """Those that documents of one or more ids are, in their order."""
         return [kept for kept in map(self.rows.kept, rows) if kept.number is not None]
 
-    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+    async def write(
+        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+    ) -> None:
         row = self.rows.row(made)
         if await writing.insert_unless(self.collection, row, self.rows.unique) is None:
             raise Overtaken

@@ -19,10 +19,10 @@ from revstream.streams.layouts.core.query_rewrite import renamed_query
 from revstream.streams.layouts.core.snapshot_scan import last_place, place_behind, read_documents
 from revstream.streams.layouts.core.stored_version import (
     ABOVE_ALL,
-    Kept,
-    Meant,
+    LogicalWrite,
     NoRoom,
     Overtaken,
+    StoredVersion,
     element,
     logical,
     moment_in,
@@ -30,13 +30,13 @@ from revstream.streams.layouts.core.stored_version import (
     value_of,
     whole_number,
 )
-from revstream.streams.layouts.self_versioned.engine import Keeping, Stages
+from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout, Stages
 from revstream.streams.mongo.driver.codecs import RAW, Document
 from revstream.streams.mongo.transactions import Writing
 from revstream.streams.raw_bson.fields import document_of, elements_of
 from revstream.streams.versioning.version import CHANGE_FIELD
 
-__all__ = ["Embedded"]
+__all__ = ["EmbeddedLayout"]
 
 # BSON's type of a document.
 _OBJECT = 0x03
@@ -47,7 +47,7 @@ _AROUND_BYTES = 64
 _READ_MOST = 200
 
 
-class Embedded(Keeping):
+class EmbeddedLayout(SelfVersionedLayout):
     def indexed(self, fields: Sequence[str]) -> tuple[list[str], Document] | None:
         return [self._renamed(each) for each in fields], {}
 
@@ -95,7 +95,7 @@ class Embedded(Keeping):
 
     # the past
 
-    def _all(self, document: RawBSONDocument) -> list[Kept]:
+    def _all(self, document: RawBSONDocument) -> list[StoredVersion]:
         """All versions in it, the oldest first."""
         fields = dict(elements_of(bytes(document.raw)))
         previous = document.get(self.names.previous)
@@ -109,11 +109,11 @@ class Embedded(Keeping):
         }
         return [found[number] for number in sorted(found, key=lambda each: each or 0)]
 
-    def _state(self, body: RawBSONDocument, key: bytes) -> Kept:
+    def _state(self, body: RawBSONDocument, key: bytes) -> StoredVersion:
         names = self.names
         deleted = body.get(names.deleted) is True
         content = logical(body, key, names.number, frozenset({names.deleted.encode()}))
-        return Kept(
+        return StoredVersion(
             key=value_of(key),
             number=number_of(body.get(names.number), key),
             content=None if deleted else content,
@@ -127,7 +127,7 @@ class Embedded(Keeping):
         previous: Mapping[str, Any],
         *,
         at: Timestamp | None = None,
-    ) -> list[list[Kept]]:
+    ) -> list[list[StoredVersion]]:
         """n (`_id`, what is asked for) -> the versions of each: the current one, and of the others
         what an expression makes of them, in which `$$asked` stands for the latter. One round
         trip."""
@@ -149,7 +149,7 @@ class Embedded(Keeping):
             {"$unwind": "$found"},
             {"$project": {"n": 1, "found": 1}},
         ]
-        found: list[list[Kept]] = [[] for _ in rows]
+        found: list[list[StoredVersion]] = [[] for _ in rows]
         for each in await self.mongo.aggregate(None, pipeline, at=at, raw=True) if rows else ():
             found[each["n"]] = self._all(each["found"])
         return found
@@ -161,7 +161,9 @@ class Embedded(Keeping):
         listed = {"$cond": [{"$isArray": previous}, previous, []]}
         return {"$filter": {"input": listed, "as": "each", "cond": condition}}
 
-    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+    async def versions(
+        self, wanted: Sequence[tuple[Any, int]]
+    ) -> dict[tuple[Any, int], StoredVersion]:
         numbers: dict[Any, tuple[Any, list[int]]] = {}
         for key, number in wanted:
             numbers.setdefault(identity(key), (key, []))[1].append(number)
@@ -174,10 +176,10 @@ class Embedded(Keeping):
             if each.number is not None and each.number in several
         }
 
-    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[StoredVersion]:
         return (await self._read([(key, None)], self._where({"$literal": True}), at=at))[0]
 
-    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
         number = self.names.number
         below = self._where({"$lt": [f"$$each.{number}", "$$asked"]})
         last = {"$slice": [{"$sortArray": {"input": below, "sortBy": {number: -1}}}, 1]}
@@ -189,7 +191,7 @@ class Embedded(Keeping):
 
     async def read(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp
-    ) -> tuple[list[Kept], bool]:
+    ) -> tuple[list[StoredVersion], bool]:
         place = None if after is None else place_behind(after[0])
         while True:
             documents, end = await read_documents(
@@ -203,11 +205,11 @@ class Embedded(Keeping):
 
     # the stream
 
-    def meant(self, event: ChangeEvent) -> Meant | None:
+    def meant(self, event: ChangeEvent) -> LogicalWrite | None:
         earlier = None if event.before is None else self._current(event.before)
         if event.operation == "delete":
-            gone = Kept(key=event.key, number=None, content=None)
-            return Meant(
+            gone = StoredVersion(key=event.key, number=None, content=None)
+            return LogicalWrite(
                 key=event.key,
                 number=None,
                 version=gone,
@@ -219,7 +221,7 @@ class Embedded(Keeping):
         if event.update is not None and number is None:
             return None
         if event.after is None:
-            return Meant(key=event.key, number=number, version=None, before=earlier)
+            return LogicalWrite(key=event.key, number=number, version=None, before=earlier)
         made = self._current(event.after)
         if made is None or made.number is None:
             return None
@@ -227,11 +229,11 @@ class Embedded(Keeping):
             return None
         # Not out of the list in it, which may be long: it is asked for where it is wanted.
         asks = earlier is None and event.operation != "insert"
-        return Meant(
+        return LogicalWrite(
             key=event.key, number=made.number, version=made, before=earlier, asks_before=asks
         )
 
-    def _current(self, document: RawBSONDocument) -> Kept | None:
+    def _current(self, document: RawBSONDocument) -> StoredVersion | None:
         fields = dict(elements_of(bytes(document.raw)))
         body = _inner(fields.get(self.names.current.encode()))
         return None if body is None else self._state(body, fields[b"_id"])
@@ -246,11 +248,13 @@ class Embedded(Keeping):
 
     # writing
 
-    async def last(self, key: Any) -> Kept | None:
+    async def last(self, key: Any) -> StoredVersion | None:
         (found,) = await self._read([(key, None)], self._where({"$literal": False}))
         return _last_below(found, ABOVE_ALL)
 
-    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+    async def write(
+        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+    ) -> None:
         names = self.names
         body = self._body(made)
         if last is None:
@@ -288,7 +292,7 @@ class Embedded(Keeping):
             f"{_MOST_BYTES}; remove previous versions, or keep them elsewhere (history: ARCHIVE)"
         )
 
-    def _body(self, made: Kept) -> RawBSONDocument:
+    def _body(self, made: StoredVersion) -> RawBSONDocument:
         if made.content is None:
             names = self.names
             said = [(names.number, made.number), (names.deleted, True), (CHANGE_FIELD, made.change)]
@@ -304,6 +308,6 @@ def _inner(field: bytes | None) -> RawBSONDocument | None:
     return RawBSONDocument(field[field.index(0, 1) + 1 :], RAW)
 
 
-def _last_below(versions: Sequence[Kept], number: int) -> Kept | None:
+def _last_below(versions: Sequence[StoredVersion], number: int) -> StoredVersion | None:
     below = [each for each in versions if each.number is not None and each.number < number]
     return below[-1] if below else None

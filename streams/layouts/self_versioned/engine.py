@@ -19,10 +19,16 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import ChangeEvent, identity
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.core.sort_key import places
-from revstream.streams.layouts.core.stored_version import ABOVE_ALL, Kept, Meant, Names, element
+from revstream.streams.layouts.core.stored_version import (
+    ABOVE_ALL,
+    LogicalWrite,
+    Names,
+    StoredVersion,
+    element,
+)
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
 from revstream.streams.mongo.transactions import Pipeline, Writing
@@ -30,17 +36,17 @@ from revstream.streams.raw_bson.diff import same
 from revstream.streams.raw_bson.fields import document_of, elements_of
 from revstream.streams.versioning.version import CHANGE_FIELD, Last, without_reserved
 
-__all__ = ["Keeping", "Stages"]
+__all__ = ["SelfVersionedLayout", "Stages"]
 
 Stages = list[Document]
 
 
-class Keeping(Layout):
+class SelfVersionedLayout(Layout):
     def __init__(self, mongo: Mongo, collection: str, names: Names) -> None:
         super().__init__(mongo, collection)
         self.names = names
         self._prepared = False
-        self._lost = Storm(
+        self._lost = LogThrottle(
             logging.getLogger(__name__), "a version is not where its layout keeps it: passed over"
         )
 
@@ -67,26 +73,28 @@ class Keeping(Layout):
         """Stages over the collection that yield the current documents which match."""
 
     @abstractmethod
-    def meant(self, event: ChangeEvent) -> Meant | None:
+    def meant(self, event: ChangeEvent) -> LogicalWrite | None:
         """What a write in the collection means; None where that is nothing to a document."""
 
     @abstractmethod
-    async def last(self, key: Any) -> Kept | None:
+    async def last(self, key: Any) -> StoredVersion | None:
         """The last version of a document, deletions included."""
 
     @abstractmethod
-    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
         """n (`_id`, number) -> the last versions below these numbers, None where there are none."""
 
     @abstractmethod
     async def read(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp
-    ) -> tuple[list[Kept], bool]:
+    ) -> tuple[list[StoredVersion], bool]:
         """All versions of the documents behind an `_id`, in the order of `_id` and number: about
         `size` of them, and all of each document; and whether no others follow."""
 
     @abstractmethod
-    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+    async def write(
+        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+    ) -> None:
         """Write a version behind the last one, if that still is the last.
 
         Raises:
@@ -220,7 +228,7 @@ class Keeping(Layout):
             return False
         if demands and not await self._of(last.content, demands, ()):
             return False
-        made = Kept(key=key, number=(last.number or 0) + 1, content=None, change=change)
+        made = StoredVersion(key=key, number=(last.number or 0) + 1, content=None, change=change)
         await self._write(writing, last, made)
         return True
 
@@ -233,7 +241,7 @@ class Keeping(Layout):
         return await self.mongo.aggregate(None, [*stages, *pipeline], raw=True)
 
     async def _made(
-        self, writing: Writing, key: Any, last: Kept | None, content: RawBSONDocument
+        self, writing: Writing, key: Any, last: StoredVersion | None, content: RawBSONDocument
     ) -> RawBSONDocument:
         """Write it as the version behind the last one."""
         number = 1 if last is None else (last.number or 0) + 1
@@ -244,10 +252,12 @@ class Keeping(Layout):
             own.add(self.names.at.encode())
         fields += [each for name, each in elements_of(bytes(content.raw)) if name not in own]
         whole = RawBSONDocument(document_of(fields), RAW)
-        await self._write(writing, last, Kept(key=key, number=number, content=whole))
+        await self._write(writing, last, StoredVersion(key=key, number=number, content=whole))
         return whole
 
-    async def _write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+    async def _write(
+        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+    ) -> None:
         # Without its unique index nothing is compared. Where it is on a collection of previous
         # versions, the first one is not among them.
         if not self._prepared and not (last is None and self.beside):
@@ -257,8 +267,8 @@ class Keeping(Layout):
 
 def _write(
     event: ChangeEvent,
-    version: Kept,
-    earlier: Kept | None,
+    version: StoredVersion,
+    earlier: StoredVersion | None,
     *,
     known_before: bool,
     existed: bool | None,

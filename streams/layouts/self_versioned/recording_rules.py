@@ -15,20 +15,22 @@ from bson import Timestamp
 
 from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.core import resume_tokens
-from revstream.streams.layouts.core.stored_version import Kept
+from revstream.streams.layouts.core.stored_version import StoredVersion
 from revstream.streams.versioning.version import Last, archived_operation
 
-__all__ = ["Passed", "found_there", "write_of"]
+__all__ = ["NotRecorded", "found_there", "write_of"]
 
 
-class Passed(Enum):
+class NotRecorded(Enum):
     """Why no record is made: it is known; or it tells nothing, or nothing yet."""
 
     KNOWN = "KNOWN"
     SKIPPED = "SKIPPED"
 
 
-def write_of(event: ChangeEvent, last: Last | None, *, all_known: bool) -> dict[str, Any] | Passed:
+def write_of(
+    event: ChangeEvent, last: Last | None, *, all_known: bool
+) -> dict[str, Any] | NotRecorded:
     """The version that a write makes, as `make_version` takes it.
 
     Args:
@@ -39,14 +41,14 @@ def write_of(event: ChangeEvent, last: Last | None, *, all_known: bool) -> dict[
     existed = last is not None and last.full is not None
     begins_anew = event.operation == "insert" and last is not None and not existed
     if last is not None and resume_tokens.canonical(last.token) >= event.token:
-        return Passed.KNOWN
+        return NotRecorded.KNOWN
     if _is_known(event.kept, last) and not begins_anew:
-        return Passed.KNOWN
+        return NotRecorded.KNOWN
     if event.operation == "delete":
         if not existed:
-            return Passed.SKIPPED
+            return NotRecorded.SKIPPED
     elif last is None and not all_known and event.operation != "insert":
-        return Passed.SKIPPED
+        return NotRecorded.SKIPPED
     else:
         event = replace(event, operation="update" if existed else "insert")
     return {
@@ -62,7 +64,7 @@ def write_of(event: ChangeEvent, last: Last | None, *, all_known: bool) -> dict[
 
 
 def found_there(
-    version: Kept, last: Last | None, *, token: str, at: Timestamp, wall: datetime
+    version: StoredVersion, last: Last | None, *, token: str, at: Timestamp, wall: datetime
 ) -> dict[str, Any] | None:
     """A version that the first reading has come to, as `make_version` takes it; None where it is
     known.

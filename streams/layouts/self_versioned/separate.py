@@ -28,10 +28,10 @@ from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.layouts.core.interface import SETTLE_S
 from revstream.streams.layouts.core.plain_collection import AsStored
 from revstream.streams.layouts.core.stored_version import (
-    Kept,
-    Meant,
+    LogicalWrite,
     Names,
     Overtaken,
+    StoredVersion,
     element,
     is_id,
     moment_in,
@@ -39,9 +39,9 @@ from revstream.streams.layouts.core.stored_version import (
     value_of,
     whole_number,
 )
-from revstream.streams.layouts.self_versioned.engine import Keeping, Stages
+from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout, Stages
 from revstream.streams.layouts.self_versioned.version_rows import (
-    Rows,
+    VersionRows,
     behind,
     last_element,
     up_to_exact,
@@ -56,13 +56,13 @@ from revstream.streams.versioning.version import without_reserved
 __all__ = ["Separate"]
 
 
-class Separate(AsStored, Keeping):
+class Separate(AsStored, SelfVersionedLayout):
     removes = True
 
     def __init__(self, mongo: Mongo, collection: str, names: Names) -> None:
         super().__init__(mongo, collection, names)
         self.beside = (names.previous,)
-        self.rows = Rows(mongo, names.previous, names, [names.document, names.deleted])
+        self.rows = VersionRows(mongo, names.previous, names, [names.document, names.deleted])
 
     async def create_indexes(self) -> None:
         await self.rows.prepare()
@@ -77,11 +77,11 @@ class Separate(AsStored, Keeping):
 
     # the past
 
-    def _kept(self, document: RawBSONDocument) -> Kept:
+    def _kept(self, document: RawBSONDocument) -> StoredVersion:
         """The current version."""
         raw = bytes(document.raw)
         key = dict(elements_of(raw))[b"_id"]
-        return Kept(
+        return StoredVersion(
             key=value_of(key),
             number=number_of(document.get(self.names.number), key),
             # As it lies there: a write compares all of it.
@@ -91,13 +91,15 @@ class Separate(AsStored, Keeping):
 
     async def _current(
         self, keys: Sequence[Any], *, at: Timestamp | None = None
-    ) -> dict[Any, Kept]:
+    ) -> dict[Any, StoredVersion]:
         unique = {identity(each): each for each in keys}
         query = {"_id": {"$in": list(unique.values())}}
         found = await self.mongo.find(self.collection, query, at=at, raw=True)
         return {identity(kept.key): kept for kept in map(self._kept, found)}
 
-    async def versions(self, wanted: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], Kept]:
+    async def versions(
+        self, wanted: Sequence[tuple[Any, int]]
+    ) -> dict[tuple[Any, int], StoredVersion]:
         # First the current ones: what is no longer among them is among the previous ones by then.
         current = await self._current([key for key, _ in wanted]) if wanted else {}
         found = {
@@ -110,17 +112,17 @@ class Separate(AsStored, Keeping):
             found[identity(each.key), each.number or 0] = each
         return found
 
-    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[Kept]:
+    async def history(self, key: Any, *, at: Timestamp | None = None) -> list[StoredVersion]:
         current = (await self._current([key], at=at)).get(identity(key))
         previous = [self.rows.kept(each) for each in await self.rows.of(key, at=at)]
         return _joined(previous, current)
 
-    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
         return await self.rows.before(wanted)
 
     async def read(
         self, after: tuple[Any] | None, *, size: int, at: Timestamp
-    ) -> tuple[list[Kept], bool]:
+    ) -> tuple[list[StoredVersion], bool]:
         names = self.names
         few: Document = {"$limit": size + 1}
         row = {"_id": 0, "k": f"${names.document}", "n": f"${names.number}", "p": _ALL}
@@ -150,13 +152,13 @@ class Separate(AsStored, Keeping):
 
     async def _versions_of(
         self, rows: Sequence[RawBSONDocument], *, end: bool, at: Timestamp
-    ) -> list[Kept]:
+    ) -> list[StoredVersion]:
         """The versions of documents that lie in rows of both collections.
 
         Args:
             end: whether no rows follow: else there may be more of the last document.
         """
-        documents: dict[Any, tuple[list[Kept], list[Kept]]] = {}
+        documents: dict[Any, tuple[list[StoredVersion], list[StoredVersion]]] = {}
         last = None
         for row in rows:
             # Decoded, it might be the id of another document.
@@ -166,7 +168,7 @@ class Separate(AsStored, Keeping):
             kept = self._kept(row["c"]) if is_current else self.rows.kept(row["p"])
             last = kept.key
             documents.setdefault(identity(last), ([], []))[is_current].append(kept)
-        tail: list[Kept] = []
+        tail: list[StoredVersion] = []
         if rows and not end:
             del documents[identity(last)]
             tail = await self.history(last, at=at)
@@ -179,19 +181,19 @@ class Separate(AsStored, Keeping):
 
     # the stream
 
-    def meant(self, event: ChangeEvent) -> Meant | None:
+    def meant(self, event: ChangeEvent) -> LogicalWrite | None:
         earlier = None if event.before is None else self._kept(event.before)
         # Without an image the archive knows the state before. Of the previous versions the last one
         # may be of a later write by now, or the one that says that the document is gone.
         said = partial(
-            Meant,
+            LogicalWrite,
             key=event.key,
             before=earlier,
             asks_before=False,
             existed=event.operation != "insert",
         )
         if event.operation == "delete":
-            gone = Kept(key=event.key, number=None, content=None)
+            gone = StoredVersion(key=event.key, number=None, content=None)
             return said(number=None, version=gone)
         number = None
         if event.update is not None:
@@ -208,7 +210,7 @@ class Separate(AsStored, Keeping):
 
     # writing
 
-    async def last(self, key: Any) -> Kept | None:
+    async def last(self, key: Any) -> StoredVersion | None:
         current = (await self._current([key])).get(identity(key))
         if current is not None:
             return current
@@ -216,9 +218,11 @@ class Separate(AsStored, Keeping):
         last = None if row is None else self.rows.kept(row)
         if last is None or last.content is None:
             return last
-        return Kept(key=key, number=(last.number or 0) + 1, content=None)
+        return StoredVersion(key=key, number=(last.number or 0) + 1, content=None)
 
-    async def write(self, writing: Writing, last: Kept | None, made: Kept) -> None:
+    async def write(
+        self, writing: Writing, last: StoredVersion | None, made: StoredVersion
+    ) -> None:
         if last is None or last.content is None:
             assert made.content is not None
             if await writing.insert_unless(self.collection, made.content, ["_id"]) is None:
@@ -243,7 +247,7 @@ class Separate(AsStored, Keeping):
             # Somebody may just have removed it, as a crash's.
             await writing.insert_unless(self.names.previous, self.rows.row(last), self.rows.unique)
 
-    async def _put(self, writing: Writing, last: Kept) -> bool:
+    async def _put(self, writing: Writing, last: StoredVersion) -> bool:
         """Put a version among the previous ones; True where it was there already.
 
         Raises:
@@ -259,7 +263,7 @@ class Separate(AsStored, Keeping):
                 raise Overtaken
         return True
 
-    async def _put_before(self, last: Kept) -> bool:
+    async def _put_before(self, last: StoredVersion) -> bool:
         assert last.number is not None
         assert last.content is not None
         found = await self.rows.exact([(last.key, last.number)])
@@ -337,7 +341,9 @@ class Separate(AsStored, Keeping):
 _ALL = "$$ROOT"
 
 
-def _joined(previous: Sequence[Kept], current: Kept | None) -> list[Kept]:
+def _joined(
+    previous: Sequence[StoredVersion], current: StoredVersion | None
+) -> list[StoredVersion]:
     """All versions of a document; where it is not there any more, its removal is the last. What has
     no number is none."""
     previous = [each for each in previous if each.number is not None]
@@ -346,6 +352,6 @@ def _joined(previous: Sequence[Kept], current: Kept | None) -> list[Kept]:
     if current is None:
         if not previous or previous[-1].content is None:
             return list(previous)
-        return [*previous, Kept(key=previous[-1].key, number=None, content=None)]
+        return [*previous, StoredVersion(key=previous[-1].key, number=None, content=None)]
     number = current.number or 0
     return [*(each for each in previous if (each.number or 0) < number), current]

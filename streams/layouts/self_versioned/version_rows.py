@@ -12,8 +12,8 @@ from bson.raw_bson import RawBSONDocument
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import DatabaseError, DuplicateKey, Unsuitable
 from revstream.streams.layouts.core.stored_version import (
-    Kept,
     Names,
+    StoredVersion,
     element,
     is_id,
     logical,
@@ -26,12 +26,12 @@ from revstream.streams.mongo.driver.codecs import RAW, Document
 from revstream.streams.raw_bson.fields import document_of, elements_of, renamed, value_element
 from revstream.streams.versioning.version import CHANGE_FIELD
 
-__all__ = ["Rows"]
+__all__ = ["VersionRows"]
 
 _CHUNK_BYTES = 16 * 1024 * 1024
 
 
-class Rows:
+class VersionRows:
     """Args:
     own: the names of fields that are the layout's and not the document's.
     """
@@ -70,13 +70,13 @@ class Rows:
             if "partialFilterExpression" not in index
         )
 
-    def kept(self, row: RawBSONDocument) -> Kept:
+    def kept(self, row: RawBSONDocument) -> StoredVersion:
         """The version that a document is; of a delta, with what the delta says."""
         fields = dict(elements_of(bytes(row.raw)))
         field = fields.get(self.names.document.encode(), element("", None))
         deleted = row.get(self.names.deleted) is True
         content = logical(row, field, self.names.number, self._own)
-        return Kept(
+        return StoredVersion(
             key=value_of(field),
             number=number_of(row.get(self.names.number), field),
             content=None if deleted else content,
@@ -84,7 +84,7 @@ class Rows:
             wall=moment_in(row, self.names.at),
         )
 
-    def row(self, made: Kept, **more: Any) -> RawBSONDocument:
+    def row(self, made: StoredVersion, **more: Any) -> RawBSONDocument:
         """The document that is this version.
 
         Args:
@@ -175,7 +175,7 @@ class Rows:
             found[each["n"]] = each["found"]
         return found
 
-    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[Kept | None]:
+    async def before(self, wanted: Sequence[tuple[Any, int]]) -> list[StoredVersion | None]:
         """What lies below, as versions."""
         found = await self.below(wanted)
         return [None if each is None else self.kept(each) for each in found]

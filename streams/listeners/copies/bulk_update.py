@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.listeners.copies.update_pipeline import setting
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.transactions import change_found
@@ -34,7 +34,7 @@ class Setter:
         self._copy = copy
         self._mongo = mongo
         self._secret: str | None = None
-        self._refused = Storm(log, "copy refused")
+        self._refused = LogThrottle(log, "copy refused")
 
     async def set(self, groups: Sequence[tuple[Sequence[Known], Sequence[Any]]]) -> None:
         """The copies of some sources in some documents each, by `_id`."""

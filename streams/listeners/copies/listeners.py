@@ -26,7 +26,7 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.listeners.consumer import Handler
 from revstream.streams.listeners.copies.bulk_update import Setter
-from revstream.streams.listeners.copies.propagation_job import FanOut
+from revstream.streams.listeners.copies.propagation_job import PropagationJobs
 from revstream.streams.live.archive_progress import Progress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
@@ -76,7 +76,7 @@ class SourceSide(Handler):
         self._copy = copy
         self._archive = archive
         self.setter = Setter(copy, mongo)
-        self._fan_out = FanOut(copy, mongo, self.setter, chunk=chunk)
+        self._fan_out = PropagationJobs(copy, mongo, self.setter, chunk=chunk)
         self._ahead: OrderedDict[Any, int] = OrderedDict()
 
     @property

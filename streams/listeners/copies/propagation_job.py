@@ -26,7 +26,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.copied_field import CopiedField, Known
 
-__all__ = ["COLLECTION", "FanOut"]
+__all__ = ["COLLECTION", "PropagationJobs"]
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ COLLECTION = "revstream.copies"
 _TELL_EVERY_S = 10.0
 
 
-class FanOut:
+class PropagationJobs:
     """Of one copied field.
 
     Args:

@@ -2,7 +2,7 @@
 takes.
 
 Its last success is what a failure is judged by: only if the receiver has taken something else
-since, or nothing could be posted, the failure is the document's own (`Courier.vouched`).
+since, or nothing could be posted, the failure is the document's own (`DeliveryWorker.vouched`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from revstream.streams.core.errors import GatewayError, reason_of
-from revstream.streams.listeners.webhooks.message import Answer, Fate, Message
+from revstream.streams.listeners.webhooks.message import Answer, DeliveryOutcome, Message
 from revstream.streams.versioning.version import Version
 
 if TYPE_CHECKING:
     from revstream.streams.listeners.webhooks.http_client import Receiver
 
-__all__ = ["Courier", "Lane", "Lost", "Rendering"]
+__all__ = ["DeliveryWorker", "DocumentQueue", "Lost", "MessageRenderer"]
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Lost:
     number: int | None = None
 
 
-class Rendering(Protocol):
+class MessageRenderer(Protocol):
     """What a version looks like to the receiver."""
 
     def change(self, version: Version, fencing_token: int) -> Message:
@@ -51,7 +51,7 @@ class Rendering(Protocol):
         """Of versions that are gone; the same id for the same reason."""
 
 
-class Lane:
+class DocumentQueue:
     """What is to be delivered of one document, in order.
 
     Attributes:
@@ -80,7 +80,7 @@ class Lane:
         return {each.token for each in self.items[: self.at] if isinstance(each, Version)}
 
 
-class Courier:
+class DeliveryWorker:
     """Between one sink and its receiver.
 
     Attributes:
@@ -90,7 +90,7 @@ class Courier:
         rest_until: before this the receiver has asked not to be asked, by the monotonic clock.
     """
 
-    def __init__(self, receiver: Receiver, rendering: Rendering) -> None:
+    def __init__(self, receiver: Receiver, rendering: MessageRenderer) -> None:
         self.receiver = receiver
         self.delivered = self.failed = 0
         self.seconds = 0.0
@@ -99,7 +99,7 @@ class Courier:
         self.rest_until = 0.0
         self._rendering = rendering
 
-    async def run(self, lane: Lane, fencing_token: int) -> None:
+    async def run(self, lane: DocumentQueue, fencing_token: int) -> None:
         """Deliver until one is not taken, or all are."""
         while (item := lane.head) is not None and not lane.leave:
             message = None
@@ -111,16 +111,16 @@ class Courier:
                 if not isinstance(exc, GatewayError):
                     log.exception("event cannot be sent")
                 answer = Answer(
-                    fate=Fate.REFUSED,
+                    fate=DeliveryOutcome.REFUSED,
                     reason=f"it cannot be sent: {reason_of(exc)}",
                     posted=message is not None,
                 )
-            if answer.fate is not Fate.TAKEN:
+            if answer.fate is not DeliveryOutcome.TAKEN:
                 lane.answer, lane.failed_at = answer, time.monotonic()
                 return
             lane.at += 1
 
-    def vouched(self, lane: Lane) -> bool:
+    def vouched(self, lane: DocumentQueue) -> bool:
         """Return whether the receiver has no part in the failure: nothing was posted, or it has
         taken something that was sent after this one had failed."""
         posted = lane.answer is None or lane.answer.posted
@@ -131,7 +131,7 @@ class Courier:
             return self._rendering.lost(item, fencing_token)
         return self._rendering.change(item, fencing_token)
 
-    async def _attempts(self, lane: Lane, message: Message) -> Answer:
+    async def _attempts(self, lane: DocumentQueue, message: Message) -> Answer:
         for pause_s in (*_PAUSES_S, None):
             answer = await self._post(lane, message)
             if pause_s is None or not answer.at_once:
@@ -139,12 +139,12 @@ class Courier:
             await asyncio.sleep(pause_s * random.uniform(1, 1.5))
         return answer
 
-    async def _post(self, lane: Lane, message: Message) -> Answer:
+    async def _post(self, lane: DocumentQueue, message: Message) -> Answer:
         lane.began_at, began = time.monotonic(), datetime.now(UTC)
         answer = await self.receiver.post(message)
         now = time.monotonic()
         self.seconds += now - lane.began_at
-        if answer.fate is Fate.TAKEN:
+        if answer.fate is DeliveryOutcome.TAKEN:
             self.delivered += 1
             if lane.began_at > self.taken_at:
                 self.taken_at, self.taken = lane.began_at, began

@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 import aiohttp
 from standardwebhooks import Webhook
 
-from revstream.streams.listeners.webhooks.message import Answer, Fate, Message
+from revstream.streams.listeners.webhooks.message import Answer, DeliveryOutcome, Message
 
 __all__ = ["Receiver"]
 
@@ -89,12 +89,16 @@ class Receiver:
             ) as response:
                 return _answer(response, await _beginning(response))
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as exc:
-            return Answer(fate=Fate.AWAY, reason=f"no connection: {_cause(exc)}", at_once=True)
+            return Answer(
+                fate=DeliveryOutcome.AWAY, reason=f"no connection: {_cause(exc)}", at_once=True
+            )
         except TimeoutError:
-            return Answer(fate=Fate.FAILED, reason=f"no answer within {self._timeout.total:g} s")
+            return Answer(
+                fate=DeliveryOutcome.FAILED, reason=f"no answer within {self._timeout.total:g} s"
+            )
         except (aiohttp.ClientError, OSError) as exc:
             reason = f"the connection was lost: {_cause(exc)}"
-            return Answer(fate=Fate.FAILED, reason=reason, at_once=True)
+            return Answer(fate=DeliveryOutcome.FAILED, reason=reason, at_once=True)
 
     def _signature(self, message: Message) -> dict[str, str]:
         if not self._keys:
@@ -133,18 +137,23 @@ async def _beginning(response: aiohttp.ClientResponse) -> str:
 def _answer(response: aiohttp.ClientResponse, said: str) -> Answer:
     status = response.status
     if 200 <= status < 300:
-        return Answer(fate=Fate.TAKEN)
+        return Answer(fate=DeliveryOutcome.TAKEN)
     if 300 <= status < 400:
         return Answer(
-            fate=Fate.REFUSED, reason=f"HTTP {status}: a redirect, and these are not followed"
+            fate=DeliveryOutcome.REFUSED,
+            reason=f"HTTP {status}: a redirect, and these are not followed",
         )
     reason = f"HTTP {status}"
     if 400 <= status < 500 and status not in _PASSING:
-        return Answer(fate=Fate.REFUSED, reason=reason, said=said, gone=status == 410)
+        return Answer(fate=DeliveryOutcome.REFUSED, reason=reason, said=said, gone=status == 410)
     pause_s = _retry_after_s(response.headers.get("Retry-After"))
     at_once = pause_s is None and status != 429
     return Answer(
-        fate=Fate.FAILED, reason=reason, said=said, at_once=at_once, retry_after_s=pause_s
+        fate=DeliveryOutcome.FAILED,
+        reason=reason,
+        said=said,
+        at_once=at_once,
+        retry_after_s=pause_s,
     )
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import urlsplit
 
-__all__ = ["Answer", "Fate", "Message", "shown_url"]
+__all__ = ["Answer", "DeliveryOutcome", "Message", "shown_url"]
 
 
-class Fate(Enum):
+class DeliveryOutcome(Enum):
     """TAKEN: it is the receiver's now. REFUSED: it was looked at, and is not wanted. FAILED: the
     receiver was reached, and did not do it, or did not say. AWAY: nobody was reached, so that no
     message can be at fault."""
@@ -32,7 +32,7 @@ class Answer:
     `at_once`: it may help to try again without a pause. `retry_after_s`: what the
     receiver has asked for. `gone`: it says that it will never be there again (410)."""
 
-    fate: Fate
+    fate: DeliveryOutcome
     reason: str = ""
     said: str = ""
     posted: bool = True

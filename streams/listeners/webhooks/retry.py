@@ -20,9 +20,9 @@ from typing import Any
 from revstream.streams.archive.store import Archive
 from revstream.streams.archive.tolerant_reader import versions_of
 from revstream.streams.changefeed.event import identity
-from revstream.streams.core.log_throttle import Storm
-from revstream.streams.listeners.webhooks.document_queue import Courier, Lane, Lost
-from revstream.streams.listeners.webhooks.message import Fate
+from revstream.streams.core.log_throttle import LogThrottle
+from revstream.streams.listeners.webhooks.document_queue import DeliveryWorker, DocumentQueue, Lost
+from revstream.streams.listeners.webhooks.message import DeliveryOutcome
 from revstream.streams.listeners.webhooks.parked_delivery import Deliveries, Waiting
 from revstream.streams.versioning.version import Version
 
@@ -63,7 +63,7 @@ class Redelivery:
 
     def __init__(
         self,
-        courier: Courier,
+        courier: DeliveryWorker,
         deliveries: Deliveries,
         archive: Archive,
         operations: frozenset[str] | None,
@@ -77,8 +77,8 @@ class Redelivery:
         self._archive = archive
         self._operations = operations
         self._counted_at = 0.0
-        self._set_aside = Storm(log, "deliveries set aside")
-        self._parked = Storm(log, "delivery parked", level=logging.ERROR)
+        self._set_aside = LogThrottle(log, "deliveries set aside")
+        self._parked = LogThrottle(log, "delivery parked", level=logging.ERROR)
 
     async def begin(self) -> None:
         await self._deliveries.prepare()
@@ -94,7 +94,7 @@ class Redelivery:
         """Which of these wait, by `identity`."""
         return await self._deliveries.among(documents) if self.waiting else set()
 
-    async def put(self, lanes: Sequence[Lane], fencing_token: int) -> list[Waiting]:
+    async def put(self, lanes: Sequence[DocumentQueue], fencing_token: int) -> list[Waiting]:
         """Set aside documents: from where their lanes ended or, of those still under way, from what
         is being tried."""
         now = datetime.now(UTC)
@@ -119,7 +119,7 @@ class Redelivery:
             self._set_aside.note(listener=self._deliveries.sink, reason=reason)
         return stored
 
-    def adopt(self, waiting: Waiting, lane: Lane, task: asyncio.Task[None]) -> None:
+    def adopt(self, waiting: Waiting, lane: DocumentQueue, task: asyncio.Task[None]) -> None:
         """Go on with one that was set aside while it is under way."""
         lane.leave = True
         self.working[identity(lane.document)] = _Work(waiting, lane, task)
@@ -172,7 +172,7 @@ class Redelivery:
             reason = f"version {waiting.number} was dropped before it was delivered"
             versions.insert(0, Lost(reason, waiting.document))
         if versions:
-            lane = Lane(waiting.document, versions)
+            lane = DocumentQueue(waiting.document, versions)
             task = asyncio.create_task(self._courier.run(lane, fencing_token))
             self.working[identity(waiting.document)] = _Work(waiting, lane, task)
         elif len(records) == self.options.versions and records[-1]["_id"] <= upto:
@@ -226,14 +226,18 @@ class Redelivery:
             self._parked.note(listener=waiting.sink, reason=lane.answer.reason)
         return after
 
-    def _failed(self, waiting: Waiting, lane: Lane, now: datetime) -> Waiting:
+    def _failed(self, waiting: Waiting, lane: DocumentQueue, now: datetime) -> Waiting:
         answer = lane.answer
         assert answer is not None
         vouched = (
             waiting.tried_at is None or not answer.posted or self._courier.taken > waiting.tried_at
         )
         attempts = waiting.attempts + vouched
-        most = self.options.refusals if answer.fate is Fate.REFUSED else self.options.attempts
+        most = (
+            self.options.refusals
+            if answer.fate is DeliveryOutcome.REFUSED
+            else self.options.attempts
+        )
         pause_s = self.options.first_s * 2.0 ** min(waiting.tries, 30) * random.uniform(0.75, 1.25)
         pause_s = min(pause_s, self.options.most_s if vouched else self.options.unvouched_most_s)
         pause_s = max(pause_s, answer.retry_after_s or 0.0)
@@ -255,7 +259,7 @@ class Redelivery:
 @dataclass(frozen=True, slots=True)
 class _Work:
     waiting: Waiting
-    lane: Lane
+    lane: DocumentQueue
     task: asyncio.Task[None]
 
 

@@ -25,10 +25,15 @@ from typing import TYPE_CHECKING, Any
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import ReceiverAway
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.listeners.consumer import Handler
-from revstream.streams.listeners.webhooks.document_queue import Courier, Lane, Lost, Rendering
-from revstream.streams.listeners.webhooks.message import Answer, Fate, shown_url
+from revstream.streams.listeners.webhooks.document_queue import (
+    DeliveryWorker,
+    DocumentQueue,
+    Lost,
+    MessageRenderer,
+)
+from revstream.streams.listeners.webhooks.message import Answer, DeliveryOutcome, shown_url
 from revstream.streams.listeners.webhooks.parked_delivery import Deliveries
 from revstream.streams.listeners.webhooks.retry import Redelivery, RedeliveryOptions
 from revstream.streams.versioning.version import Version
@@ -80,7 +85,7 @@ class Sink(Handler):
         archive: Archive,
         deliveries: Deliveries,
         receiver: Receiver,
-        rendering: Rendering,
+        rendering: MessageRenderer,
         operations: Sequence[str] | None = None,
         options: SinkOptions | None = None,
     ) -> None:
@@ -90,7 +95,7 @@ class Sink(Handler):
         self._options = options or SinkOptions()
         self._operations = None if operations is None else frozenset(operations)
         self._receiver = receiver
-        self._courier = Courier(receiver, rendering)
+        self._courier = DeliveryWorker(receiver, rendering)
         self._deliveries = deliveries
         self._redelivery = Redelivery(
             self._courier, deliveries, archive, self._operations, self._options.redelivery
@@ -103,7 +108,7 @@ class Sink(Handler):
         self._doubts = 0
         self._doubted_at = 0.0
         self._paused_at: float | None = None
-        self._gone = Storm(log, "receiver gone", level=logging.ERROR, every_s=3600.0)
+        self._gone = LogThrottle(log, "receiver gone", level=logging.ERROR, every_s=3600.0)
 
     def statistics(self) -> dict[str, float]:
         """Since the process began, and, of what waits, now."""
@@ -142,12 +147,12 @@ class Sink(Handler):
 
     async def lost(self, reason: str) -> None:
         await self._rest()
-        lane = Lane(None, [Lost(reason)])
+        lane = DocumentQueue(None, [Lost(reason)])
         await self._courier.run(lane, self._fencing_token)
         if lane.answer is None:
             return
-        if lane.answer.fate is Fate.REFUSED or (
-            lane.answer.fate is Fate.FAILED and self._patience_is_over()
+        if lane.answer.fate is DeliveryOutcome.REFUSED or (
+            lane.answer.fate is DeliveryOutcome.FAILED and self._patience_is_over()
         ):
             log.error(
                 "lost history not told", extra={"listener": self.name, "reason": lane.answer.reason}
@@ -161,7 +166,7 @@ class Sink(Handler):
         if self._paused_at is not None and rest_s > 0:
             await asyncio.sleep(rest_s)
 
-    async def _lanes(self, versions: Sequence[Version]) -> list[Lane]:
+    async def _lanes(self, versions: Sequence[Version]) -> list[DocumentQueue]:
         """What is left to do of a page, by document."""
         found: dict[Any, list[Version]] = {}
         for each in versions:
@@ -170,21 +175,25 @@ class Sink(Handler):
             if each.token not in self._done:
                 found.setdefault(identity(each.document), []).append(each)
         waiting = await self._redelivery.among([each[0].document for each in found.values()])
-        lanes = [Lane(v[0].document, v) for name, v in found.items() if name not in waiting]
+        lanes = [
+            DocumentQueue(v[0].document, v) for name, v in found.items() if name not in waiting
+        ]
         if self._paused_at is not None:
             # Those that are never taken shall not be the first each time.
             random.shuffle(lanes)
         return lanes
 
-    async def _deliver(self, lanes: Sequence[Lane], fencing_token: int) -> list[Lane]:
+    async def _deliver(
+        self, lanes: Sequence[DocumentQueue], fencing_token: int
+    ) -> list[DocumentQueue]:
         """Deliver, and set aside what has to be. Returns what was not begun.
 
         Raises:
             ReceiverAway: it takes nothing.
         """
         left = deque(lanes)
-        failed: list[Lane] = []
-        running: dict[asyncio.Task[None], Lane] = {}
+        failed: list[DocumentQueue] = []
+        running: dict[asyncio.Task[None], DocumentQueue] = {}
         try:
             while running or left:
                 while left and self._has_room(running) and not self._hopeless(failed):
@@ -213,18 +222,18 @@ class Sink(Handler):
         await self._judge(failed, fencing_token)
         return list(left)
 
-    def _has_room(self, running: dict[asyncio.Task[None], Lane]) -> bool:
+    def _has_room(self, running: dict[asyncio.Task[None], DocumentQueue]) -> bool:
         return len(running) + len(self._redelivery.working) < self._options.documents
 
-    def _hopeless(self, failed: Sequence[Lane]) -> bool:
+    def _hopeless(self, failed: Sequence[DocumentQueue]) -> bool:
         """Whether so many failed, and nothing was taken since, that it is the receiver."""
         return len(self._doubtful(failed)) > self._options.doubts
 
-    def _doubtful(self, failed: Sequence[Lane]) -> list[Lane]:
+    def _doubtful(self, failed: Sequence[DocumentQueue]) -> list[DocumentQueue]:
         return [each for each in failed if not self._courier.vouched(each)]
 
     async def _leave_behind(
-        self, running: dict[asyncio.Task[None], Lane], fencing_token: int
+        self, running: dict[asyncio.Task[None], DocumentQueue], fencing_token: int
     ) -> None:
         """Set aside what takes long while the receiver takes other things, and go on with it
         there."""
@@ -241,7 +250,7 @@ class Sink(Handler):
             del running[task]
             self._redelivery.adopt(waiting, lane, task)
 
-    async def _judge(self, failed: Sequence[Lane], fencing_token: int) -> None:
+    async def _judge(self, failed: Sequence[DocumentQueue], fencing_token: int) -> None:
         """Set aside what is the documents' own fault, or may be.
 
         Raises:
@@ -251,7 +260,7 @@ class Sink(Handler):
         aside = [each for each in failed if each not in doubtful]
         if self._courier.taken_at > self._doubted_at:
             self._doubts = 0
-        reached = all(_answer(each).fate is not Fate.AWAY for each in doubtful)
+        reached = all(_answer(each).fate is not DeliveryOutcome.AWAY for each in doubtful)
         if reached and self._doubts + len(doubtful) <= self._options.doubts:
             risked = doubtful
         elif reached and self._patience_is_over():
@@ -280,6 +289,6 @@ class Sink(Handler):
         return ReceiverAway(f"{self.url} takes nothing: {answer.reason}")
 
 
-def _answer(lane: Lane) -> Answer:
+def _answer(lane: DocumentQueue) -> Answer:
     assert lane.answer is not None
     return lane.answer

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.core.task_cleanup import ended
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.driver.error_translation import translated
+from revstream.streams.mongo.driver.error_translation import translate_driver_errors
 
-__all__ = ["rounds"]
+__all__ = ["cursor_batches"]
 
 Ask: TypeAlias = Callable[[Document], Awaitable[Any]]
 
@@ -21,7 +21,7 @@ Ask: TypeAlias = Callable[[Document], Awaitable[Any]]
 _PARTING_S = 1.0
 
 
-async def rounds(
+async def cursor_batches(
     ask: Ask,
     kill: Ask,
     collection: str,
@@ -41,7 +41,7 @@ async def rounds(
         ahead: whether the next batch is asked for before this one is handed over, so that the
             server makes it meanwhile; `ask` may then be cancelled, and one batch more be in memory.
     """
-    with translated():
+    with translate_driver_errors():
         reply = await ask(command)
     cursor, part = reply["cursor"], "firstBatch"
     more = {"getMore": cursor["id"], "collection": collection, "batchSize": size}
@@ -55,13 +55,13 @@ async def rounds(
             yield {"batch": cursor[part], "token": cursor.get("postBatchResumeToken")}
             if not cursor["id"]:
                 return
-            with translated():
+            with translate_driver_errors():
                 reply = await (ask(more) if upcoming is None else upcoming)
             cursor, part = reply["cursor"], "nextBatch"
     finally:
         await ended(upcoming)
         if cursor["id"]:
             # A server that is gone has freed it already.
-            with suppress(GatewayError, TimeoutError), translated():
+            with suppress(GatewayError, TimeoutError), translate_driver_errors():
                 async with asyncio.timeout(_PARTING_S):
                     await kill({"killCursors": collection, "cursors": [cursor["id"]]})

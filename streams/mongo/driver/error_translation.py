@@ -32,9 +32,9 @@ __all__ = [
     "OF_INDEX",
     "STANDALONE",
     "TOO_LARGE",
+    "error_from_reply",
     "harmless",
-    "refused",
-    "translated",
+    "translate_driver_errors",
 ]
 
 _TIME_LIMIT = 50
@@ -102,7 +102,7 @@ _NOT_LOGGED_IN = (
 )
 
 
-class translated:
+class translate_driver_errors:
     """Turn driver errors into ours, here and nowhere else; no message carries the URI.
 
     Not a generator, of which each read would pay for one.
@@ -188,7 +188,7 @@ def _translation(exc: pymongo.errors.PyMongoError) -> GatewayError:
     return DatabaseError(f"MongoDB driver: {_first_line(exc)}")
 
 
-def refused(reply: Mapping[str, Any]) -> pymongo.errors.PyMongoError:
+def error_from_reply(reply: Mapping[str, Any]) -> pymongo.errors.PyMongoError:
     """What the driver would raise of a reply that is not `ok`."""
     words, code = reply.get("errmsg", "no reason given"), reply.get("code")
     if code in _GOING:

@@ -20,7 +20,7 @@ import pymongo.errors
 
 from revstream.streams.core.task_cleanup import seen
 
-__all__ = ["Sessions"]
+__all__ = ["SessionPool"]
 
 # As many writes at once come from few processes; more are made, and not kept.
 _MOST_KEPT = 64
@@ -28,7 +28,7 @@ _MOST_KEPT = 64
 _NONE = "Sessions are not supported"
 
 
-class Sessions:
+class SessionPool:
     """Of one client."""
 
     def __init__(self, client: Any) -> None:

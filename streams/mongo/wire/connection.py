@@ -21,7 +21,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.server_selectors import writable_server_selector
 
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
-from revstream.streams.mongo.driver.error_translation import refused
+from revstream.streams.mongo.driver.error_translation import error_from_reply
 
 __all__ = ["HEADER", "Unsupported", "WireConnection", "borrowed"]
 
@@ -94,7 +94,7 @@ class WireConnection(asyncio.Protocol):
             raise pymongo.errors.AutoReconnect("connection closed")
         reply = bson.decode(bytes(said), RAW)
         if reply["ok"] != 1:
-            raise refused(reply)
+            raise error_from_reply(reply)
         return reply
 
     def abandon(self, asked: asyncio.Future[memoryview | None]) -> None:

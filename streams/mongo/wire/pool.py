@@ -21,7 +21,7 @@ from pymongo import monitoring
 from revstream.streams.core.read_limiter import READ_SLOTS
 from revstream.streams.mongo.driver.client import MongoOptions, open_client
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.mongo.driver.error_translation import translated
+from revstream.streams.mongo.driver.error_translation import translate_driver_errors
 from revstream.streams.mongo.wire.connection import Unsupported, WireConnection, borrowed
 
 __all__ = ["SharedWires", "WirePool"]
@@ -94,7 +94,7 @@ class WirePool(monitoring.TopologyListener):
         connection = None
         self._dedicated += 1
         try:
-            with translated():
+            with translate_driver_errors():
                 connection = await self.start(_kept)[1]
             yield connection
         finally:

@@ -10,9 +10,9 @@ from dataclasses import replace
 from revstream.streams.changefeed.event import ChangeEvent, is_exact
 from revstream.streams.coordination.checkpoint import Baseline
 from revstream.streams.layouts.core.snapshot_scan import last_place
-from revstream.streams.recording.commit_pipeline import Committing
+from revstream.streams.recording.commit_pipeline import CommitPipeline
 from revstream.streams.recording.coverage_writer import ARRIVED, CoverageWriter
-from revstream.streams.recording.version_builder import Drafting
+from revstream.streams.recording.version_builder import VersionBuilder
 from revstream.streams.recording.versions.snapshot_chunk import Chunk
 
 __all__ = ["Arrival", "read_on"]
@@ -24,7 +24,11 @@ class Arrival:
     """Arrivals of one recorder."""
 
     def __init__(
-        self, drafting: Drafting, committing: Committing, coverage: CoverageWriter, read: ReadChunk
+        self,
+        drafting: VersionBuilder,
+        committing: CommitPipeline,
+        coverage: CoverageWriter,
+        read: ReadChunk,
     ) -> None:
         self._drafting = drafting
         self._committing = committing

@@ -31,7 +31,7 @@ from revstream.streams.mongo.server_check import remedy
 from revstream.streams.recording.versions.snapshot_chunk import Chunk
 
 if TYPE_CHECKING:
-    from revstream.streams.layouts.self_versioned.engine import Keeping
+    from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
 
 __all__ = [
     "oldest_start",
@@ -82,7 +82,7 @@ async def read_chunk(
     baseline: Baseline,
     *,
     size: int,
-    layout: Keeping | None = None,
+    layout: SelfVersionedLayout | None = None,
     arrival: ChangeEvent | None = None,
 ) -> Chunk:
     """The chunk after the last one: at most `size` documents, and not much more than 16 MB.
@@ -146,7 +146,7 @@ async def _chunk_at(
     collection: str,
     baseline: Baseline,
     size: int,
-    layout: Keeping | None,
+    layout: SelfVersionedLayout | None,
     wall: datetime,
     at: Timestamp,
     arrival: ChangeEvent | None,

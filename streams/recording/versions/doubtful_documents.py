@@ -10,7 +10,7 @@ from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.coordination.checkpoint import Baseline
 from revstream.streams.layouts.core.snapshot_scan import behind
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.recording.versions.last_version_cache import LastVersions
+from revstream.streams.recording.versions.last_version_cache import LastVersionCache
 
 __all__ = ["doubtful_keys"]
 
@@ -18,7 +18,7 @@ __all__ = ["doubtful_keys"]
 async def doubtful_keys(
     mongo: Mongo,
     archive: Archive,
-    lasts: LastVersions,
+    lasts: LastVersionCache,
     events: Sequence[ChangeEvent],
     baseline: Baseline,
 ) -> set[Any]:
@@ -36,6 +36,6 @@ async def doubtful_keys(
     return {identity(each) for each in keys}
 
 
-def _in_doubt(lasts: LastVersions, key: Any, doubt: str) -> bool:
+def _in_doubt(lasts: LastVersionCache, key: Any, doubt: str) -> bool:
     last = lasts.get(key)
     return last is not None and last.full is not None and last.token < doubt

@@ -15,10 +15,10 @@ from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.driver.codecs import RAW
 from revstream.streams.versioning.version import Last
 
-__all__ = ["LastVersions"]
+__all__ = ["LastVersionCache"]
 
 
-class LastVersions:
+class LastVersionCache:
     """A least-recently-used cache over an archive. A document that has no version is known to have
     none.
 

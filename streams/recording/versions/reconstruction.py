@@ -19,7 +19,7 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.core.errors import DatabaseError, GatewayError
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, plain
 from revstream.streams.raw_bson.update_description import Ambiguous, apply_delta, apply_oplog_diff
@@ -46,7 +46,9 @@ class Reconstruction:
     def __init__(self, mongo: Mongo, collection: str) -> None:
         self._mongo = mongo
         self._collection = collection
-        self._gaps = Storm(log, "version cannot be rebuilt exactly: read again, marked as a gap")
+        self._gaps = LogThrottle(
+            log, "version cannot be rebuilt exactly: read again, marked as a gap"
+        )
 
     async def after(self, event: ChangeEvent, last: Last | None) -> Rebuilt | None:
         """The document after `event`; None where it can only be read again and is gone.

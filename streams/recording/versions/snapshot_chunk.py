@@ -13,7 +13,7 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import ChangeEvent, identity, is_exact
 from revstream.streams.core import resume_tokens
-from revstream.streams.layouts.core.stored_version import Kept
+from revstream.streams.layouts.core.stored_version import StoredVersion
 
 __all__ = ["Chunk"]
 
@@ -33,7 +33,7 @@ class Chunk:
     after: tuple[Any] | None
     documents: Sequence[RawBSONDocument]
     end: bool
-    versions: Sequence[Kept] | None = None
+    versions: Sequence[StoredVersion] | None = None
     arrival: ChangeEvent | None = None
 
     @property

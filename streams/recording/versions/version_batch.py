@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from bson.raw_bson import RawBSONDocument
 
-from revstream.streams.live.pending_versions import Numbered
+from revstream.streams.live.pending_versions import NumberedEvent
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Last
 
-__all__ = ["Draft"]
+__all__ = ["VersionBatch"]
 
 # What a record takes beside its content.
 _RECORD_BYTES = 600
 
 
-class Draft:
+class VersionBatch:
     """Records to be inserted together, in stream order.
 
     Attributes:
@@ -26,13 +26,13 @@ class Draft:
     def __init__(self) -> None:
         self.records: list[Document] = []
         self.size_bytes = 0
-        self.numbered: dict[str, Numbered] = {}
+        self.numbered: dict[str, NumberedEvent] = {}
         self.spanning: list[str] = []
 
     def add(self, record: Document, last: Last | None) -> None:
         if "gap" not in record:
             previous = None if last is None else last.number
-            self.numbered[record["_id"]] = Numbered(
+            self.numbered[record["_id"]] = NumberedEvent(
                 record["v"], previous, record.get("by"), record.get("why")
             )
         self.records.append(record)
@@ -46,7 +46,7 @@ class Draft:
         if doubt and last is not None and last.full is not None and last.token < doubt:
             self.spanning.append(last.token)
 
-    def join(self, later: Draft) -> None:
+    def join(self, later: VersionBatch) -> None:
         """Go on with what was drafted right behind it."""
         self.records += later.records
         self.size_bytes += later.size_bytes

@@ -15,8 +15,8 @@ import jwt
 import pytest
 
 from revstream.gql.auth import jwks
-from revstream.gql.auth.bearer_token import Bearer, BearerOptions
-from revstream.gql.auth.jwks import KeySet
+from revstream.gql.auth.bearer_token import BearerOptions, BearerTokens
+from revstream.gql.auth.jwks import JsonWebKeySet
 from revstream.gql.auth.sessions import Session, Sessions
 from revstream.resolvers.errors import Unauthenticated
 from revstream.streams.core.errors import Unavailable
@@ -34,11 +34,11 @@ def issuer(tmp_path: Path) -> Issuer:
 
 
 @pytest.fixture
-def bearer(issuer: Issuer) -> Bearer:
-    return Bearer(KeySet(str(issuer.place)), OPTIONS)
+def bearer(issuer: Issuer) -> BearerTokens:
+    return BearerTokens(JsonWebKeySet(str(issuer.place)), OPTIONS)
 
 
-async def test_a_token_is_a_principal(issuer: Issuer, bearer: Bearer) -> None:
+async def test_a_token_is_a_principal(issuer: Issuer, bearer: BearerTokens) -> None:
     """With roles out of the claim that is named, and all of its claims for rules."""
     token = issuer.token(realm={"roles": ["staff", 3]}, tenant="acme")
     principal = await bearer.principal(token)
@@ -81,7 +81,7 @@ def hashed(claims: dict[str, Any], secret: bytes) -> str:
     ],
 )
 async def test_claims_that_do_not_hold_are_refused(
-    issuer: Issuer, bearer: Bearer, claims: dict[str, Any], said: str
+    issuer: Issuer, bearer: BearerTokens, claims: dict[str, Any], said: str
 ) -> None:
     """And what is wrong is said."""
     with pytest.raises(Unauthenticated, match=said):
@@ -90,7 +90,7 @@ async def test_claims_that_do_not_hold_are_refused(
 
 @pytest.mark.parametrize("exp", [4_102_444_800_000, 10**30, 1e308])
 async def test_an_end_in_milliseconds_can_be_shown(
-    issuer: Issuer, bearer: Bearer, exp: float
+    issuer: Issuer, bearer: BearerTokens, exp: float
 ) -> None:
     """A mistake of the issuer's; administrators see who is connected all the same."""
     sessions = Sessions()
@@ -101,7 +101,7 @@ async def test_an_end_in_milliseconds_can_be_shown(
     sessions.close(session)
 
 
-async def test_a_token_of_another_hand_is_refused(issuer: Issuer, bearer: Bearer) -> None:
+async def test_a_token_of_another_hand_is_refused(issuer: Issuer, bearer: BearerTokens) -> None:
     """Changed, unsigned, signed with the public key as a secret, or no token at all."""
     token = issuer.token()
     public = json.dumps(issuer.jwks()["keys"][0]).encode()
@@ -118,7 +118,7 @@ async def test_a_token_of_another_hand_is_refused(issuer: Issuer, bearer: Bearer
             await bearer.principal(each)
 
 
-async def test_a_token_ends_when_it_says(issuer: Issuer, bearer: Bearer) -> None:
+async def test_a_token_ends_when_it_says(issuer: Issuer, bearer: BearerTokens) -> None:
     """Also one that was known: what is remembered is looked at again."""
     token = issuer.token(lasts_s=1)
     principal = await bearer.principal(token)
@@ -132,7 +132,7 @@ async def test_a_new_key_is_read_and_an_old_one_forgotten(
 ) -> None:
     """Tokens of keys that the issuer has taken back are known no longer."""
     monkeypatch.setattr(jwks, "_AGAIN_S", 0)
-    bearer = Bearer(KeySet(str(issuer.place)), OPTIONS)
+    bearer = BearerTokens(JsonWebKeySet(str(issuer.place)), OPTIONS)
     old = issuer.token()
     await bearer.principal(old)
     issuer.rotate("second")
@@ -145,8 +145,8 @@ async def test_a_withdrawn_key_ends_what_was_accepted_with_it(issuer: Issuer) ->
     """Within the time that the set is fresh for, though each token is remembered and no unknown one
     comes; a key that stays keeps its tokens."""
     now = 0.0
-    keys = KeySet(str(issuer.place), fresh_s=300, clock=lambda: now)
-    bearer = Bearer(keys, OPTIONS)
+    keys = JsonWebKeySet(str(issuer.place), fresh_s=300, clock=lambda: now)
+    bearer = BearerTokens(keys, OPTIONS)
     old = issuer.token()
     withdrawn = await bearer.principal(old)
     issuer.rotate("second", keep=True)
@@ -164,8 +164,8 @@ async def test_a_withdrawn_key_ends_what_was_accepted_with_it(issuer: Issuer) ->
 
 async def test_a_set_is_read_again_while_nobody_asks(issuer: Issuer) -> None:
     """Whoever is connected hears of a key that was withdrawn."""
-    keys = KeySet(str(issuer.place), fresh_s=0.01)
-    principal = await Bearer(keys, OPTIONS).principal(issuer.token())
+    keys = JsonWebKeySet(str(issuer.place), fresh_s=0.01)
+    principal = await BearerTokens(keys, OPTIONS).principal(issuer.token())
     changed = asyncio.Event()
     keys.changed = changed.set
     watching = asyncio.create_task(keys.watch())
@@ -179,7 +179,7 @@ async def test_a_set_is_read_again_while_nobody_asks(issuer: Issuer) -> None:
 async def test_unknown_keys_have_the_set_read_no_more_than_so_often(issuer: Issuer) -> None:
     """Whoever sends tokens of invented keys does not make the gateway send requests."""
     now = 0.0
-    keys = KeySet(str(issuer.place), clock=lambda: now)
+    keys = JsonWebKeySet(str(issuer.place), clock=lambda: now)
     reads = 0
     read = keys._read
 
@@ -204,13 +204,13 @@ async def test_unknown_keys_have_the_set_read_no_more_than_so_often(issuer: Issu
 async def test_a_set_that_cannot_be_read_leaves_the_last_one(issuer: Issuer) -> None:
     """And where there never was one, it is the gateway that cannot say."""
     now = 0.0
-    keys = KeySet(str(issuer.place), clock=lambda: now)
+    keys = JsonWebKeySet(str(issuer.place), clock=lambda: now)
     await keys.key("first", "ES256")
     issuer.place.write_text("not JSON")
     now += 1000
     assert await keys.key("first", "ES256")
     with pytest.raises(Unavailable):
-        await KeySet(str(issuer.place)).key("first", "ES256")
+        await JsonWebKeySet(str(issuer.place)).key("first", "ES256")
 
 
 @pytest.mark.parametrize("algorithms", [[], ["none"], ["HS256", "RS256"], ["XX"]])
@@ -221,7 +221,7 @@ def test_algorithms_that_must_not_be_are_refused(algorithms: list[str]) -> None:
 
 
 async def test_what_is_known_without_a_look_is_known_no_longer_than_it_holds(
-    issuer: Issuer, bearer: Bearer, monkeypatch: pytest.MonkeyPatch
+    issuer: Issuer, bearer: BearerTokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not before it was looked at, nor once it has expired or its key is withdrawn."""
     token = issuer.token()

@@ -14,8 +14,8 @@ import orjson
 import pytest
 
 from revstream.gql.auth import jwks
-from revstream.gql.auth.bearer_token import Bearer, BearerOptions
-from revstream.gql.auth.jwks import KeySet
+from revstream.gql.auth.bearer_token import BearerOptions, BearerTokens
+from revstream.gql.auth.jwks import JsonWebKeySet
 from revstream.resolvers.errors import Unauthenticated
 from revstream.streams.core.errors import Unavailable
 from tests.support.eventually import eventually
@@ -52,7 +52,7 @@ def shown(issuer: Issuer) -> bytes:
 async def test_keys_rotate(issuer: Issuer, server: KeyServer) -> None:
     """A new one is asked for when a token names it; an old one goes when the set is read again."""
     clock = Clock()
-    bearer = Bearer(KeySet(server.url, clock=clock), OPTIONS)
+    bearer = BearerTokens(JsonWebKeySet(server.url, clock=clock), OPTIONS)
     old = issuer.token()
     await bearer.principal(old)
     issuer.rotate("second", keep=True)
@@ -76,7 +76,7 @@ async def test_an_issuer_that_is_away_at_the_start(
     with key_server() as gone:
         pass
     clock = Clock()
-    bearer = Bearer(KeySet(gone.url, clock=clock), OPTIONS)
+    bearer = BearerTokens(JsonWebKeySet(gone.url, clock=clock), OPTIONS)
     with caplog.at_level(logging.INFO):
         for _ in range(3):
             with pytest.raises(Unavailable) as refused:
@@ -93,7 +93,7 @@ async def test_an_issuer_that_is_away_later(
 ) -> None:
     """Its last keys hold, and are those in force when it is back."""
     clock = Clock()
-    bearer = Bearer(KeySet(server.url, clock=clock), OPTIONS)
+    bearer = BearerTokens(JsonWebKeySet(server.url, clock=clock), OPTIONS)
     token = issuer.token()
     principal = await bearer.principal(token)
     with caplog.at_level(logging.INFO):
@@ -113,7 +113,7 @@ async def test_a_set_that_comes_in_pieces_is_read_whole(issuer: Issuer, server: 
     whole = shown(issuer)
     server.pieces = (whole[at : at + 10] for at in range(0, len(whole), 10))
     server.held.clear()
-    keys = KeySet(server.url)
+    keys = JsonWebKeySet(server.url)
     reading = asyncio.create_task(keys.key("first", "ES256"))
     await eventually(lambda: server.asked)
     server.held.set()
@@ -126,7 +126,7 @@ async def test_an_issuer_that_does_not_come_to_an_end(
     """It is waited for so long, whoever asks; those of a token that is known are served."""
     monkeypatch.setattr(jwks, "_PATIENCE_S", 0.2)
     clock = Clock()
-    bearer = Bearer(KeySet(server.url, clock=clock), OPTIONS)
+    bearer = BearerTokens(JsonWebKeySet(server.url, clock=clock), OPTIONS)
     token = issuer.token()
     await bearer.principal(token)
     server.held.clear()
@@ -135,7 +135,7 @@ async def test_an_issuer_that_does_not_come_to_an_end(
     assert all(await asyncio.gather(*(bearer.principal(token) for _ in range(5))))
     assert server.asked == 2
     with pytest.raises(Unavailable):
-        await Bearer(KeySet(server.url), OPTIONS).principal(token)
+        await BearerTokens(JsonWebKeySet(server.url), OPTIONS).principal(token)
 
 
 def key(**given: Any) -> bytes:
@@ -158,7 +158,7 @@ async def test_what_is_no_set_leaves_the_last_one(
 ) -> None:
     """Nor does one that has no end."""
     clock = Clock()
-    keys = KeySet(server.url, clock=clock)
+    keys = JsonWebKeySet(server.url, clock=clock)
     good = await keys.key("first", "ES256")
     server.pieces = [body]
     clock.now += 301
@@ -173,7 +173,7 @@ async def test_a_redirection_is_not_followed(
     """The keys are where the settings say, or nowhere."""
     server.status, server.headers = 302, headers
     with pytest.raises(Unavailable):
-        await KeySet(server.url).key("first", "ES256")
+        await JsonWebKeySet(server.url).key("first", "ES256")
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ async def test_a_key_that_is_none_is_believed_by_nobody(server: KeyServer, body:
     """A token that names it is refused; it is no fault of the gateway's."""
     server.pieces = [body]
     with pytest.raises(Unauthenticated):
-        await KeySet(server.url).key("first", "ES256")
+        await JsonWebKeySet(server.url).key("first", "ES256")
 
 
 @pytest.mark.parametrize("status", [None, 500])
@@ -206,7 +206,7 @@ async def test_secrets_of_a_url_are_not_logged(
     url = server.url.replace("://", "://user:s3cret@") + "?key=s3cret"
     if status is not None:
         url = url.replace(f":{urlsplit(server.url).port}", ":notaport")
-    keys = KeySet(url)
+    keys = JsonWebKeySet(url)
     with caplog.at_level(logging.DEBUG), contextlib.suppress(Unavailable, Unauthenticated):
         await keys.key("first", "ES256")
     lines = [f"{each.getMessage()} {vars(each)}" for each in caplog.records if "keys" in each.msg]

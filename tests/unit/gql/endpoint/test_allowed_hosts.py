@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from revstream.gql.endpoint.allowed_hosts import AllowedHosts, allowed_hosts
-from revstream.gql.observability.error_response import Failures
+from revstream.gql.observability.error_response import ErrorReporter
 from revstream.gql.observability.operation_metrics import Operations
 
 
@@ -68,7 +68,7 @@ def test_a_request_to_another_name_is_refused(host: str, status: int) -> None:
         return PlainTextResponse("secret")
 
     names = allowed_hosts(None, "127.0.0.1")
-    checked = Middleware(AllowedHosts, names=names, failures=Failures(Operations()))
+    checked = Middleware(AllowedHosts, names=names, failures=ErrorReporter(Operations()))
     app = Starlette(routes=[Route("/", served)], middleware=[checked])
     with TestClient(app) as client:
         response = client.get("/", headers={"host": host})

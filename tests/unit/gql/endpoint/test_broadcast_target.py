@@ -11,8 +11,8 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 from websockets.uri import parse_uri
 
-from revstream.gql.endpoint.broadcast_target import SocketSeat
-from revstream.gql.subscriptions.broadcast_message import Told, write_several
+from revstream.gql.endpoint.broadcast_target import WebSocketTarget
+from revstream.gql.subscriptions.broadcast_message import BroadcastMessage, send_events
 
 
 class Connection:
@@ -39,18 +39,20 @@ def frames_read(data: bytes) -> list[Frame]:
 def test_each_event_is_one_text_message(texts: list[str], id_: str) -> None:
     """Lengths of 7, 16 and 64 bits; several seats share what is around their ids."""
     events = [
-        Told(str(number), json.dumps({"data": text}).encode(), shown=str(number), counts=True)
+        BroadcastMessage(
+            str(number), json.dumps({"data": text}).encode(), shown=str(number), counts=True
+        )
         for number, text in enumerate(texts, 1)
     ]
     for own in (id_, "é", id_):
         connection = Connection()
-        seat = SocketSeat(own, b"next", connection)
-        assert write_several(events, seat) == (len(events), True)
+        seat = WebSocketTarget(own, b"next", connection)
+        assert send_events(events, seat) == (len(events), True)
         frames = frames_read(connection.written)
         assert all(each.opcode is Opcode.TEXT and each.fin for each in frames)
         assert [json.loads(bytes(each.data)) for each in frames] == [
             {"id": own, "type": "next", "payload": {"data": text}} for text in texts
         ]
         seat.close()
-        assert write_several(events, seat) == (len(events), True)
+        assert send_events(events, seat) == (len(events), True)
         assert len(frames_read(connection.written)) == len(events)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from graphql import OperationDefinitionNode, parse
 
 from revstream.gql.endpoint.example_queries import examples_of
-from revstream.model.definition import Embedded, Entity, Field, Model, Scalar
+from revstream.model.definition import EmbeddedType, Entity, Field, Model, Scalar
 
 
 def entity(name: str, *fields: Field) -> Entity:
@@ -46,7 +46,7 @@ def test_a_telling_field_comes_first() -> None:
 
 def test_only_fields_without_a_selection_are_chosen() -> None:
     """An embedded document would need fields of its own, JSON may be large."""
-    shape = Embedded(name="Shape", fields=(plain("width", Scalar.FLOAT),))
+    shape = EmbeddedType(name="Shape", fields=(plain("width", Scalar.FLOAT),))
     embedded = Field(name="shape", stored="shape", type="Shape")
     lamp = entity("Lamp", embedded, plain("notes", Scalar.JSON), plain("watts", Scalar.INT))
     text = query(Model(entities=(lamp,), embeddeds=(shape,)), "Live")

@@ -13,7 +13,7 @@ from strawberry.types import ExecutionResult
 from strawberry.types.execution import PreExecutionError
 
 from revstream.gql.endpoint.streaming_response import StreamResponse, body_of, streamed
-from revstream.gql.engine.request.context import Place
+from revstream.gql.engine.request.context import SubscriptionPosition
 from revstream.gql.http.stream_framing import MULTIPART, SSE, Framing
 from revstream.streams.core.errors import (
     ArchiveBehind,
@@ -41,7 +41,7 @@ def interrupted(error: GatewayError) -> ExecutionResult:
 
 
 async def chunks(
-    framing: Framing, *results: ExecutionResult, place: Place | None = None
+    framing: Framing, *results: ExecutionResult, place: SubscriptionPosition | None = None
 ) -> list[bytes]:
     """All but the opening."""
 
@@ -49,20 +49,20 @@ async def chunks(
         for each in results:
             yield each
 
-    stream = streamed(source(), framing, place or Place(), 60)
+    stream = streamed(source(), framing, place or SubscriptionPosition(), 60)
     return [each async for each in stream][1:]
 
 
 async def test_what_has_ended_is_complete() -> None:
     """Each event with its token."""
-    sent = await chunks(SSE, EVENT, place=Place(token="t.x"))
+    sent = await chunks(SSE, EVENT, place=SubscriptionPosition(token="t.x"))
     assert sent == [b'id: t.x\nevent: next\ndata: {"data":{"n":1}}\n\n', COMPLETE]
 
 
 @pytest.mark.parametrize("code", ["BAD_USER_INPUT", "HISTORY_LOST", "INTERNAL", "UNAVAILABLE"])
 async def test_what_stays_wrong_is_told_and_complete(code: str) -> None:
     """Who came back would be told the same, or would repeat a mutation; it has no token."""
-    told, end = await chunks(SSE, failed(code), place=Place(token="t.x"))
+    told, end = await chunks(SSE, failed(code), place=SubscriptionPosition(token="t.x"))
     assert code.encode() in told
     assert b"id:" not in told
     assert end == COMPLETE
@@ -129,7 +129,7 @@ async def test_a_client_that_goes_ends_what_it_asked(sending: bool) -> None:
             gone.set()
             await asyncio.Event().wait()
 
-    response = StreamResponse(streamed(source(), SSE, Place(), 60), SSE.media_type)
+    response = StreamResponse(streamed(source(), SSE, SubscriptionPosition(), 60), SSE.media_type)
     await asyncio.wait_for(response({"type": "http"}, receive, send), 30)
     assert closed == ["operation"]
 
@@ -144,7 +144,7 @@ async def test_all_results_of_a_stream_are_made_in_one_context(framing: Framing)
         for _ in range(3):
             yield ExecutionResult(data={"operation": operation.get()}, errors=None)
 
-    sent = [each async for each in streamed(source(), framing, Place(), 60)]
+    sent = [each async for each in streamed(source(), framing, SubscriptionPosition(), 60)]
     assert b"".join(sent).count(b'{"operation":7}') == 3
     assert operation.get() == 0
 
@@ -158,7 +158,7 @@ async def test_what_is_quiet_beats() -> None:
         yield EVENT
 
     beats = 0
-    stream = streamed(source(), SSE, Place(), 0.01)
+    stream = streamed(source(), SSE, SubscriptionPosition(), 0.01)
     assert (await anext(stream)).startswith(b"retry: ")
     async for chunk in stream:
         if chunk != SSE.heartbeat:

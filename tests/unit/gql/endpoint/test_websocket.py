@@ -15,8 +15,8 @@ from strawberry.types.unset import UNSET
 
 from revstream.gql.auth.sessions import Sessions
 from revstream.gql.endpoint.websocket import LegacySocket, TransportSocket
-from revstream.gql.engine.request.context import Context
-from revstream.gql.observability.error_response import Failures
+from revstream.gql.engine.request.context import RequestContext
+from revstream.gql.observability.error_response import ErrorReporter
 from revstream.gql.observability.operation_metrics import Operations
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
 from tests.support.eventually import eventually
@@ -45,7 +45,7 @@ class _Wire:
 class _View:
     """Whose sign-in takes until it is told to."""
 
-    def __init__(self, context: Context, checking: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, context: RequestContext, checking: Callable[[], Awaitable[None]]) -> None:
         self.context = context
         self.callers = self
         self.sessions = Sessions()
@@ -53,11 +53,11 @@ class _View:
         self.connection_init_wait_timeout = timedelta(0)
         self._checking = checking
 
-    async def introduced(self, *_given: object) -> tuple[Principal, Context]:
+    async def introduced(self, *_given: object) -> tuple[Principal, RequestContext]:
         await self._checking()
         return ANONYMOUS, self.context
 
-    async def on_ws_connect(self, _context: Context) -> object:
+    async def on_ws_connect(self, _context: RequestContext) -> object:
         return UNSET
 
 
@@ -71,7 +71,7 @@ def socket_of(kind: type[Any], wire: _Wire, view: _View) -> Any:
         websocket=wire,
         context=view.context,
         root_value=None,
-        schema=SimpleNamespace(operations=operations, failures=Failures(operations)),
+        schema=SimpleNamespace(operations=operations, failures=ErrorReporter(operations)),
         max_subscriptions_per_connection=1,
         **given,
     )

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from revstream.gql.http.request import Refused
-from revstream.gql.observability.error_response import Failures
+from revstream.gql.observability.error_response import ErrorReporter
 from revstream.gql.observability.operation_metrics import Operations
 from revstream.resolvers.errors import Forbidden, Unauthenticated
 from revstream.streams.core.errors import TimeLimit, Unavailable
@@ -40,7 +40,7 @@ async def test_the_code_of_a_failure_says_status_and_headers(
 ) -> None:
     """As JSON that nobody keeps, with nothing of what is masked; and it is counted."""
     operations = Operations()
-    response = Failures(operations).response(failure)
+    response = ErrorReporter(operations).response(failure)
     assert response.status_code == status
     (error,) = orjson.loads(response.body)["errors"]
     assert error["extensions"]["code"] == code
@@ -57,7 +57,7 @@ async def test_a_storm_of_refusals_is_a_line_and_a_number(
 ) -> None:
     """Of each code, whatever kind of operation it was; the metrics have how many there were."""
     operations = Operations()
-    failures = Failures(operations)
+    failures = ErrorReporter(operations)
     with caplog.at_level(logging.INFO):
         for _ in range(100):
             failures.error(Unavailable("too many"), "query")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from revstream.gql.server.fair_scheduler import Starts, Turns
+from revstream.gql.server.fair_scheduler import FairScheduler, FairStarter
 from tests.support.streams import turn
 
 
 async def test_a_few_go_on_in_each_turn_in_the_order_in_which_they_came() -> None:
     """Nobody waits where there are not more; who gives up takes nobody's place."""
-    turns, went = Turns(3), []
+    turns, went = FairScheduler(3), []
 
     async def go(number: int) -> None:
         await turns.next()
@@ -36,7 +36,7 @@ async def test_a_few_go_on_in_each_turn_in_the_order_in_which_they_came() -> Non
 
 
 async def test_what_is_asked_for_now_and_then_does_not_wait() -> None:
-    turns = Turns(1)
+    turns = FairScheduler(1)
     for _ in range(5):
         waiting = turns.next()
         try:
@@ -51,7 +51,7 @@ async def test_what_is_asked_for_now_and_then_does_not_wait() -> None:
 
 async def test_who_has_begun_goes_before_who_is_about_to() -> None:
     """But for one in each turn, or there could always be another one before him."""
-    turns, went = Turns(2), []
+    turns, went = FairScheduler(2), []
 
     async def go(name: str, *, beginning: bool) -> None:
         await turns.next(beginning=beginning)
@@ -65,7 +65,7 @@ async def test_who_has_begun_goes_before_who_is_about_to() -> None:
 
 async def test_of_what_comes_at_once_a_few_begin_in_each_turn() -> None:
     """The first at once, the others in the order in which they came, whatever one of them does."""
-    starts, begun = Starts(3), []
+    starts, begun = FairStarter(3), []
 
     def begin(number: int) -> None:
         begun.append(number)

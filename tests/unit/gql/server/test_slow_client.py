@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from revstream.gql.server.slow_client import Stall
+from revstream.gql.server.slow_client import SlowClientTimeout
 
 
 class Buffer:
@@ -35,7 +35,7 @@ class Watch:
         monkeypatch.setattr(
             "revstream.gql.server.slow_client.asyncio.get_running_loop", lambda: self
         )
-        self.stall = Stall(20.0, self.count)
+        self.stall = SlowClientTimeout(20.0, self.count)
 
     def count(self) -> None:
         self.stalled += 1

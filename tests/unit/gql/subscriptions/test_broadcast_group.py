@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.request.plan import Plans
-from revstream.gql.schema.roots.subscription_key import shared_key
-from revstream.gql.subscriptions.broadcast_group import Audience, Audiences, forget_told
-from revstream.gql.subscriptions.broadcast_message import Told
+from revstream.gql.schema.roots.subscription_key import group_key
+from revstream.gql.subscriptions.broadcast_group import BroadcastGroup, BroadcastGroups, forget_told
+from revstream.gql.subscriptions.broadcast_message import BroadcastMessage
 from revstream.streams.core.errors import SlowConsumer, Unavailable
 from tests.support.reads import Memory
 from tests.support.streams import turn
@@ -60,17 +60,17 @@ class Stage:
         self.told = 0
         self.led: list[str] = []
         self.left = 0
-        self.events: asyncio.Queue[list[Told] | Exception] = asyncio.Queue()
-        self.audience = Audience(self.count)
+        self.events: asyncio.Queue[list[BroadcastMessage] | Exception] = asyncio.Queue()
+        self.audience = BroadcastGroup(self.count)
         self.audience.held = 10
 
     def count(self, members: int) -> None:
         self.told += members
 
-    async def checkpoint(self, token: str) -> Told:
-        return Told(token, b"!" + token.encode(), shown=token, counts=False)
+    async def checkpoint(self, token: str) -> BroadcastMessage:
+        return BroadcastMessage(token, b"!" + token.encode(), shown=token, counts=False)
 
-    async def behind(self, position: str) -> AsyncGenerator[Sequence[Told]]:
+    async def behind(self, position: str) -> AsyncGenerator[Sequence[BroadcastMessage]]:
         self.led.append(position)
         try:
             yield [await self.checkpoint(position)]
@@ -89,7 +89,7 @@ class Stage:
 
     def say_together(self, *tokens: str, size: int = 1) -> None:
         self.events.put_nowait(
-            [Told(t, t.encode() * size, shown=f"{t}.x", counts=True) for t in tokens]
+            [BroadcastMessage(t, t.encode() * size, shown=f"{t}.x", counts=True) for t in tokens]
         )
 
     async def sit(self, chair: Chair, position: str) -> asyncio.Task[str | None]:
@@ -266,16 +266,18 @@ class Stream:
         self.moved.set()
         self.moved = asyncio.Event()
 
-    async def checkpoint(self, token: str) -> Told:
-        return Told(token, b"!", shown=token, counts=False)
+    async def checkpoint(self, token: str) -> BroadcastMessage:
+        return BroadcastMessage(token, b"!", shown=token, counts=False)
 
-    async def behind(self, position: str) -> AsyncGenerator[Sequence[Told]]:
+    async def behind(self, position: str) -> AsyncGenerator[Sequence[BroadcastMessage]]:
         caught_up = False
         while True:
             later = [each for each in self.tokens if each > position]
             if later:
                 self.made.update(later)
-                yield [Told(each, each.encode(), shown=each, counts=True) for each in later]
+                yield [
+                    BroadcastMessage(each, each.encode(), shown=each, counts=True) for each in later
+                ]
                 position = later[-1]
             if not later and not caught_up:
                 caught_up = True
@@ -305,7 +307,7 @@ def test_whoever_comes_with_whichever_token_is_told_all_behind_it_in_order(
 
 
 async def told_all(steps: list[Any]) -> None:
-    stream, audience = Stream(), Audience(lambda _: None)
+    stream, audience = Stream(), BroadcastGroup(lambda _: None)
     audience.held = 2
     sitting: list[tuple[Chair, str, asyncio.Task[str | None]]] = []
     for _ in range(10):
@@ -345,7 +347,7 @@ async def told_all(steps: list[Any]) -> None:
 
 async def test_a_thousand_tokens_are_reached_back_to_by_one_execution_each() -> None:
     """As those of a storm: whoever stands furthest back has it done for the others."""
-    stream, audience = Stream(), Audience(lambda _: None)
+    stream, audience = Stream(), BroadcastGroup(lambda _: None)
     audience.held = 1000
     for _ in range(200):
         stream.publish()
@@ -367,7 +369,7 @@ async def test_a_thousand_tokens_are_reached_back_to_by_one_execution_each() -> 
 
 
 async def test_audiences_are_forgotten_with_the_last_who_holds_them() -> None:
-    audiences = Audiences()
+    audiences = BroadcastGroups()
     with audiences.of("a", int) as first, audiences.of("a", int) as second:
         assert first is second
         assert first.held == 2
@@ -406,6 +408,6 @@ def test_where_a_subscription_begins_makes_no_difference_and_all_else_does(
         assert root is not None
         node = field.selection_set.selections[0]
         definition = root.fields["productChanges"]
-        return shared_key(executor.build_resolve_info(definition, [node], root, None))
+        return group_key(executor.build_resolve_info(definition, [node], root, None))
 
     assert (key(one) == key(other)) is same

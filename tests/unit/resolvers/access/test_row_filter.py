@@ -8,11 +8,11 @@ import pytest
 
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
-from revstream.resolvers.access.row_filter import Rows, claims_named, rows_of
+from revstream.resolvers.access.row_filter import RowFilter, claims_named, rows_of
 from revstream.resolvers.errors import Forbidden
 
 
-def rows(rule: str, caller: Principal) -> Rows:
+def rows(rule: str, caller: Principal) -> RowFilter:
     model = read_model(
         f"""type Note @collection(name: "notes") @access(rows: "{rule}") {{
           id: ID! owner: String shared: Boolean tags: [String!] place: Place }}

@@ -11,7 +11,7 @@ from bson import Decimal128, Int64, Timestamp
 from revstream.model.compiler.loader import read_model
 from revstream.resolvers.admin.cloud_event import Events
 from revstream.streams.listeners.webhooks.document_queue import Lost
-from revstream.streams.versioning.truncation_mark import Cut
+from revstream.streams.versioning.truncation_mark import TruncationMark
 from revstream.streams.versioning.version import Version
 
 MODEL = read_model("""
@@ -100,7 +100,7 @@ def test_gaps_and_cuts_are_told() -> None:
     assert event()["data"]["gap"] is False
     assert event(gap=True)["data"]["gap"] is True
     when = datetime(2024, 2, 1, tzinfo=UTC)
-    cut = Cut(versions=3, number=1, since=Timestamp(1, 1), at=when)
+    cut = TruncationMark(versions=3, number=1, since=Timestamp(1, 1), at=when)
     data = event(cut=cut)["data"]
     assert (data["gap"], data["cut"]) == (True, {"versions": 3, "at": "2024-02-01T00:00:00.000Z"})
 

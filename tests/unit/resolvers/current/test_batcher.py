@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from revstream.resolvers.current.batcher import Pool, Pools
+from revstream.resolvers.current.batcher import BatchLoader, Pools
 from revstream.streams.core.operation import MOST_TOGETHER, OPERATION
 from revstream.streams.core.read_memory import LargeRead
 from tests.support.eventually import eventually
@@ -43,7 +43,7 @@ class Source:
 async def test_what_is_asked_in_one_turn_is_one_read() -> None:
     """Each has its own part of it, in its order."""
     source = Source()
-    pool = Pool(source.read)
+    pool = BatchLoader(source.read)
     first, second = pool.ask([3, 1]), pool.ask([2])
     assert (await first, await second) == ([6, 2], [4])
     assert source.reads == [[3, 1, 2]]
@@ -56,7 +56,7 @@ async def test_a_read_serves_nobody_who_asked_after_it_began() -> None:
     """It may not know of what they have written in between."""
     source = Source()
     source.open.clear()
-    pool = Pool(source.read)
+    pool = BatchLoader(source.read)
     early = pool.ask([1])
     await turns()
     late = pool.ask([1])
@@ -70,7 +70,7 @@ async def test_no_more_reads_are_under_way_than_may_be() -> None:
     """Whoever comes meanwhile is served by the next one, together."""
     source = Source()
     source.open.clear()
-    pool = Pool(source.read, under_way=2, patience_s=0.0)
+    pool = BatchLoader(source.read, under_way=2, patience_s=0.0)
     asked = []
     for key in range(6):
         asked.append(pool.ask([key]))
@@ -86,7 +86,7 @@ async def test_a_read_that_takes_its_time_is_not_waited_for() -> None:
     """One that does not is: those that ask meanwhile are served together, once it has ended."""
     source = Source()
     source.open.clear()
-    pool = Pool(source.read, under_way=2, patience_s=3600)
+    pool = BatchLoader(source.read, under_way=2, patience_s=3600)
     asked = [pool.ask([0])]
     await turns()
     asked += [pool.ask([1]), pool.ask([2])]
@@ -96,7 +96,7 @@ async def test_a_read_that_takes_its_time_is_not_waited_for() -> None:
     assert await asyncio.gather(*asked) == [[0], [2], [4]]
     assert source.reads == [[0], [1, 2]]
     source.open.clear()
-    slow = Pool(source.read, under_way=2, patience_s=0.001)
+    slow = BatchLoader(source.read, under_way=2, patience_s=0.001)
     asked = [slow.ask([3])]
     await turns()
     asked.append(slow.ask([4]))
@@ -109,7 +109,7 @@ async def test_enough_who_wait_are_not_kept_waiting() -> None:
     """They have a read of their own, but no more of them are under way than may be."""
     source = Source()
     source.open.clear()
-    pool = Pool(source.read, under_way=2, patience_s=3600, enough=3)
+    pool = BatchLoader(source.read, under_way=2, patience_s=3600, enough=3)
     asked = [pool.ask([0])]
     await turns()
     asked += [pool.ask([1]), pool.ask([2])]
@@ -131,7 +131,7 @@ async def test_enough_who_wait_are_not_kept_waiting() -> None:
 async def test_a_failure_is_that_of_all_whom_the_read_serves_and_of_nobody_else() -> None:
     source = Source()
     source.failure = ValueError("no")
-    pool = Pool(source.read)
+    pool = BatchLoader(source.read)
     failed = await asyncio.gather(pool.ask([1]), pool.ask([2]), return_exceptions=True)
     assert [str(each) for each in failed] == ["no", "no"]
     source.failure = None
@@ -142,7 +142,7 @@ async def test_who_gives_up_takes_nothing_from_the_others() -> None:
     """Nor is anything read for him, where it is not read yet."""
     source = Source()
     source.open.clear()
-    pool = Pool(source.read, under_way=1)
+    pool = BatchLoader(source.read, under_way=1)
     under_way = pool.ask([1])
     await turns()
     gone, stays = pool.ask([2]), pool.ask([3])
@@ -177,7 +177,7 @@ async def test_a_read_that_ends_with_its_operation_leaves_nobody_waiting() -> No
         asyncio.get_running_loop().call_soon(running.cancel)
         return await source.read(keys)
 
-    pool = Pool(cancelled)
+    pool = BatchLoader(cancelled)
     asked = pool.ask([1])
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(asked, 5)
@@ -198,7 +198,7 @@ def operation() -> Iterator[None]:
 async def test_an_operation_that_asks_for_much_has_a_read_of_its_own() -> None:
     """However many times it has asked for a little."""
     source = Source()
-    pool = Pool(source.read)
+    pool = BatchLoader(source.read)
     with operation():
         few = [pool.ask([key]) for key in range(3)]
     with operation():
@@ -222,7 +222,7 @@ async def test_operations_that_wait_keep_nobody_else_waiting(split: bool) -> Non
             await free.wait()
         return await source.read(keys)
 
-    pool = Pool(read, under_way=3)
+    pool = BatchLoader(read, under_way=3)
     waiting = []
     for key in range(100, 104):
         with operation():
@@ -251,7 +251,7 @@ async def test_what_no_operation_has_asked_for_is_read_once_however_large() -> N
             raise LargeRead
         return [each * 2 for each in keys]
 
-    pool = Pool(read)
+    pool = BatchLoader(read)
     async with asyncio.timeout(5):
         assert await pool.ask([1]) == [2]
         asked = [pool.ask([2]), pool.ask([3])]
@@ -267,7 +267,7 @@ async def test_what_cannot_be_divided_fails_where_it_is_too_large() -> None:
     async def read(keys: Sequence[int]) -> list[int]:
         raise LargeRead
 
-    pool = Pool(read)
+    pool = BatchLoader(read)
     with operation():
         asked = pool.ask([1])
     async with asyncio.timeout(5):
@@ -285,7 +285,7 @@ async def test_what_is_too_large_to_be_read_together_is_read_apart() -> None:
             raise LargeRead
         return [(key, OPERATION.get()) for key in keys]
 
-    pool = Pool(read)
+    pool = BatchLoader(read)
     with operation():
         first, again = pool.ask([1]), pool.ask([2])
     with operation():

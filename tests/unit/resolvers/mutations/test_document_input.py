@@ -13,7 +13,7 @@ from revstream.model.compiler.loader import read_model
 from revstream.model.definition import Entity
 from revstream.resolvers.mutations.document_input import (
     MOST_NESTED,
-    Change,
+    DocumentChange,
     changeable,
     countable,
     new_id,
@@ -64,7 +64,7 @@ def document(**more: Any) -> dict[str, Any]:
     return parse_document(MODEL, PRODUCT, WHOLE | more)
 
 
-def change(patch: dict[str, Any] | None = None, **increment: Any) -> Change:
+def change(patch: dict[str, Any] | None = None, **increment: Any) -> DocumentChange:
     return parse_change(MODEL, PRODUCT, patch, increment)
 
 

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from revstream.resolvers.subscriptions.event_enrichment import Completion, Needs, _Records
+from revstream.resolvers.subscriptions.event_enrichment import EventEnrichment, EventNeeds, _Records
 from revstream.streams.changefeed.event import ChangeEvent
-from revstream.streams.live.pending_versions import Numbered
+from revstream.streams.live.pending_versions import NumberedEvent
 from tests.support.streams import event
 
 
@@ -19,19 +19,19 @@ class Counted:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def of(self, events: Collection[ChangeEvent]) -> Mapping[str, Numbered]:
+    async def of(self, events: Collection[ChangeEvent]) -> Mapping[str, NumberedEvent]:
         self.asked += 1
-        return {each.token: Numbered(7, 6) for each in events}
+        return {each.token: NumberedEvent(7, 6) for each in events}
 
 
 async def test_the_same_events_are_completed_once_for_those_who_want_the_same() -> None:
     numbers: Any = Counted()
     nothing: Any = None
-    completion = Completion(nothing, nothing, nothing, nothing, numbers)
+    completion = EventEnrichment(nothing, nothing, nothing, nothing, numbers)
     events = [event(second, key="a", operation="insert", after={"x": 1}) for second in (1, 2)]
 
     async def told(version: bool, replayed: bool, first: int = 0) -> list[tuple[Any, bool]]:
-        needs = Needs(version=version)
+        needs = EventNeeds(version=version)
         found = await completion.of_events(events[first:], needs, replayed=replayed)
         return [(each.version, each.replayed) for each in found]
 
@@ -48,16 +48,18 @@ async def test_who_has_written_is_what_the_recorder_says() -> None:
     same."""
     numbers: Any = Counted()
     nothing: Any = None
-    completion = Completion(nothing, nothing, nothing, nothing, numbers)
+    completion = EventEnrichment(nothing, nothing, nothing, nothing, numbers)
     cloned = {"x": 1, "_change": {"id": "c", "by": "bram", "why": "raised"}}
     [change] = await completion.of_events(
-        [event(1, key="b", operation="insert", after=cloned)], Needs(author=True), replayed=False
+        [event(1, key="b", operation="insert", after=cloned)],
+        EventNeeds(author=True),
+        replayed=False,
     )
     assert (change.by, change.why) == (None, None)
     assert numbers.asked == 1
     # Where a document says nothing, there is nothing to be asked.
     plain = event(2, key="c", operation="insert", after={"x": 1})
-    [change] = await completion.of_events([plain], Needs(author=True), replayed=False)
+    [change] = await completion.of_events([plain], EventNeeds(author=True), replayed=False)
     assert (change.by, numbers.asked) == (None, 1)
 
 

@@ -12,8 +12,8 @@ from revstream.model.compiler.loader import read_model
 from revstream.resolvers.access.row_filter import ALL_ROWS
 from revstream.resolvers.filters.expression import Compare, Comparison
 from revstream.resolvers.subscriptions import token_refresh
-from revstream.resolvers.subscriptions.event_enrichment import Completion
-from revstream.resolvers.subscriptions.event_filter import Watch
+from revstream.resolvers.subscriptions.event_enrichment import EventEnrichment
+from revstream.resolvers.subscriptions.event_filter import EventFilter
 from revstream.resolvers.subscriptions.start import ChangeRequest
 from revstream.streams.live.replay import Live
 from tests.support.streams import event, token_at
@@ -37,18 +37,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def watching_deletions() -> Watch:
+def watching_deletions() -> EventFilter:
     nothing: Any = None
-    completion = Completion(THING, nothing, nothing, nothing)
+    completion = EventEnrichment(THING, nothing, nothing, nothing)
     request = ChangeRequest(operations=frozenset({"DELETE"}))
-    return Watch(THING, request, ALL_ROWS, completion, quiet_s=QUIET_S)
+    return EventFilter(THING, request, ALL_ROWS, completion, quiet_s=QUIET_S)
 
 
 def passed_over(second: int) -> Live:
     return Live([event(second, before={"name": "a"}, after={"name": "b"})])
 
 
-async def due_after_s(watching: Watch, clock: Clock) -> int:
+async def due_after_s(watching: EventFilter, clock: Clock) -> int:
     """After how many seconds of events that it passes over it has one; that one is the last
     event's."""
     for passed_s in range(int(QUIET_S) + 2):
@@ -94,12 +94,12 @@ async def test_those_whose_filters_differ_are_told_the_same_change() -> None:
     """What is made of it, as what has changed in it, is made once; where one filter lets the
     document in that another one knew, there are two."""
     nothing: Any = None
-    completion = Completion(THING, nothing, nothing, nothing)
+    completion = EventEnrichment(THING, nothing, nothing, nothing)
     told = Live([event(1, before={"name": "a"}, after={"name": "c"})])
     found = []
     for bound in ("b", "d", "e"):
         request = ChangeRequest(where=Compare("name", Comparison.LT, bound))
-        watching = Watch(THING, request, ALL_ROWS, completion, quiet_s=QUIET_S)
+        watching = EventFilter(THING, request, ALL_ROWS, completion, quiet_s=QUIET_S)
         found += await watching.take(told)
     left, stayed, others = found
     assert [each.transition for each in found] == ["LEAVE", "STAY", "STAY"]

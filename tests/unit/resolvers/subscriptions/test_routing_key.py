@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from revstream.resolvers.access.row_filter import ALL_ROWS, Rows
+from revstream.resolvers.access.row_filter import ALL_ROWS, RowFilter
 from revstream.resolvers.filters.expression import (
     EVERYTHING,
     Compare,
@@ -23,7 +23,7 @@ from revstream.resolvers.filters.expression import (
 from revstream.resolvers.filters.number_filters import asks_for_number
 from revstream.resolvers.filters.parser import parse_where
 from revstream.resolvers.filters.predicate import compile_predicate
-from revstream.resolvers.subscriptions.routing_key import interest_in, interest_of
+from revstream.resolvers.subscriptions.routing_key import interest_in, routing_key
 from revstream.resolvers.subscriptions.start import ChangeRequest
 from revstream.streams.changefeed.routing import EVERYTHING as EVERY_EVENT
 from revstream.streams.changefeed.routing import Interest
@@ -54,8 +54,10 @@ def test_no_event_that_a_filter_lets_through_is_missed(
         # Which number an event makes, it does not say.
         expected = matches or asks_for_number(THING, condition)
         request = ChangeRequest(where=condition)
-        assert interest_of(THING, request, ALL_ROWS).meets(made) == expected, where
-        assert interest_of(THING, ChangeRequest(), Rows(condition)).meets(made) == expected, where
+        assert routing_key(THING, request, ALL_ROWS).meets(made) == expected, where
+        assert routing_key(THING, ChangeRequest(), RowFilter(condition)).meets(made) == expected, (
+            where
+        )
         found = interest_in(condition).meets(made)
         assert found or not matches, where
         if isinstance(condition, In) or (
@@ -91,10 +93,10 @@ def test_the_values_of_a_field_are_looked_up_once() -> None:
 
 
 def test_rows_count_and_a_moment_is_looked_for_in_every_event() -> None:
-    rows, where = Rows(Compare("owner", EQ, "ann")), Compare("a", EQ, 1)
-    assert interest_of(THING, ChangeRequest(), ALL_ROWS) == EVERY_EVENT
-    assert interest_of(THING, ChangeRequest(), rows) == interest_in(rows.condition)
-    assert interest_of(THING, ChangeRequest(where=where), ALL_ROWS) == interest_in(where)
-    assert interest_of(THING, ChangeRequest(where=where, ids=("p",)), rows) == Interest(keys=("p",))
+    rows, where = RowFilter(Compare("owner", EQ, "ann")), Compare("a", EQ, 1)
+    assert routing_key(THING, ChangeRequest(), ALL_ROWS) == EVERY_EVENT
+    assert routing_key(THING, ChangeRequest(), rows) == interest_in(rows.condition)
+    assert routing_key(THING, ChangeRequest(where=where), ALL_ROWS) == interest_in(where)
+    assert routing_key(THING, ChangeRequest(where=where, ids=("p",)), rows) == Interest(keys=("p",))
     since = datetime(2024, 1, 1, tzinfo=UTC)
-    assert interest_of(THING, ChangeRequest(where=where, since=since), rows) == EVERY_EVENT
+    assert routing_key(THING, ChangeRequest(where=where, since=since), rows) == EVERY_EVENT

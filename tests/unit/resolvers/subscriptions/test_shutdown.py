@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import pytest
 
-from revstream.resolvers.subscriptions.shutdown import Farewell
+from revstream.resolvers.subscriptions.shutdown import SubscriptionShutdown
 from revstream.streams.core.errors import HistoryLost, Unavailable
 from tests.support.streams import finished, turn
 
@@ -32,7 +32,10 @@ class Items:
 
 
 async def taken(
-    farewell: Farewell, items: Items, into: list[int], other: Farewell | None = None
+    farewell: SubscriptionShutdown,
+    items: Items,
+    into: list[int],
+    other: SubscriptionShutdown | None = None,
 ) -> None:
     async with aclosing(items.given()) as parts:
         while True:
@@ -41,7 +44,7 @@ async def taken(
 
 async def test_who_waits_is_told_at_once() -> None:
     """Whatever it waits for is given up, and closed."""
-    farewell, items = Farewell(), Items(2)
+    farewell, items = SubscriptionShutdown(), Items(2)
     received: list[int] = []
     task = asyncio.create_task(taken(farewell, items, received))
     for _ in range(5):
@@ -55,7 +58,7 @@ async def test_who_waits_is_told_at_once() -> None:
 
 async def test_who_is_being_served_is_told_before_the_next() -> None:
     """Nothing is taken that would be lost."""
-    farewell, items = Farewell(), Items(5)
+    farewell, items = SubscriptionShutdown(), Items(5)
     async with aclosing(items.given()) as parts:
         assert await farewell.next(parts) == 1
         farewell.say("come again")
@@ -67,7 +70,7 @@ async def test_who_is_being_served_is_told_before_the_next() -> None:
 @pytest.mark.parametrize("waits", [True, False], ids=["while it waits", "while it is served"])
 async def test_either_of_two_ends_it(waits: bool) -> None:
     """The end of all of a process, and of one connection; with the error that it was said with."""
-    farewell, other = Farewell(), Farewell()
+    farewell, other = SubscriptionShutdown(), SubscriptionShutdown()
     received: list[int] = []
     task = asyncio.create_task(taken(farewell, Items(0 if waits else 5), received, other))
     if waits:
@@ -83,7 +86,7 @@ async def test_either_of_two_ends_it(waits: bool) -> None:
 
 async def test_who_comes_later_is_told_too() -> None:
     """A gateway that ends begins nothing any more."""
-    farewell, items = Farewell(), Items(5)
+    farewell, items = SubscriptionShutdown(), Items(5)
     farewell.say("come again")
     farewell.say("said already")
     received: list[int] = []
@@ -94,7 +97,7 @@ async def test_who_comes_later_is_told_too() -> None:
 
 async def test_each_is_told_with_an_error_of_its_own() -> None:
     """Who raises it adds where that subscriber stands."""
-    farewell = Farewell()
+    farewell = SubscriptionShutdown()
     tasks = [asyncio.create_task(taken(farewell, Items(0), [])) for _ in range(2)]
     await turn()
     await turn()
@@ -112,14 +115,14 @@ async def test_a_time_limit_of_what_is_waited_for_is_its_own() -> None:
         raise TimeoutError("of a read")
         yield 1
 
-    farewell = Farewell()
+    farewell = SubscriptionShutdown()
     with pytest.raises(TimeoutError, match="of a read"):
         await farewell.next(late())
 
 
 async def test_who_leaves_is_not_told() -> None:
     """Cancelled while it waits; the farewell has nobody left to interrupt."""
-    farewell, items = Farewell(), Items(0)
+    farewell, items = SubscriptionShutdown(), Items(0)
     task = asyncio.create_task(taken(farewell, items, []))
     await turn()
     await turn()

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from revstream.model.definition import EnumType, Field, Scalar
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.values.field_diff import (
-    Comparison,
     FieldChange,
+    FieldDiff,
     _in_api_names,
     changed_fields,
     shown,
@@ -34,7 +34,7 @@ from tests.support.shapes import SHAPES, THING
 def told(before: dict[str, Any] | None, after: dict[str, Any] | None) -> list[tuple[Any, ...]]:
     return [
         (each.path, each.kind, each.before, each.after)
-        for each in Comparison(THING, SHAPES).changes(before, after)
+        for each in FieldDiff(THING, SHAPES).changes(before, after)
     ]
 
 
@@ -89,7 +89,7 @@ def test_changes_are_the_differences_of_whole_states(
         for each in (before, after)
     ]
     # NaN is itself.
-    assert repr(Comparison(THING, SHAPES).changes(*states)) == repr(expected)
+    assert repr(FieldDiff(THING, SHAPES).changes(*states)) == repr(expected)
 
 
 @given(before=STATES, after=STATES)
@@ -97,7 +97,7 @@ def test_changes_are_among_those_that_a_version_says(
     before: dict[str, Any] | None, after: dict[str, Any] | None
 ) -> None:
     """What it says was made of whole states; a deletion says nothing."""
-    comparison = Comparison(THING, SHAPES)
+    comparison = FieldDiff(THING, SHAPES)
     one, other = (
         None if each is None else RawBSONDocument(bson.encode(each, codec_options=DECODED), RAW)
         for each in (before, after)
@@ -115,7 +115,7 @@ def test_a_comparison_names_paths_as_they_are_named_one_by_one() -> None:
     paths = ["t", "size.w", "secret", "t", "size.secret", "_id", "whole", "size"]
     for count in range(len(paths) + 1):
         expected = changed_fields(THING, SHAPES, paths[:count])
-        assert Comparison(THING, SHAPES).paths(tuple(paths[:count])) == expected
+        assert FieldDiff(THING, SHAPES).paths(tuple(paths[:count])) == expected
 
 
 def test_what_is_not_modelled_is_not_shown() -> None:

@@ -24,10 +24,10 @@ from bson.timestamp import Timestamp
 from revstream.model.definition import EnumType, Field, Scalar
 from revstream.resolvers.errors import DocumentMisfit
 from revstream.resolvers.values.json_value import json_value
-from revstream.resolvers.values.output import Place, converter, id_to_api
+from revstream.resolvers.values.output import ValueLocation, converter, id_to_api
 from revstream.streams.mongo.driver.codecs import RAW
 
-PLACE = Place("products", ObjectId("64a000000000000000000001"))
+PLACE = ValueLocation("products", ObjectId("64a000000000000000000001"))
 NAN, INFINITY = float("nan"), float("inf")
 SOME_UUID = UUID("12345678-1234-5678-1234-567812345678")
 
@@ -258,7 +258,7 @@ def test_an_id_is_text_however_it_is_stored(scalar: Scalar, stored: object, show
 
 def test_an_id_of_another_type_is_a_misfit() -> None:
     """A document whose `_id` is not what the model says is told apart."""
-    place = Place("suppliers", "abc")
+    place = ValueLocation("suppliers", "abc")
     with pytest.raises(
         DocumentMisfit, match="suppliers/abc: id holds the string 'abc', ObjectID expected"
     ):

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from revstream.streams.core.log_throttle import Storm
+from revstream.streams.core.log_throttle import LogThrottle
 from tests.support.eventually import eventually
 
 log = logging.getLogger("tests.storms")
@@ -25,7 +25,7 @@ async def test_the_first_is_told_at_once_and_the_others_as_their_number(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A thousand are two lines, and none of them is left uncounted."""
-    storm = Storm(log, "torn", every_s=0.05)
+    storm = LogThrottle(log, "torn", every_s=0.05)
     for key in range(1000):
         storm.note(key=key)
     assert said(caplog) == [("torn", None, 0)]
@@ -36,7 +36,7 @@ async def test_what_happens_again_after_a_pause_is_told_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Once there was nothing for a while, the next is a first one."""
-    storm = Storm(log, "torn", every_s=0.01)
+    storm = LogThrottle(log, "torn", every_s=0.01)
     storm.note(key=1)
     await eventually(lambda: storm._timer is None)
     storm.note(key=2)

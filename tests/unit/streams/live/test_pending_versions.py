@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.coordination.partition import Partition, partitions_of
 from revstream.streams.live import pending_versions as module
-from revstream.streams.live.pending_versions import Numbered, Numbers
-from revstream.streams.recording.versions.version_batch import Draft
+from revstream.streams.live.pending_versions import NumberedEvent, Numbers
+from revstream.streams.recording.versions.version_batch import VersionBatch
 from revstream.streams.versioning.version import Last, make_version
 from tests.support.streams import event, finished, token_at, turn
 
@@ -34,7 +34,7 @@ class Recorder:
         self.lasts: dict[Any, Last] = {}
 
     def draft(self, count: int) -> None:
-        draft = Draft()
+        draft = VersionBatch()
         meant = self.events[self.drafted : self.drafted + count]
         for each in meant:
             last = self.lasts.get(each.key)
@@ -91,7 +91,7 @@ def test_a_number_that_is_known_is_the_one_that_is_recorded(steps: list[Any]) ->
 async def drafted_and_asked(steps: list[Any]) -> None:
     numbers = Numbers()
     recorder = Recorder(numbers)
-    asked: list[asyncio.Task[Mapping[str, Numbered]]] = []
+    asked: list[asyncio.Task[Mapping[str, NumberedEvent]]] = []
     for second, step in enumerate(steps, 2):
         match step:
             case "draft", count:
@@ -108,7 +108,7 @@ async def drafted_and_asked(steps: list[Any]) -> None:
                 made = event(second, key=key, operation=kind, after=after, before={"_id": key})
                 recorder.events.append(made)
     recorder.draft(len(recorder.events))
-    told: dict[str, Numbered] = {}
+    told: dict[str, NumberedEvent] = {}
     for each in await asyncio.gather(*asked):
         told |= each
     if recorder.events:
@@ -122,8 +122,8 @@ async def drafted_and_asked(steps: list[Any]) -> None:
     assert all("gap" in recorded[each] for each in recorded.keys() - told.keys())
 
 
-def numbered(*seconds: int) -> dict[str, Numbered]:
-    return {token_at(second): Numbered(second, second - 1) for second in seconds}
+def numbered(*seconds: int) -> dict[str, NumberedEvent]:
+    return {token_at(second): NumberedEvent(second, second - 1) for second in seconds}
 
 
 async def test_who_asks_before_it_is_drafted_waits() -> None:

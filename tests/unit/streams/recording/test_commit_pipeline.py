@@ -12,8 +12,8 @@ from bson import Timestamp
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint
 from revstream.streams.core.errors import LeaseLost, Unavailable
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.recording.commit_pipeline import Committing
-from revstream.streams.recording.versions.version_batch import Draft
+from revstream.streams.recording.commit_pipeline import CommitPipeline
+from revstream.streams.recording.versions.version_batch import VersionBatch
 from tests.support.eventually import eventually
 from tests.support.streams import FIRST_DAY, turn
 
@@ -73,7 +73,7 @@ class World:
         self.slow = Slow()
         self.archived: list[str] = []
         archive: Any = self.slow
-        self.committing = Committing(
+        self.committing = CommitPipeline(
             "recorder:things",
             archive,
             self.slow.save,
@@ -84,7 +84,7 @@ class World:
 
     async def put(self, token: str) -> None:
         """A batch of one version."""
-        draft = Draft()
+        draft = VersionBatch()
         record = {"_id": token, "v": 2, "at": Timestamp(5, 1), "wall": FIRST_DAY, "full": None}
         draft.add(record, None)
         await self.committing.put(draft, Checkpoint(token, ""), worth_saving=True)
@@ -154,7 +154,7 @@ async def test_of_checkpoints_that_come_meanwhile_the_last_is_saved() -> None:
     await world.committing.part()
     assert slow.begun[5:] == ["insert E", "save E"]
     further = Checkpoint("F", "", Baseline(started=True))
-    await world.committing.put(Draft(), further, worth_saving=False)
+    await world.committing.put(VersionBatch(), further, worth_saving=False)
     await _turns()
     assert slow.begun[7:] == ["save F"]
     await world.committing.end()

@@ -10,7 +10,7 @@ import pytest
 
 from revstream.streams.coordination.checkpoint import Baseline
 from revstream.streams.coordination.partition import Partition
-from revstream.streams.recording.version_builder import Drafting
+from revstream.streams.recording.version_builder import VersionBuilder
 from tests.support.streams import event, finished
 
 
@@ -43,7 +43,7 @@ async def test_others_have_their_turn_while_many_are_drafted(keeps: bool) -> Non
     async def settled() -> None:
         pass
 
-    drafting = Drafting(
+    drafting = VersionBuilder(
         None,  # type: ignore[arg-type]
         Nothing(keeps=keeps),  # type: ignore[arg-type]
         Partition("things"),

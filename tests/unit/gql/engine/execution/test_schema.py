@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import strawberry
 
-from revstream.gql.engine.request.context import Context
+from revstream.gql.engine.request.context import RequestContext
 from revstream.model.definition import Model
 from revstream.resolvers.subscriptions.event_enrichment import Change
 from revstream.streams.core import resume_tokens
@@ -19,12 +19,12 @@ READING = {"_id": "r", "sequence": 1, "value": 1.5}
 
 
 @pytest.fixture
-def context(memory: Memory) -> Context:
+def context(memory: Memory) -> RequestContext:
     return memory.context()
 
 
 async def test_nothing_that_was_read_is_served_to_another_operation(
-    schema: strawberry.Schema, memory: Memory, context: Context
+    schema: strawberry.Schema, memory: Memory, context: RequestContext
 ) -> None:
     """Strawberry shares one context among all operations of a WebSocket."""
     memory.write("readings", READING)
@@ -37,7 +37,7 @@ async def test_nothing_that_was_read_is_served_to_another_operation(
 
 
 async def test_nothing_that_was_read_is_served_to_another_event(
-    schema: strawberry.Schema, model: Model, memory: Memory, context: Context
+    schema: strawberry.Schema, model: Model, memory: Memory, context: RequestContext
 ) -> None:
     """Each event of a subscription reads anew."""
     entity = model.entity("Reading")
@@ -82,7 +82,7 @@ async def test_unexpected_errors_are_masked_in_results(ask: Ask, memory: Memory)
 
 
 async def test_an_error_that_ends_a_subscription_is_its_last_result(
-    schema: strawberry.Schema, model: Model, memory: Memory, context: Context
+    schema: strawberry.Schema, model: Model, memory: Memory, context: RequestContext
 ) -> None:
     """With its code, and the facts that a client resumes by."""
     entity = model.entity("Reading")

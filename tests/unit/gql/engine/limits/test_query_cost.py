@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revstream.gql.engine.execution.schema import Schema
-from revstream.gql.engine.limits.query_cost import Weight
+from revstream.gql.engine.limits.query_cost import OperationCost
 from revstream.resolvers.errors import BadUserInput
 from tests.support.fuzzing import examples
 
 
-def weigh(schema: Schema, text: str, **variables: Any) -> Weight:
+def weigh(schema: Schema, text: str, **variables: Any) -> OperationCost:
     """Of the only operation."""
     found = schema.scales.weigh(parse(text), variables).of(None)
     assert found is not None

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 from starlette.datastructures import Headers
 
-from revstream.gql.auth.authenticator import Credentials, SignIn
+from revstream.gql.auth.authenticator import Authenticator, Credentials
 from revstream.gql.engine.request import context_factory
-from revstream.gql.engine.request.context import Context
-from revstream.gql.engine.request.context_factory import Callers
+from revstream.gql.engine.request.context import RequestContext
+from revstream.gql.engine.request.context_factory import RequestContextFactory
 from revstream.resolvers.access.principal import Principal
 from tests.support.reads import Memory
 
@@ -41,11 +41,13 @@ async def test_who_asks_often_is_kept(memory: Memory, monkeypatch: pytest.Monkey
     monkeypatch.setattr(context_factory, "_MOST", 2)
     made: list[Any] = []
 
-    def make(principal: Principal) -> Context:
+    def make(principal: Principal) -> RequestContext:
         made.append(principal.name)
         return memory.context()
 
-    callers = Callers(cast(SignIn, _Known()), make, author_header=None, deciding=frozenset())
+    callers = RequestContextFactory(
+        cast(Authenticator, _Known()), make, author_header=None, deciding=frozenset()
+    )
     for name in ("often", "a", "often", "b", "often", "c", "often", "a"):
         context = await callers.of_request(Headers({"authorization": name}))
         assert context.principal == name
@@ -54,7 +56,7 @@ async def test_who_asks_often_is_kept(memory: Memory, monkeypatch: pytest.Monkey
 
 async def test_a_reserved_name_in_the_author_header_is_nobodys(memory: Memory) -> None:
     """Whoever sets it: the Copier alone is called so."""
-    callers = Callers(
+    callers = RequestContextFactory(
         None, lambda _: memory.context(), author_header="x-user", deciding=frozenset()
     )
     for name, author in (("ann", "ann"), ("revstream:copier", None), ("revstream:", None)):
@@ -69,8 +71,11 @@ async def test_a_key_and_a_token_of_one_name_are_two_owners(memory: Memory) -> N
         "token": Principal(name="bob"),
         "key": Principal(name="bob", account="revstream:key:bob"),
     }
-    callers = Callers(
-        cast(SignIn, known), lambda _: memory.context(), author_header=None, deciding=frozenset()
+    callers = RequestContextFactory(
+        cast(Authenticator, known),
+        lambda _: memory.context(),
+        author_header=None,
+        deciding=frozenset(),
     )
     found = [
         await callers.of_request(Headers({"authorization": each, "idempotency-key": "k"}))

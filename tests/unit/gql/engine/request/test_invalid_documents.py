@@ -12,7 +12,7 @@ from bson.datetime_ms import DatetimeMS
 
 from revstream.gql.engine.request.invalid_documents import SURE
 from revstream.model.definition import Field, Scalar
-from revstream.resolvers.values.output import Place, converter
+from revstream.resolvers.values.output import ValueLocation, converter
 from tests.support.reads import Memory
 from tests.unit.gql.conftest import Ask
 
@@ -169,6 +169,6 @@ def test_what_is_sure_to_fit_does(scalar: Scalar) -> None:
     field = Field(name="x", stored="x", type=scalar, stored_scalar=scalar, required=True)
     for value in SAMPLES[scalar]:
         assert type(value) is SURE[scalar]
-        assert converter(field)(value, Place("c", 1)) is not None
+        assert converter(field)(value, ValueLocation("c", 1)) is not None
     far = Field(name="x", stored="x", type=Scalar.DATETIME, required=True)
-    assert converter(far)(DatetimeMS(2**62), Place("c", 1)) is not None
+    assert converter(far)(DatetimeMS(2**62), ValueLocation("c", 1)) is not None

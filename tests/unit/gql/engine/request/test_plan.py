@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from revstream.gql.engine.definitions.object_type import shapes_of
-from revstream.gql.engine.definitions.value_tests import GIVEN_UP
-from revstream.gql.engine.execution.compiled_object import made_of
+from revstream.gql.engine.definitions.value_tests import FALLBACK
+from revstream.gql.engine.execution.compiled_object import compile_object
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.request.plan import Plans
 from revstream.gql.engine.request.source import CurrentDocument
@@ -237,7 +237,7 @@ async def test_what_waits_for_nothing_is_one_function_that_gives_up_at_what_does
     def made(selection: str) -> Any:
         document: Any = parse(f"{{ product {{ {selection} }} }}")
         node = document.definitions[0].selection_set.selections[0]
-        return made_of(executor, type_, [FieldDetails(node, None, None)])
+        return compile_object(executor, type_, [FieldDetails(node, None, None)])
 
     make = made("id n: name stock price listed tags dimensions { unit { name } }")
     assert make is not None
@@ -253,6 +253,6 @@ async def test_what_waits_for_nothing_is_one_function_that_gives_up_at_what_does
         "dimensions": {"unit": {"name": "cm"}},
     }
     for changed in ({"name": None}, {"stock": 2**31}, {"tags": [7]}, {"dimensions": {"unit": 7}}):
-        assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, **changed}), context) is GIVEN_UP
+        assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, **changed}), context) is FALLBACK
     assert make(CurrentDocument(entity, {"_id": "p1", **GOOD, "stock": 3.0}), context) == shown
     assert made("id blame { path }") is None

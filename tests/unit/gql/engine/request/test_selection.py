@@ -9,14 +9,14 @@ import pytest
 import strawberry
 from graphql import GraphQLResolveInfo, execute_sync, parse
 
-from revstream.gql.engine.definitions.object_type import Shape, shapes_of
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo, shapes_of
 from revstream.gql.engine.execution.executor import Executor
 from revstream.gql.engine.request.selection import Selections
 from revstream.model.definition import Model
 
 
 @pytest.fixture(scope="module")
-def shapes(model: Model) -> dict[str, Shape]:
+def shapes(model: Model) -> dict[str, ObjectTypeInfo]:
     return dict(shapes_of(model))
 
 
@@ -41,7 +41,7 @@ def info_of(
 
 
 def stored(
-    schema: strawberry.Schema, shapes: dict[str, Shape], selection: str, **variables: Any
+    schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo], selection: str, **variables: Any
 ) -> set[str]:
     """The paths that a selection on a product needs; definitions may follow it behind a bar."""
     fields, _, fragments = selection.partition("|")
@@ -74,13 +74,15 @@ def stored(
     ],
 )
 def test_a_field_needs_what_it_is_made_of(
-    schema: strawberry.Schema, shapes: dict[str, Shape], selection: str, paths: set[str]
+    schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo], selection: str, paths: set[str]
 ) -> None:
     """Stored names, dotted inside embedded documents; nothing for what is found by the id."""
     assert stored(schema, shapes, selection) - {"_id"} == paths - {"_id"}
 
 
-def test_skip_and_include_are_followed(schema: strawberry.Schema, shapes: dict[str, Shape]) -> None:
+def test_skip_and_include_are_followed(
+    schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo]
+) -> None:
     """As literals, and by the operation's variables."""
     selection = (
         "sku @skip(if: true) name @include(if: $yes) stock @include(if: $no) price @skip(if: $no)"
@@ -90,7 +92,7 @@ def test_skip_and_include_are_followed(schema: strawberry.Schema, shapes: dict[s
 
 
 def test_a_fragment_on_another_type_needs_nothing(
-    schema: strawberry.Schema, shapes: dict[str, Shape]
+    schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo]
 ) -> None:
     """Where a node may be of several types, each reads its own."""
     info = info_of(
@@ -105,7 +107,7 @@ def test_a_fragment_on_another_type_needs_nothing(
 
 
 def test_a_connection_says_which_items_and_figures_are_selected(
-    schema: strawberry.Schema, shapes: dict[str, Shape]
+    schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo]
 ) -> None:
     """Items are selected under nodes and under edges alike."""
     info = info_of(
@@ -128,7 +130,7 @@ def test_a_connection_says_which_items_and_figures_are_selected(
 )
 def test_a_version_reads_its_document_only_where_it_is_selected(
     schema: strawberry.Schema,
-    shapes: dict[str, Shape],
+    shapes: dict[str, ObjectTypeInfo],
     selection: str,
     fields: frozenset[str] | None,
 ) -> None:
@@ -137,7 +139,9 @@ def test_a_version_reads_its_document_only_where_it_is_selected(
     assert Selections(info).version(info.field_nodes, shapes["Product"]).fields == fields
 
 
-def test_a_diff_reads_everything(schema: strawberry.Schema, shapes: dict[str, Shape]) -> None:
+def test_a_diff_reads_everything(
+    schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo]
+) -> None:
     """Two states are compared as wholes."""
     info = info_of(schema, '{ productVersion(id: "1", version: 1) { diff { path } } }')
     product = shapes["Product"]
@@ -145,7 +149,7 @@ def test_a_diff_reads_everything(schema: strawberry.Schema, shapes: dict[str, Sh
 
 
 def test_fragments_in_fragments_take_linear_time(
-    schema: strawberry.Schema, shapes: dict[str, Shape]
+    schema: strawberry.Schema, shapes: dict[str, ObjectTypeInfo]
 ) -> None:
     """Each level spreads the next one twice: forty of them would be a million million ways down."""
     levels = 40

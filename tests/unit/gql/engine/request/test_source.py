@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from revstream.gql.engine.definitions.object_type import Shape, shapes_of
+from revstream.gql.engine.definitions.object_type import ObjectTypeInfo, shapes_of
 from revstream.gql.engine.request.source import (
     CurrentDocument,
     EmbeddedDocument,
@@ -19,11 +19,11 @@ from tests.support.reads import Memory, at
 
 
 @pytest.fixture
-def city(model: Model) -> Shape:
+def city(model: Model) -> ObjectTypeInfo:
     return shapes_of(model)["City"]
 
 
-def test_a_snapshot_has_the_id_of_its_document_and_version(city: Shape) -> None:
+def test_a_snapshot_has_the_id_of_its_document_and_version(city: ObjectTypeInfo) -> None:
     """So that normalized caches keep it apart from the current document."""
     assert CurrentDocument(city, {"_id": 7}).id_text == "7"
     snapshot = SnapshotDocument(city, {"_id": 7}, 3, at(0))
@@ -32,7 +32,7 @@ def test_a_snapshot_has_the_id_of_its_document_and_version(city: Shape) -> None:
 
 
 def test_a_version_stands_at_its_own_moment_unless_it_is_looked_at_from_another(
-    city: Shape, memory: Memory
+    city: ObjectTypeInfo, memory: Memory
 ) -> None:
     """Its document stands where it does."""
     version = memory.write("cities", {"_id": 7})
@@ -44,7 +44,7 @@ def test_a_version_stands_at_its_own_moment_unless_it_is_looked_at_from_another(
 
 
 def test_a_version_that_was_read_without_its_document_still_has_one(
-    city: Shape, memory: Memory
+    city: ObjectTypeInfo, memory: Memory
 ) -> None:
     """With nothing known of it but the id; a deletion has none."""
     version = memory.write("cities", {"_id": 7})
@@ -55,7 +55,9 @@ def test_a_version_that_was_read_without_its_document_still_has_one(
     assert VersionRecord(city, deleted).snapshot is None
 
 
-def test_an_embedded_document_is_of_the_time_of_what_holds_it(model: Model, city: Shape) -> None:
+def test_an_embedded_document_is_of_the_time_of_what_holds_it(
+    model: Model, city: ObjectTypeInfo
+) -> None:
     """And has the type of that time."""
     unit = shapes_of(model)["Unit"]
     place = CurrentDocument(city, {"_id": 7}).place
@@ -63,7 +65,7 @@ def test_an_embedded_document_is_of_the_time_of_what_holds_it(model: Model, city
     assert EmbeddedDocument(unit, {}, place, at(1)).type_name == "UnitSnapshot"
 
 
-def test_an_id_that_does_not_fit_is_a_misfit(city: Shape) -> None:
+def test_an_id_that_does_not_fit_is_a_misfit(city: ObjectTypeInfo) -> None:
     """A document of that collection was written with an id of another type."""
     with pytest.raises(DocumentMisfit, match="cities/x: id holds"):
         assert CurrentDocument(city, {"_id": "x"}).id_text

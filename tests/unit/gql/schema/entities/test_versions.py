@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from revstream.resolvers.values.field_diff import Comparison
+from revstream.resolvers.values.field_diff import FieldDiff
 from tests.support.reads import Memory
 from tests.unit.gql.conftest import Ask
 
@@ -236,7 +236,7 @@ async def test_equal_differences_are_found_once(ask: Ask) -> None:
     """For all places of an operation that ask for them."""
     places = [f"a{number}: diff(from: 1, to: 4) {{ path }}" for number in range(9)]
     text = f'{{ product(id: "p") {{ {" ".join(places)} other: diff(from: 1) {{ path }} }} }}'
-    with patch.object(Comparison, "changes", autospec=True, side_effect=Comparison.changes) as made:
+    with patch.object(FieldDiff, "changes", autospec=True, side_effect=FieldDiff.changes) as made:
         result = await ask(text)
     assert result.errors is None
     assert result.data is not None

@@ -9,7 +9,7 @@ import pytest
 from graphql import OperationDefinitionNode, parse
 
 from revstream.gql.engine.request.plan import Plan
-from revstream.gql.schema.roots.subscription_key import selection_key, shared_key
+from revstream.gql.schema.roots.subscription_key import group_key, response_cache_key
 
 QUERY = """
 subscription {
@@ -31,7 +31,7 @@ def keys(plan: Plan, variables: dict[str, Any]) -> tuple[Any, Any]:
         fragments={},
         variable_values=variables,
     )
-    return shared_key(info), selection_key(info)
+    return group_key(info), response_cache_key(info)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from graphql.language import ScalarTypeDefinitionNode
 from revstream.model.compiler.loader import read_model
 from revstream.model.compiler.parsing.directive_definitions import DIRECTIVES, ENUMS, LANGUAGE
 from revstream.model.compiler.validation.reserved_names import ENTITY_FIELDS, FILTER_WORDS
-from revstream.model.definition import History, Scalar, Storage
+from revstream.model.definition import HistoryKind, Scalar, Storage
 
 REFERENCE = (Path(__file__).parents[5] / "docs" / "model.md").read_text()
 
@@ -46,7 +46,7 @@ def test_the_directives_are_those_of_the_design() -> None:
 
 def test_the_enums_are_those_of_the_dataclasses() -> None:
     """Each value that can be written can be read."""
-    assert ENUMS["History"] == tuple(each.value for each in History)
+    assert ENUMS["History"] == tuple(each.value for each in HistoryKind)
     assert ENUMS["Storage"] == tuple(each.value for each in Storage)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from revstream.model.compiler.loader import read_model
 from revstream.model.compiler.validation.collections import _MAXIMUM_BYTES
-from revstream.model.definition import Entity, History, Storage
+from revstream.model.definition import Entity, HistoryKind, Storage
 from revstream.model.errors import ModelError
 
 MISTAKES = [
@@ -257,7 +257,7 @@ def test_defaults() -> None:
     entity = product('name: "order_lines"')
     assert entity.collection == "order_lines"
     assert (entity.singular, entity.plural, entity.version) == ("product", "orderLines", "version")
-    assert (entity.history, entity.storage) == (History.ARCHIVE, Storage.FULL)
+    assert (entity.history, entity.storage) == (HistoryKind.ARCHIVE, Storage.FULL)
     assert entity.partitions == 1
 
 
@@ -266,7 +266,7 @@ def test_everything_may_be_given() -> None:
     entity = product('name: "p", plural: "goods", version: "rev", storage: DELTA')
     assert (entity.collection, entity.plural, entity.version) == ("p", "goods", "rev")
     assert entity.storage is Storage.DELTA
-    assert product('name: "p", plural: "goods", history: DELTAS').history is History.DELTAS
+    assert product('name: "p", plural: "goods", history: DELTAS').history is HistoryKind.DELTAS
     assert [product(f'name: "p", partitions: {n}').partitions for n in (1, 64)] == [1, 64]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from revstream.model.compiler.loader import read_model
-from revstream.model.definition import Layout
+from revstream.model.definition import LayoutFields
 from revstream.model.errors import ModelError
 
 
@@ -25,26 +25,26 @@ def product(history: str, layout: str = "", field: str = "name: String", more: s
         """
 
 
-def layout(history: str, text: str = "") -> Layout | None:
+def layout(history: str, text: str = "") -> LayoutFields | None:
     return read_model(product(history, text)).entity("Product").layout
 
 
 def test_without_names_there_are_those_that_everybody_knows() -> None:
     """And none where revstream keeps the versions."""
     assert layout("ARCHIVE") is None
-    assert layout("DOCUMENT_PER_VERSION") == layout("CURRENT_FLAG") == Layout()
-    assert layout("EMBEDDED") == Layout(current="current", previous="prev")
-    assert layout("SEPARATE") == Layout(previous="products.previous")
+    assert layout("DOCUMENT_PER_VERSION") == layout("CURRENT_FLAG") == LayoutFields()
+    assert layout("EMBEDDED") == LayoutFields(current="current", previous="prev")
+    assert layout("SEPARATE") == LayoutFields(previous="products.previous")
 
 
 def test_names_can_be_given() -> None:
     """Those that the layout goes by."""
     given = '@layout(document: "of", unset: "without", whole: "all", deleted: "gone", at: "t")'
-    expected = Layout(document="of", unset="without", whole="all", deleted="gone", at="t")
+    expected = LayoutFields(document="of", unset="without", whole="all", deleted="gone", at="t")
     assert layout("DELTAS", given) == expected
-    assert layout("SEPARATE", '@layout(previous: "old")') == Layout(previous="old")
+    assert layout("SEPARATE", '@layout(previous: "old")') == LayoutFields(previous="old")
     # Inside of `current` there may be a field of the same name.
-    assert layout("EMBEDDED", '@layout(current: "name")') == Layout(current="name")
+    assert layout("EMBEDDED", '@layout(current: "name")') == LayoutFields(current="name")
 
 
 MISTAKES = [

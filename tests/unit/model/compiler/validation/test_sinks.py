@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from revstream.model.compiler.loader import read_model
-from revstream.model.definition import Sink
+from revstream.model.definition import SinkDefinition
 from revstream.model.errors import ModelError
 
 MISTAKES = [
@@ -173,6 +173,6 @@ def test_sinks_are_kept_in_order() -> None:
         """
     )
     assert model.entity("Product").sinks == (
-        Sink(url="https://one.example/hook?a=b"),
-        Sink(url="http://two.example:8080", operations=("INSERT", "DELETE")),
+        SinkDefinition(url="https://one.example/hook?a=b"),
+        SinkDefinition(url="http://two.example:8080", operations=("INSERT", "DELETE")),
     )

@@ -10,7 +10,7 @@ import pymongo.errors
 import pytest
 
 from revstream.streams.core.errors import Unavailable
-from revstream.streams.mongo.driver.cursor_batches import rounds
+from revstream.streams.mongo.driver.cursor_batches import cursor_batches
 from tests.support.eventually import eventually
 
 
@@ -44,7 +44,9 @@ class Server:
         self.killed += command["cursors"]
 
     def rounds(self, *, ahead: bool) -> Any:
-        return rounds(self.ask, self.kill, "things", {"find": "things"}, size=2, ahead=ahead)
+        return cursor_batches(
+            self.ask, self.kill, "things", {"find": "things"}, size=2, ahead=ahead
+        )
 
 
 async def test_the_next_batch_is_made_while_one_is_looked_at() -> None:

@@ -15,7 +15,10 @@ from revstream.streams.core.errors import (
     Unavailable,
     Unsuitable,
 )
-from revstream.streams.mongo.driver.error_translation import refused, translated
+from revstream.streams.mongo.driver.error_translation import (
+    error_from_reply,
+    translate_driver_errors,
+)
 
 TOPOLOGY = ", Timeout: 1.0s, Topology Description: <TopologyDescription id: 1, servers: [secret]>"
 REPLY = ", full error: {'ok': 0.0, 'errmsg': 'secret'}"
@@ -23,7 +26,7 @@ SETTINGS = " (configured timeouts: socketTimeoutMS: 20000.0ms, connectTimeoutMS:
 
 
 def became(exc: Exception) -> GatewayError:
-    with pytest.raises(GatewayError) as caught, translated():
+    with pytest.raises(GatewayError) as caught, translate_driver_errors():
         raise exc
     assert caught.value.__cause__ is exc
     return caught.value
@@ -105,7 +108,7 @@ def test_a_refusal_keeps_the_servers_number() -> None:
 
 def labelled(number: int, *labels: str) -> Exception:
     """What the driver raises of such a reply, as wire connections do."""
-    return refused({"ok": 0, "errmsg": "no", "code": number, "errorLabels": list(labels)})
+    return error_from_reply({"ok": 0, "errmsg": "no", "code": number, "errorLabels": list(labels)})
 
 
 @pytest.mark.parametrize(
@@ -164,5 +167,5 @@ def test_what_is_appended_to_a_message_is_left_out(said: str, kept: str) -> None
 
 def test_what_is_no_driver_error_passes() -> None:
     """A bug stays the exception that it is."""
-    with pytest.raises(ZeroDivisionError), translated():
+    with pytest.raises(ZeroDivisionError), translate_driver_errors():
         _ = 1 / 0

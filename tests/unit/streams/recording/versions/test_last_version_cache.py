@@ -11,7 +11,7 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.driver.codecs import RAW
-from revstream.streams.recording.versions.last_version_cache import LastVersions
+from revstream.streams.recording.versions.last_version_cache import LastVersionCache
 from revstream.streams.versioning.version import Last
 from tests.support.streams import raw
 
@@ -33,8 +33,8 @@ class Shelf:
         return {name: each for name, each in self.known.items() if name in wanted}
 
 
-def remembered(shelf: Shelf, capacity_bytes: int = 10**6) -> LastVersions:
-    return LastVersions(shelf, capacity_bytes=capacity_bytes)  # type: ignore[arg-type]
+def remembered(shelf: Shelf, capacity_bytes: int = 10**6) -> LastVersionCache:
+    return LastVersionCache(shelf, capacity_bytes=capacity_bytes)  # type: ignore[arg-type]
 
 
 async def test_what_is_missing_is_read_at_once_and_only_once() -> None:
