@@ -1,7 +1,7 @@
 # Each target does its own set-up (tools/setup): a fresh clone needs nothing but make and Python.
 BIN := .venv/bin
 
-.PHONY: demo test check faults fuzz format bench clean lint setup
+.PHONY: demo test test-lowest check faults fuzz format bench clean lint lock setup
 
 # Serve the example shop on a MongoDB of its own; the addresses are printed.
 demo:
@@ -17,9 +17,15 @@ WORKERS ?= $(shell awk '/^MemAvailable/ { print ($$2 > 12000000 ? 3 : 2) }' /pro
 test: setup lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# The tests of units, contracts and protocols with the lowest versions that pyproject.toml allows, in
+# an environment of its own. Run it when a range in pyproject.toml or the use of a library changes.
+test-lowest: setup
+	@tools/setup lowest
+	.venv-lowest/bin/python -m pytest -n $(WORKERS) --dist loadfile tests/unit tests/contract tests/protocol
+
 # What is quick enough to run before each commit.
 check: setup lint
-	$(BIN)/python -m pytest tests/unit $(wildcard tests/contract tests/test_repository.py tests/test_surface.py)
+	$(BIN)/python -m pytest tests/unit $(wildcard tests/contract tests/test_repository.py tests/test_surface.py tests/test_dependencies.py)
 
 # Everything breaks for 20 minutes, and nothing may be lost (tests/faults). SEED=n repeats a run.
 faults: setup
@@ -39,6 +45,17 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Renew the lock files: the newest version of each dependency that pyproject.toml allows, with hashes.
+# Run `make test` before the commit. uv takes another registry from UV_DEFAULT_INDEX, and does not
+# write its address.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade \
+	--generate-hashes --no-annotate --custom-compile-command "make lock"
+lock: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(COMPILE) pyproject.toml --output-file requirements.lock
+	$(COMPILE) pyproject.toml --extra embedded --extra dev --constraint requirements.lock \
+		--output-file requirements-dev.lock
+
 # What it costs beside others, into docs/benchmarks.md. For an idle machine; an hour and a quarter.
 bench: setup
 	$(BIN)/python -m benchmarks --page
@@ -48,6 +65,6 @@ setup:
 
 # All that the targets above have made; the demo's data stays.
 clean:
-	rm -rf .venv gql/static web/node_modules web/dist tests/clients/node_modules dist build .build
+	rm -rf .venv .venv-lowest gql/static web/node_modules web/dist tests/clients/node_modules dist build .build
 	rm -rf benchmarks/peers/node_modules
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,59 @@
+"""Version ranges in pyproject.toml, and the lock files that belong to them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+RUNTIME = [Requirement(each) for each in PROJECT["dependencies"]]
+DEVELOPMENT = [Requirement(each) for each in PROJECT["optional-dependencies"]["dev"]]
+LOCKS = {"requirements.lock": RUNTIME, "requirements-dev.lock": [*RUNTIME, *DEVELOPMENT]}
+
+
+def _pins(name: str) -> dict[str, str]:
+    lines = re.findall(r"^([a-z0-9-]+)==(\S+)", (ROOT / name).read_text(encoding="utf-8"), re.M)
+    return dict(lines)
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_file_has_a_version_within_the_range_of_each_dependency(name: str) -> None:
+    """A range that changes takes a new lock file: `make lock`."""
+    pins = _pins(name)
+    outside = [
+        f"{each}: locked at {pins.get(canonicalize_name(each.name))}"
+        for each in LOCKS[name]
+        if (pin := pins.get(canonicalize_name(each.name))) is None or pin not in each.specifier
+    ]
+    assert outside == []
+
+
+def test_both_lock_files_have_the_same_versions() -> None:
+    """The tests run what an installation by requirements.lock runs."""
+    runtime, development = _pins("requirements.lock"), _pins("requirements-dev.lock")
+    assert runtime.items() <= development.items()
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_file_names_no_address(name: str) -> None:
+    """It installs from the registry that pip is configured with."""
+    assert "://" not in (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_each_dependency_has_a_lowest_version_and_those_of_users_a_highest() -> None:
+    """A new major version of a library is tried before users get it."""
+    for each in RUNTIME:
+        assert {bound.operator for bound in each.specifier} == {">=", "<"}, str(each)
+    printed = subprocess.run(
+        [sys.executable, "tools/lowest"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    lowest = {Requirement(line).name.lower() for line in printed.splitlines()}
+    assert lowest == {each.name.lower() for each in [*RUNTIME, *DEVELOPMENT]}
