@@ -39,7 +39,7 @@ from revstream.resolvers.mutations.writes import Writes
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.core import resume_tokens
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.client import MongoOptions
@@ -171,7 +171,7 @@ async def _ours(mongo: Mongo) -> FencedUpserts:
     archives = {_READING.collection: Archive(mongo, _READING.collection)}
     now = resume_tokens.moment(await mongo.operation_time())
     hub = Hub([_READING.collection], position=now)
-    progress = Progress(Checkpoints(mongo), hub)
+    progress = ArchiveProgress(Checkpoints(mongo), hub)
     own_writes, repeats = OwnWrites(progress), IdempotencyStore(mongo)
     standing = ExpectedVersions(mongo, archives, progress)
     writes = Writes(mongo, _MODEL, archives, progress, own_writes, standing, repeats)

@@ -12,7 +12,7 @@ from revstream.model.definition import Model
 from revstream.resolvers.admin.data_sample import examine_data
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.coordination.lease import Leases
-from revstream.streams.coordination.partition import partitions_in
+from revstream.streams.coordination.partition import model_partitions
 from revstream.streams.core.errors import Unsuitable
 from revstream.streams.maintenance.diagnosis import Diagnosis, DiagnosisFinding
 from revstream.streams.mongo.database import Mongo
@@ -31,7 +31,7 @@ async def examine(
         Unavailable: MongoDB cannot be reached.
     """
     async with Mongo.connect(uri, database, options=settings.mongo_options()) as mongo:
-        names = {each.name: each for each in partitions_in(model)}
+        names = {each.name: each for each in model_partitions(model)}
         try:
             checkpoints = await Checkpoints(mongo).load_all(list(names))
             holders = await Leases(mongo, "").holders(list(names))

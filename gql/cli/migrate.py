@@ -17,7 +17,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.layouts.factory import layout_of
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
 from revstream.streams.maintenance.migration import Migration, Moved
 from revstream.streams.mongo.database import Mongo
@@ -54,7 +54,7 @@ async def migrate(
         server = await inspect_server(mongo)
         check_sharding(server, experimental=settings.experimental_sharded)
         # Nothing is followed here: the recorder's checkpoint tells how far it has come.
-        progress = Progress(Checkpoints(mongo), Hub([entity.collection], position=""))
+        progress = ArchiveProgress(Checkpoints(mongo), Hub([entity.collection], position=""))
         archive = Archive(mongo, entity.collection, layout_of(mongo, entity))
         migration = Migration(mongo, archive, to, progress)
 

@@ -18,7 +18,7 @@ from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.layouts.factory import layout_of
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
 from revstream.streams.maintenance.residual_data import remnants
 from revstream.streams.mongo.database import Mongo
@@ -72,7 +72,7 @@ async def purge(
         await inspect_server(mongo)
         # Nothing is followed here: the recorder's checkpoint tells how far it has come.
         hub = Hub([entity.collection], position="")
-        progress = Progress(Checkpoints(mongo), hub)
+        progress = ArchiveProgress(Checkpoints(mongo), hub)
         archive = Archive(mongo, entity.collection, layout_of(mongo, entity))
         if not await archive.last([key]):
             other = await find_other_id(mongo, archive, entity, key, ["versions"])

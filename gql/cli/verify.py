@@ -10,7 +10,7 @@ from revstream.gql.runtime.progress_display import Report
 from revstream.model.definition import Model
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
-from revstream.streams.coordination.checkpoint import Checkpoints, furthest
+from revstream.streams.coordination.checkpoint import Checkpoints, furthest_checkpoint
 from revstream.streams.layouts.factory import layout_of
 from revstream.streams.maintenance.verification import Verification, Verified
 from revstream.streams.mongo.database import Mongo
@@ -51,7 +51,7 @@ async def verify(
             verification = Verification(
                 mongo,
                 Archive(mongo, name, layout),
-                furthest(stored),
+                furthest_checkpoint(stored),
                 version_field=entity.version,
                 partitioned=any(each.count > 1 for each in stored),
             )

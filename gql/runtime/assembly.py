@@ -25,19 +25,19 @@ from revstream.resolvers.drafts.changes import ProposalChanges, proposal_topics
 from revstream.resolvers.history.time_point import Moments
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.subscriptions.stream import Changes
-from revstream.streams.archive.coverage import Coverages
+from revstream.streams.archive.coverage import CoverageStore
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.source import Source
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.coordination.deployment import deployment_tag
 from revstream.streams.coordination.lease import LeaseOptions, Leases
-from revstream.streams.coordination.leased_task import Listener
-from revstream.streams.coordination.membership import Members
-from revstream.streams.coordination.partition import partitions_in
+from revstream.streams.coordination.leased_task import LeasedTask
+from revstream.streams.coordination.membership import Membership
+from revstream.streams.coordination.partition import model_partitions
 from revstream.streams.core import resume_tokens
 from revstream.streams.layouts.factory import layout_of
 from revstream.streams.listeners.context import ListenerContext
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.availability import Availability
 from revstream.streams.live.hub import Hub, HubOptions
 from revstream.streams.live.oplog_replay import OplogReplay
@@ -109,7 +109,7 @@ async def assemble_gateway(
     topics = proposal_topics(model) if serves else {}
     hub = Hub(collections, position=position, options=hub_options, topics=topics)
     checkpoints = Checkpoints(mongo)
-    progress = Progress(
+    progress = ArchiveProgress(
         checkpoints,
         hub,
         limit_s=settings.archive_wait_s,
@@ -118,7 +118,7 @@ async def assemble_gateway(
     lease_options = LeaseOptions(duration_s=settings.lease_s, renew_every_s=settings.lease_s / 5)
     leases = Leases(mongo, _holder(), lease_options)
     offers = {each.collection: each.partitions for each in model.entities}
-    members = Members(mongo, leases.holder, offers, lease_options)
+    members = Membership(mongo, leases.holder, offers, lease_options)
     live = Source(
         mongo,
         [*collections, *topics],
@@ -132,7 +132,9 @@ async def assemble_gateway(
         if settings.record
         else ()
     )
-    listeners = tuple(Listener(each.name, leases, each.run, members=members) for each in recorders)
+    listeners = tuple(
+        LeasedTask(each.name, leases, each.run, members=members) for each in recorders
+    )
     retentions = tuple(
         Retention(
             mongo,
@@ -208,18 +210,18 @@ async def assemble_gateway(
         live=changes,
         proposals=proposals,
         status=Status(
-            partitions_in(model),
+            model_partitions(model),
             [(each.name, each.collection) for each, _ in consumers],
             leases,
             checkpoints,
             progress,
             SetAsideEvents(mongo),
-            Coverages(mongo),
+            CoverageStore(mongo),
         ),
         editing=editing,
         recorders=recorders,
         listeners=listeners,
-        retentions=tuple((each, Listener(each.name, leases, each.run)) for each in retentions),
+        retentions=tuple((each, LeasedTask(each.name, leases, each.run)) for each in retentions),
         consumers=consumers,
         failures={},
         members=members,

@@ -20,12 +20,12 @@ from revstream.resolvers.history.time_point import Moments
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.changefeed.source import Source
-from revstream.streams.coordination.leased_task import Listener
-from revstream.streams.coordination.membership import Members
+from revstream.streams.coordination.leased_task import LeasedTask
+from revstream.streams.coordination.membership import Membership
 from revstream.streams.core.errors import GatewayError, reason_of
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.listeners.consumer import Consumer
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.availability import Availability
 from revstream.streams.live.hub import Hub
 from revstream.streams.maintenance.retention import Retention
@@ -62,7 +62,7 @@ class Gateway:
     source: Source
     hub: Hub
     availability: Availability
-    progress: Progress
+    progress: ArchiveProgress
     current: Current
     history: VersionHistory
     moments: Moments
@@ -72,11 +72,11 @@ class Gateway:
     status: Status
     editing: Editing
     recorders: tuple[Recorder, ...]
-    listeners: tuple[Listener, ...]
-    retentions: tuple[tuple[Retention, Listener], ...]
-    consumers: tuple[tuple[Consumer, Listener], ...]
+    listeners: tuple[LeasedTask, ...]
+    retentions: tuple[tuple[Retention, LeasedTask], ...]
+    consumers: tuple[tuple[Consumer, LeasedTask], ...]
     failures: dict[str, BaseException]
-    members: Members
+    members: Membership
     subscription_filters: SubscriptionFilters
     filter_turns: FairScheduler
     read_statistics: ReadStatistics

@@ -21,7 +21,7 @@ from revstream.model.definition import Model
 from revstream.resolvers.admin.purge_watch import PurgeWatch
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import HistoryLost, Unsuitable, reason_of
-from revstream.streams.live.hub import follow
+from revstream.streams.live.hub import publish_source
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["open_gateway"]
@@ -87,7 +87,7 @@ def _background(gateway: Gateway) -> list[tuple[str, Callable[[], Awaitable[None
     async def follow_stream() -> None:
         while True:
             try:
-                await follow(gateway.source, gateway.hub, gateway.layouts)
+                await publish_source(gateway.source, gateway.hub, gateway.layouts)
             except HistoryLost as exc:
                 # Longer away than the oplog reaches: those who were attached resume from the
                 # archive.

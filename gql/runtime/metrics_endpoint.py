@@ -23,8 +23,8 @@ from revstream.gql.observability.metric_definitions import METRICS
 from revstream.gql.observability.operation_metrics import Operations
 from revstream.gql.runtime.gateway import Gateway
 from revstream.gql.server.websocket_connection import Connections
-from revstream.streams.coordination.leased_task import Listener
-from revstream.streams.coordination.partition import Partition, partitions_in
+from revstream.streams.coordination.leased_task import LeasedTask
+from revstream.streams.coordination.partition import Partition, model_partitions
 from revstream.streams.listeners.consumer import Consumer
 from revstream.streams.listeners.copies.listeners import SourceSide, TargetSide
 from revstream.streams.listeners.webhooks.sink import Sink
@@ -110,7 +110,7 @@ class _Process(Collector):
 
     def _of_recorders(self) -> Iterator[_Sample]:
         gateway = self._gateway
-        for each in partitions_in(gateway.model):
+        for each in model_partitions(gateway.model):
             yield "recorder_lag_seconds", _labels(each), gateway.progress.lag_s(each)
             yield "recorder_lag_events", _labels(each), gateway.progress.lag_events(each)
         for recorder, listener in zip(gateway.recorders, gateway.listeners, strict=True):
@@ -154,7 +154,7 @@ class _Process(Collector):
         if isinstance(side, SourceSide) and held:
             yield "copies_left", of, side.left
 
-    def _of_sink(self, consumer: Consumer, sink: Sink, listener: Listener) -> Iterator[_Sample]:
+    def _of_sink(self, consumer: Consumer, sink: Sink, listener: LeasedTask) -> Iterator[_Sample]:
         of, found = (sink.name,), sink.statistics()
         yield "sink_delivered_total", of, found["delivered"]
         yield "sink_failed_total", of, found["failed"]

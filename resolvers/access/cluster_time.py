@@ -17,7 +17,7 @@ from revstream.streams.core.errors import DatabaseError, ResumeTokenInvalid
 from revstream.streams.core.operation import execution_suspended
 from revstream.streams.core.task_cleanup import seen
 from revstream.streams.layouts.core.snapshot_scan import PAST_UNKNOWN
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["ClusterTime", "at_one_time"]
@@ -36,7 +36,7 @@ class ClusterTime:
     progress: tells how far this process's stream has come, for which nothing is read.
     """
 
-    def __init__(self, mongo: Mongo, progress: Progress) -> None:
+    def __init__(self, mongo: Mongo, progress: ArchiveProgress) -> None:
         self._progress = progress
         self._now = _SharedRead(mongo.operation_time)
         self._confirmed = _SharedRead(mongo.confirmed_time)

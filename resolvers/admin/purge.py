@@ -20,14 +20,14 @@ from revstream.resolvers.mutations.write_executor import ATTEMPTS, too_many_conf
 from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.maintenance.truncate import Cutting
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Writing, write
 from revstream.streams.recording.set_aside import COLLECTION as SET_ASIDE
 from revstream.streams.recording.versions import delete_attribution
-from revstream.streams.versioning.truncation_mark import PurgeMark, sealed
+from revstream.streams.versioning.truncation_mark import PurgeMark, mark_with_purge
 
 __all__ = ["Purged", "Purging"]
 
@@ -55,7 +55,9 @@ class Purged:
 class Purging:
     """Of one entity's documents."""
 
-    def __init__(self, mongo: Mongo, archive: Archive, progress: Progress, entity: Entity) -> None:
+    def __init__(
+        self, mongo: Mongo, archive: Archive, progress: ArchiveProgress, entity: Entity
+    ) -> None:
         self._mongo = mongo
         self._archive = archive
         self._progress = progress
@@ -139,7 +141,7 @@ class Purging:
     async def _seal(self, token: str, purge: PurgeMark) -> None:
         (record,) = (await self._archive.by_token([token])).values()
         said = _SAID_OF_A_DELETION if record["op"] == "DELETE" else _SAID_OF_THE_PRESENT
-        mark = {"cut": sealed(record, purge)}
+        mark = {"cut": mark_with_purge(record, purge)}
         await self._mongo.find_one_and_update(
             self._archive.name, {"_id": token}, {**said, "$set": {**said.get("$set", {}), **mark}}
         )

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from revstream.streams.archive.coverage import Coverages, Gap
+from revstream.streams.archive.coverage import CoverageStore, Gap
 from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
 from revstream.streams.coordination.lease import Holder, Leases
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.recording.set_aside import SetAsideEvents
 
 __all__ = ["FirstReading", "Status", "StreamStatus"]
@@ -31,7 +31,7 @@ class StreamStatus:
     other listeners) or "waiting" (nobody holds it).
 
     `lag_s`: the age of the oldest change that is not yet archived, or handled (see
-    `Progress.lag_s`); 0 where there is none; None where it never ran.
+    `ArchiveProgress.lag_s`); 0 where there is none; None where it never ran.
 
     `reading`: None where the first reading is done. `trouble`: why it makes no progress, or, of a
     recorder, that events were set aside; None where all is well.
@@ -60,9 +60,9 @@ class Status:
         others: Sequence[tuple[str, str]],
         leases: Leases,
         checkpoints: Checkpoints,
-        progress: Progress,
+        progress: ArchiveProgress,
         set_aside: SetAsideEvents,
-        coverages: Coverages,
+        coverages: CoverageStore,
     ) -> None:
         self._partitions = partitions
         self._others = others

@@ -37,7 +37,7 @@ from revstream.resolvers.pagination.pages_by_parent import pages_by_key
 from revstream.resolvers.pagination.projection import Fields, document_projection
 from revstream.resolvers.values.dates import in_utc
 from revstream.streams.archive.store import Archive
-from revstream.streams.changefeed.event import PLAIN, identity
+from revstream.streams.changefeed.event import PLAIN_KEY_TYPES, identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.layouts.core.interface import Layout
@@ -382,6 +382,6 @@ class Current:
 def _names(ids: Sequence[Any]) -> Sequence[Any]:
     """Return the `identity` of each: dates that are read to be shown do not say that they are in
     UTC, and those asked for may."""
-    if PLAIN.issuperset(map(type, ids)):
+    if PLAIN_KEY_TYPES.issuperset(map(type, ids)):
         return ids
     return [identity(in_utc(each)) for each in ids]

@@ -13,7 +13,7 @@ from bson import Timestamp
 from revstream.resolvers.current.version_number_cache import LastNumbers
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 
 __all__ = ["OwnWrites", "Seen"]
 
@@ -43,7 +43,9 @@ class OwnWrites:
         most: documents remembered per collection; of those forgotten only the latest write is.
     """
 
-    def __init__(self, progress: Progress, numbers: LastNumbers, *, most: int = 10_000) -> None:
+    def __init__(
+        self, progress: ArchiveProgress, numbers: LastNumbers, *, most: int = 10_000
+    ) -> None:
         self.numbers = numbers
         self._progress = progress
         self._most = most

@@ -26,7 +26,7 @@ from revstream.resolvers.drafts.watch import (
 from revstream.resolvers.subscriptions.shutdown import SubscriptionShutdown
 from revstream.streams.changefeed.routing import EVERYTHING, Interest
 from revstream.streams.core import resume_tokens
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
 from revstream.streams.live.oplog_replay import OplogReplay
 from revstream.streams.mongo.database import Mongo
@@ -61,7 +61,7 @@ class ProposalChanges:
         mongo: Mongo,
         hub: Hub,
         replay: OplogReplay,
-        progress: Progress,
+        progress: ArchiveProgress,
         farewell: SubscriptionShutdown,
         drafts: Drafts,
         comments: Comments,

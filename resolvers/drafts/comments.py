@@ -40,7 +40,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import HistoryLost
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Writing
@@ -101,7 +101,7 @@ class Comments:
         self,
         mongo: Mongo,
         archives: Mapping[str, Archive],
-        progress: Progress,
+        progress: ArchiveProgress,
         drafts: Drafts,
         repeats: IdempotencyStore,
         images: ProposalImages,

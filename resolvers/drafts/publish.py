@@ -33,7 +33,7 @@ from revstream.resolvers.values.json_value import json_value
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Writing
 from revstream.streams.raw_bson.diff import Difference, Kind, differences
-from revstream.streams.versioning.version import CHANGE_FIELD, Last
+from revstream.streams.versioning.version import CHANGE_FIELD, LastVersion
 
 __all__ = ["Publishing"]
 
@@ -136,7 +136,12 @@ class Publishing:
         return wanted
 
     async def _create(
-        self, entity: Entity, key: Any, chain: Sequence[Draft], last: Last | None, author: Author
+        self,
+        entity: Entity,
+        key: Any,
+        chain: Sequence[Draft],
+        last: LastVersion | None,
+        author: Author,
     ) -> Written:
         """Insert a document that was proposed anew; its count goes on where a deletion left it."""
         self._allowed_changes(entity, chain, author)

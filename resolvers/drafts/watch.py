@@ -20,8 +20,8 @@ from revstream.resolvers.subscriptions.token_refresh import TokenRefresh
 from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import HistoryLost
-from revstream.streams.live.oplog_replay import ReadAgain
-from revstream.streams.live.replay import BufferedEvents, Idle, Live, Part
+from revstream.streams.live.oplog_replay import OplogEvents
+from revstream.streams.live.replay import BufferedEvents, Idle, LiveEvents, Part
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document, decode
 from revstream.streams.versioning.version import archived_operation
@@ -149,26 +149,26 @@ class ProposalWatch:
         self._refresh = TokenRefresh(quiet_s)
         self.lost: HistoryLost | None = None
 
-    async def take(self, part: Part | ReadAgain) -> AsyncGenerator[Sequence[ProposalChange]]:
+    async def take(self, part: Part | OplogEvents) -> AsyncGenerator[Sequence[ProposalChange]]:
         """Yield the changes of a part that concern this subscription."""
         if isinstance(part, Idle):
             self._refresh.note(part.token, part.token)
             yield [ProposalChange(kind="CHECKPOINT", token=part.token)]
             return
-        assert isinstance(part, BufferedEvents | Live | ReadAgain)
+        assert isinstance(part, BufferedEvents | LiveEvents | OplogEvents)
         events = self._until_lost(part.events)
         for first in range(0, len(events), _PORTION):
             portion = events[first : first + _PORTION]
-            states = await self._states(portion, again=isinstance(part, ReadAgain))
+            states = await self._states(portion, again=isinstance(part, OplogEvents))
             seen = await self._seen(states)
             kept = [
                 change
                 for state, (before, after) in zip(states, seen, strict=True)
-                if (change := self._change(state, before, after, live=isinstance(part, Live)))
+                if (change := self._change(state, before, after, live=isinstance(part, LiveEvents)))
             ]
             self._refresh.note(portion[-1].token, kept[-1].token if kept else None)
             yield kept
-        if isinstance(part, ReadAgain) and self.lost is None:
+        if isinstance(part, OplogEvents) and self.lost is None:
             self._refresh.note(part.position, part.position)
             yield [ProposalChange(kind="CHECKPOINT", token=part.position, replayed=True)]
         elif (fresher := self._refresh.due_token()) is not None:

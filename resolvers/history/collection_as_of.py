@@ -42,9 +42,9 @@ from revstream.resolvers.pagination.keyset import Keyset
 from revstream.resolvers.pagination.order_by import Order, order_keys
 from revstream.resolvers.pagination.page import Page, PageRequest, Window, both
 from revstream.resolvers.pagination.projection import EVERY_FACT, Fields, record_projection
-from revstream.streams.archive.coverage import Coverage, Coverages
+from revstream.streams.archive.coverage import Coverage, CoverageStore
 from revstream.streams.archive.horizon import check_horizon
-from revstream.streams.archive.indexes import ALL, MOMENTS, last_of_each
+from revstream.streams.archive.indexes import ALL_DOCUMENTS, TIME_INDEX, last_version_stages
 from revstream.streams.archive.store import Archive
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
@@ -79,7 +79,7 @@ class CollectionAsOf:
         shown: bool = False,
     ) -> None:
         self._mongo = mongo
-        self._coverages = Coverages(mongo)
+        self._coverages = CoverageStore(mongo)
         self._archive = archive
         self._name = archive.name
         self._at = at
@@ -175,7 +175,7 @@ class CollectionAsOf:
             {"$limit": limit},
             {"$project": {**projection, **window.placing}},
         ]
-        return await self._mongo.aggregate(self._name, stages, hint=MOMENTS)
+        return await self._mongo.aggregate(self._name, stages, hint=TIME_INDEX)
 
     async def _read_apart(self, window: Window) -> tuple[list[Document], Sequence[str]]:
         if len(self._keyset.keys) > 1:
@@ -207,11 +207,13 @@ class CollectionAsOf:
         return count
 
     def _standing(self) -> AsyncGenerator[list[Document]]:
-        return self._mongo.aggregate_pages(self._name, self._stood(), size=_PORTION, hint=MOMENTS)
+        return self._mongo.aggregate_pages(
+            self._name, self._stood(), size=_PORTION, hint=TIME_INDEX
+        )
 
     async def _count(self) -> int:
         stages = [*self._stood(), {"$match": self._where_here}, {"$count": "n"}]
-        found = await self._mongo.aggregate(self._name, stages, hint=MOMENTS)
+        found = await self._mongo.aggregate(self._name, stages, hint=TIME_INDEX)
         return int(found[0]["n"]) if found else 0
 
     def _stood(self) -> list[Mapping[str, Any]]:
@@ -219,7 +221,11 @@ class CollectionAsOf:
 
         Of all documents: with most conditions on ids 6.0.5 reads all of their versions.
         """
-        return [{"$match": ALL}, *last_of_each(self._at), {"$match": {"op": {"$ne": "DELETE"}}}]
+        return [
+            {"$match": ALL_DOCUMENTS},
+            *last_version_stages(self._at),
+            {"$match": {"op": {"$ne": "DELETE"}}},
+        ]
 
 
 def on_records(condition: Condition, entity: Entity) -> Condition:

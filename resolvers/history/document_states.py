@@ -16,7 +16,7 @@ from bson.timestamp import Timestamp
 from revstream.resolvers.access.row_filter import RowFilter
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.pagination.projection import Fields, record_projection
-from revstream.streams.archive.coverage import UNLIMITED, Coverage, Coverages
+from revstream.streams.archive.coverage import UNLIMITED, Coverage, CoverageStore
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
@@ -35,7 +35,7 @@ class DocumentStates:
 
     def __init__(self, mongo: Mongo, own_writes: OwnWrites) -> None:
         self._horizons = Horizons(mongo)
-        self._coverages = Coverages(mongo)
+        self._coverages = CoverageStore(mongo)
         self._own_writes = own_writes
         self._known: dict[str, tuple[str, Coverage]] = {}
 

@@ -15,8 +15,8 @@ from typing import Any
 from bson.timestamp import Timestamp
 
 from revstream.resolvers.pagination.page import Window
-from revstream.streams.archive.coverage import Coverage, Coverages, coverage_stage
-from revstream.streams.archive.indexes import DOCUMENTS, MOMENTS, last_of_each
+from revstream.streams.archive.coverage import Coverage, CoverageStore, coverage_stage
+from revstream.streams.archive.indexes import DOCUMENT_INDEX, TIME_INDEX, last_version_stages
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.database import Mongo
@@ -65,7 +65,7 @@ class Walk:
         self._archive = archive
         self._at = at
         self._where_id = where_id
-        self._coverages = Coverages(mongo)
+        self._coverages = CoverageStore(mongo)
         self._naive = naive
 
     async def step(
@@ -101,7 +101,7 @@ class Walk:
             projection={"_id": 0, "doc": 1},
             sort=window.keys,
             limit=count,
-            hint=DOCUMENTS,
+            hint=DOCUMENT_INDEX,
             short=True,
             naive=self._naive,
         )
@@ -114,12 +114,16 @@ class Walk:
         projection: Mapping[str, Any] | None,
     ) -> tuple[list[Document], Coverage]:
         """The last versions of documents by then, and the coverage read behind them."""
-        pipeline: list[Mapping[str, Any]] = [{"$match": query}, *last_of_each(self._at), *stages]
+        pipeline: list[Mapping[str, Any]] = [
+            {"$match": query},
+            *last_version_stages(self._at),
+            *stages,
+        ]
         if projection is not None:
             pipeline.append({"$project": projection})
         pipeline.append(coverage_stage(self._archive.collection, self._at))
         found = await self._mongo.aggregate(
-            self._archive.name, pipeline, hint=MOMENTS, naive=self._naive
+            self._archive.name, pipeline, hint=TIME_INDEX, naive=self._naive
         )
         # Known by its name: MongoDB does not promise the order of a union.
         records = [each["coverage"] for each in found if "coverage" in each]

@@ -26,12 +26,12 @@ from revstream.model.definition import Entity
 from revstream.resolvers.access.cluster_time import ClusterTime
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.values.dates import date_text, milliseconds
-from revstream.streams.archive.coverage import COLLECTION, Coverages, boundaries
+from revstream.streams.archive.coverage import COLLECTION, CoverageStore, boundary_stages
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.core.operation import execution_suspended
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 
@@ -61,13 +61,13 @@ class Moments:
         self,
         mongo: Mongo,
         archives: Mapping[str, Archive],
-        progress: Progress,
+        progress: ArchiveProgress,
         deployment: str,
         *,
         ahead_most_s: float = 5.0,
     ) -> None:
         self._mongo = mongo
-        self._coverages = Coverages(mongo)
+        self._coverages = CoverageStore(mongo)
         self._archives = archives
         self._progress = progress
         self._cluster_time = ClusterTime(mongo, progress)
@@ -189,7 +189,7 @@ class Moments:
         pipeline: list[Mapping[str, Any]] = [
             *stages,
             *({"$unionWith": {"coll": name, "pipeline": stages}} for name in others),
-            {"$unionWith": {"coll": COLLECTION, "pipeline": boundaries(time)}},
+            {"$unionWith": {"coll": COLLECTION, "pipeline": boundary_stages(time)}},
         ]
         found = await self._mongo.aggregate(first, pipeline)
         return max((each["at"] for each in found), default=_BEFORE_ALL)

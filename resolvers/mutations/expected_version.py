@@ -27,14 +27,14 @@ from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document, decode
 from revstream.streams.raw_bson.diff import same
 from revstream.streams.versioning.attribution import COPIER
 from revstream.streams.versioning.version import (
     CHANGE_FIELD,
-    Last,
+    LastVersion,
     carried_number,
     without_reserved,
 )
@@ -50,7 +50,7 @@ _MOST_COPIED = 100
 class _Known:
     """What was written last, as far as it is remembered; the same for all callers."""
 
-    versions: OrderedDict[Any, Last] = field(default_factory=OrderedDict)
+    versions: OrderedDict[Any, LastVersion] = field(default_factory=OrderedDict)
     size_bytes: int = 0
 
 
@@ -61,7 +61,9 @@ class ExpectedVersions:
         archives: by collection.
     """
 
-    def __init__(self, mongo: Mongo, archives: Mapping[str, Archive], progress: Progress) -> None:
+    def __init__(
+        self, mongo: Mongo, archives: Mapping[str, Archive], progress: ArchiveProgress
+    ) -> None:
         self._mongo = mongo
         self._archives = archives
         self._progress = progress
@@ -75,7 +77,7 @@ class ExpectedVersions:
         limited._scope = scope
         return limited
 
-    async def at(self, entity: Entity, key: Any, expected: int, *, look: bool) -> Last:
+    async def at(self, entity: Entity, key: Any, expected: int, *, look: bool) -> LastVersion:
         """The version expected; or the last one, where those after it only brought copies (`@copy`)
         up to date: who has seen the one has seen all that anybody wrote.
 
@@ -108,7 +110,7 @@ class ExpectedVersions:
             return last
         raise conflict(entity, key, expected, last.number)
 
-    async def now(self, entity: Entity, key: Any) -> Last | None:
+    async def now(self, entity: Entity, key: Any) -> LastVersion | None:
         """The version at which a document stands now; its content as the collection has it, whose
         fields may lie in another order than the archive's."""
         layout = self._archives[entity.collection].layout
@@ -127,7 +129,7 @@ class ExpectedVersions:
             return last
         content, change = _divided(found[0])
         if same(content, last.full):
-            return Last(
+            return LastVersion(
                 token=last.token,
                 number=last.number,
                 full=content,
@@ -147,7 +149,7 @@ class ExpectedVersions:
         content, change = _divided(written.document)
         # A copied counter stays as far ahead as it was.
         ahead = (carried_number(written.document, entity.version) or 0) - written.number
-        last = Last(
+        last = LastVersion(
             token="", number=written.number, full=content, change=change, offset=max(0, ahead)
         )
         known.versions[name] = last
@@ -161,7 +163,9 @@ class ExpectedVersions:
         for name in [each for each in known.versions if each[0] == collection]:
             known.size_bytes -= known.versions.pop(name).size_bytes
 
-    async def _only_copied(self, entity: Entity, key: Any, expected: int, last: Last) -> bool:
+    async def _only_copied(
+        self, entity: Entity, key: Any, expected: int, last: LastVersion
+    ) -> bool:
         """Whether all versions after the expected one are the Copier's."""
         count = last.number - expected
         said = last.change.get("by") if isinstance(last.change, Mapping) else None
@@ -175,11 +179,11 @@ class ExpectedVersions:
         )
         return len(found) == count and all(each["by"] == COPIER for each in found)
 
-    async def _last(self, entity: Entity, key: Any) -> Last | None:
+    async def _last(self, entity: Entity, key: Any) -> LastVersion | None:
         found = await self._archives[entity.collection].last([key])
         return self._allowed(entity, key, found.get(identity(key)))
 
-    def _allowed(self, entity: Entity, key: Any, last: Last | None) -> Last | None:
+    def _allowed(self, entity: Entity, key: Any, last: LastVersion | None) -> LastVersion | None:
         rows = self._scope.write_rows(entity)
         if last is None or last.full is None or not rows.limits:
             return last

@@ -30,7 +30,7 @@ from revstream.streams.core.errors import DatabaseError, DuplicateKey
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import EachChanged, Pipeline, Writing, write
-from revstream.streams.recording.versions.delete_attribution import Deletions
+from revstream.streams.recording.versions.delete_attribution import DeleteAttributions
 
 __all__ = ["FencedEvent", "FirstEvents", "KeysMet", "is_stale"]
 
@@ -76,7 +76,7 @@ class FirstEvents:
     ) -> None:
         self._mongo = mongo
         self._archives = archives
-        self._deletions = Deletions(mongo)
+        self._deletions = DeleteAttributions(mongo)
         self._own_writes = own_writes
 
     async def apply(self, entity: Entity, events: Sequence[FencedEvent]) -> tuple[int, Timestamp]:

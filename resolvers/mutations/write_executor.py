@@ -30,7 +30,7 @@ from revstream.streams.layouts.core.stored_version import NoRoom, Overtaken
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.driver.error_translation import OF_INDEX, TOO_LARGE
 from revstream.streams.mongo.transactions import Writing
-from revstream.streams.versioning.version import Last
+from revstream.streams.versioning.version import LastVersion
 
 __all__ = [
     "ATTEMPTS",
@@ -42,7 +42,7 @@ __all__ = [
     "too_many_conflicts",
 ]
 
-Attempt = Callable[[Writing, Last | None, int | None], Awaitable[RawBSONDocument | None]]
+Attempt = Callable[[Writing, LastVersion | None, int | None], Awaitable[RawBSONDocument | None]]
 
 # Others may keep writing between the look at a document and the write that compares with it.
 ATTEMPTS = 20
@@ -142,7 +142,7 @@ class Commits:
         transaction: bool = False,
     ) -> Written:
         """Attempt it on the document, or on exactly the version expected."""
-        standing: Last | None = None
+        standing: LastVersion | None = None
         number: int | None = None
 
         async def work(writing: Writing) -> RawBSONDocument | None:

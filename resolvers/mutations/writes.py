@@ -27,12 +27,12 @@ from revstream.resolvers.mutations.update_pipeline import Alteration, attributio
 from revstream.resolvers.mutations.write_executor import Commits, Missed, there_already
 from revstream.resolvers.mutations.written_version import WrittenVersions
 from revstream.streams.archive.store import Archive
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Writing, has_names_once
-from revstream.streams.recording.versions.delete_attribution import Deletions
-from revstream.streams.versioning.version import CHANGE_FIELD, Last
+from revstream.streams.recording.versions.delete_attribution import DeleteAttributions
+from revstream.streams.versioning.version import CHANGE_FIELD, LastVersion
 
 __all__ = ["BeforeInsert", "Beside", "Writes", "nothing_to_do"]
 
@@ -62,7 +62,7 @@ class Writes:
         mongo: Mongo,
         model: Model,
         archives: Mapping[str, Archive],
-        progress: Progress,
+        progress: ArchiveProgress,
         own_writes: OwnWrites,
         standing: ExpectedVersions,
         repeats: IdempotencyStore,
@@ -179,7 +179,7 @@ class Writes:
         demands = [*alteration.demands, _NAMES_ONCE]
 
         async def attempt(
-            writing: Writing, standing: Last | None, number: int | None
+            writing: Writing, standing: LastVersion | None, number: int | None
         ) -> RawBSONDocument:
             # A counter that was copied goes on from where it is: it never goes back.
             counted = None if standing is not None and standing.offset else number
@@ -237,7 +237,7 @@ class Writes:
         )
 
         async def attempt(
-            writing: Writing, standing: Last | None, _number: int | None
+            writing: Writing, standing: LastVersion | None, _number: int | None
         ) -> RawBSONDocument | None:
             fence = await _fence_of(writing, entity, key)
             if not await layout.remove(
@@ -245,7 +245,7 @@ class Writes:
             ):
                 raise Missed
             if attributed:
-                await Deletions.add(writing, entity.collection, key, change, fence=fence)
+                await DeleteAttributions.add(writing, entity.collection, key, change, fence=fence)
             return None
 
         async def deletion() -> Written:

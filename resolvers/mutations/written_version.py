@@ -15,7 +15,7 @@ from revstream.resolvers.values.json_value import json_value
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.versioning.version import carried_number
 
@@ -29,7 +29,9 @@ class WrittenVersions:
         archives: by collection.
     """
 
-    def __init__(self, mongo: Mongo, archives: Mapping[str, Archive], progress: Progress) -> None:
+    def __init__(
+        self, mongo: Mongo, archives: Mapping[str, Archive], progress: ArchiveProgress
+    ) -> None:
         self._mongo = mongo
         self._archives = archives
         self._progress = progress

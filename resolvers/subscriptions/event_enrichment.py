@@ -22,11 +22,11 @@ from revstream.resolvers.values.field_diff import hidden_fields
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import ChangeEvent
-from revstream.streams.live.archive_progress import Progress
-from revstream.streams.live.pending_versions import NumberedEvent, Numbers
+from revstream.streams.live.archive_progress import ArchiveProgress
+from revstream.streams.live.pending_versions import NumberedEvent, PendingVersions
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.raw_bson.diff import differences
-from revstream.streams.versioning.attribution import claimed_change, said_operation
+from revstream.streams.versioning.attribution import claimed_change, declared_operation
 from revstream.streams.versioning.version import CHANGE_FIELD, archived_operation
 
 __all__ = ["Change", "EventEnrichment", "EventNeeds"]
@@ -103,9 +103,9 @@ class EventEnrichment:
         self,
         entity: Entity,
         archive: Archive,
-        progress: Progress,
+        progress: ArchiveProgress,
         horizons: Horizons,
-        numbers: Numbers | None = None,
+        numbers: PendingVersions | None = None,
     ) -> None:
         """Args:
         numbers: of versions that the archive may not have yet.
@@ -242,7 +242,7 @@ class EventEnrichment:
         else:
             carried = (earlier or {}).get(CHANGE_FIELD)
             claimed = claimed_change(event, document, carried, event.deletion)
-            operation = said_operation(event, claimed) or archived_operation(event)
+            operation = declared_operation(event, claimed) or archived_operation(event)
         return Change(
             entity=self._entity,
             kind="CHANGE",

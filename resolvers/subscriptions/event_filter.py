@@ -21,7 +21,7 @@ from revstream.resolvers.subscriptions.event_enrichment import Change, EventEnri
 from revstream.resolvers.subscriptions.start import ChangeRequest
 from revstream.resolvers.subscriptions.token_refresh import TokenRefresh
 from revstream.streams.changefeed.event import identity
-from revstream.streams.live.replay import BufferedEvents, Idle, Live, Part, Replayed
+from revstream.streams.live.replay import BufferedEvents, Idle, LiveEvents, Part, ReplayedRecords
 from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = ["EventFilter"]
@@ -68,10 +68,10 @@ class EventFilter:
             self._refresh.note(part.token, part.token)
             return [Change(entity=self._entity, kind="CHECKPOINT", token=part.token)]
         made: Sequence[Change]
-        if isinstance(part, Replayed):
+        if isinstance(part, ReplayedRecords):
             made = await self._completion.of_records(part.records, self._needs)
         else:
-            assert isinstance(part, BufferedEvents | Live)
+            assert isinstance(part, BufferedEvents | LiveEvents)
             made = await self._completion.of_events(
                 part.events, self._needs, replayed=isinstance(part, BufferedEvents)
             )

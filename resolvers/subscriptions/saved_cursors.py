@@ -5,7 +5,7 @@ from __future__ import annotations
 from revstream.resolvers.access.cluster_time import ClusterTime
 from revstream.resolvers.errors import BadUserInput, LimitExceeded, Unauthenticated
 from revstream.streams.core import resume_tokens
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.saved_cursors import CursorStore, SavedCursor
 from revstream.streams.mongo.database import Mongo
 
@@ -19,7 +19,7 @@ _MOST = 1000
 class SavedCursors:
     """Saved cursors of all callers. An owner is a caller's name."""
 
-    def __init__(self, mongo: Mongo, progress: Progress) -> None:
+    def __init__(self, mongo: Mongo, progress: ArchiveProgress) -> None:
         self._cluster_time = ClusterTime(mongo, progress)
         self._cursors = CursorStore(mongo)
 

@@ -26,7 +26,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, DatabaseError
 from revstream.streams.layouts.core.snapshot_scan import PAST_UNKNOWN
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
@@ -45,7 +45,7 @@ class Snapshot:
         self,
         mongo: Mongo,
         archive: Archive,
-        progress: Progress,
+        progress: ArchiveProgress,
         entity: Entity,
         request: ChangeRequest,
         rows: RowFilter,

@@ -16,7 +16,7 @@ from revstream.resolvers.subscriptions.saved_cursors import SavedCursors
 from revstream.resolvers.values.dates import date_text
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["ChangeRequest", "SubscriptionStarts", "without_received_snapshot"]
@@ -55,7 +55,7 @@ class ChangeRequest:
 class SubscriptionStarts:
     """Of subscriptions to any entity."""
 
-    def __init__(self, mongo: Mongo, progress: Progress) -> None:
+    def __init__(self, mongo: Mongo, progress: ArchiveProgress) -> None:
         self._mongo = mongo
         self._cluster_time = ClusterTime(mongo, progress)
         self._progress = progress

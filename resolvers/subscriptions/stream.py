@@ -21,9 +21,9 @@ from revstream.resolvers.subscriptions.start import ChangeRequest, SubscriptionS
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
 from revstream.streams.core import resume_tokens
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
-from revstream.streams.live.replay import Idle, Live, Replay
+from revstream.streams.live.replay import Idle, LiveEvents, Replay
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["Changes", "SharedStream"]
@@ -70,7 +70,7 @@ class Changes:
         mongo: Mongo,
         archives: Mapping[str, Archive],
         hub: Hub,
-        progress: Progress,
+        progress: ArchiveProgress,
         *,
         quiet_s: float = 20.0,
         page: int = 500,
@@ -254,12 +254,19 @@ class Changes:
                     if told and isinstance(part, Idle):
                         told = False
                         continue
-                    source: DeliveredFrom = "live" if isinstance(part, Live | Idle) else "replay"
+                    source: DeliveredFrom = (
+                        "live" if isinstance(part, LiveEvents | Idle) else "replay"
+                    )
                     yield source, await watch.take(part)
                     fresher = watch.fresher_token()
                     if fresher is not None:
                         yield source, [Change(entity=entity, kind="CHECKPOINT", token=fresher)]
-                    if alone and isinstance(part, Live) and company is not None and company.others:
+                    if (
+                        alone
+                        and isinstance(part, LiveEvents)
+                        and company is not None
+                        and company.others
+                    ):
                         # Only now: whoever is joined is told the rest of it.
                         after = part.events[-1].token
                         break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from revstream.streams.live.replay import patience_s
+from revstream.streams.live.replay import jittered_timeout_s
 
 __all__ = ["TokenRefresh"]
 
@@ -44,4 +44,4 @@ class TokenRefresh:
         return token
 
     def _wait_anew(self) -> None:
-        self._due_at = time.monotonic() + patience_s(self._quiet_s)
+        self._due_at = time.monotonic() + jittered_timeout_s(self._quiet_s)

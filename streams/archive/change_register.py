@@ -18,7 +18,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.core.errors import is_fault_of_document
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.versioning.attribution import COPIER, Claim, claim_of, copier_mark
+from revstream.streams.versioning.attribution import COPIER, Claim, claim_from_event, copier_mark
 from revstream.streams.versioning.copier_secret import copier_secret
 
 __all__ = ["ChangeRegister", "Verdicts"]
@@ -60,7 +60,7 @@ class ChangeRegister:
         claims: list[tuple[ChangeEvent, Claim]] = []
         for event in events:
             try:
-                claim = claim_of(event, self._archive.collection)
+                claim = claim_from_event(event, self._archive.collection)
             except Exception as exc:
                 if not is_fault_of_document(exc):
                     raise

@@ -29,12 +29,12 @@ __all__ = [
     "COLLECTION",
     "UNLIMITED",
     "Coverage",
-    "Coverages",
+    "CoverageStore",
     "Gap",
-    "Mark",
-    "boundaries",
+    "TimeMark",
+    "boundary_stages",
     "coverage_stage",
-    "history_lost",
+    "history_lost_error",
 ]
 
 COLLECTION = "revstream.horizons"
@@ -44,14 +44,14 @@ _MOST_GAPS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TimeMark:
     """A moment: its cluster time, and a time of the database's clock that means it."""
 
     at: Timestamp
     wall: datetime
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any] | None) -> Mark | None:
+    def from_record(cls, record: Mapping[str, Any] | None) -> TimeMark | None:
         return None if record is None else cls(record["at"], record["wall"])
 
     @property
@@ -63,16 +63,16 @@ class Mark:
 class Gap:
     """A window of lost history: from `start` on, before `end`; None while it is open."""
 
-    start: Mark
-    end: Mark | None
+    start: TimeMark
+    end: TimeMark | None
     why: str
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Gap:
         end = record["to"]
         return cls(
-            Mark(record["from"], record["fromWall"]),
-            None if end is None else Mark(end, record["toWall"]),
+            TimeMark(record["from"], record["fromWall"]),
+            None if end is None else TimeMark(end, record["toWall"]),
             record["why"],
         )
 
@@ -92,8 +92,8 @@ class Coverage:
     """
 
     horizon: str = ""
-    begun: Mark | None = None
-    known: Mark | None = None
+    begun: TimeMark | None = None
+    known: TimeMark | None = None
     gaps: tuple[Gap, ...] = ()
 
     @classmethod
@@ -102,8 +102,8 @@ class Coverage:
             return UNLIMITED
         return cls(
             horizon=record.get("token") or "",
-            begun=Mark.from_record(record.get("begun")),
-            known=Mark.from_record(record.get("known")),
+            begun=TimeMark.from_record(record.get("begun")),
+            known=TimeMark.from_record(record.get("known")),
             gaps=tuple(map(Gap.from_record, record.get("gaps") or ())),
         )
 
@@ -118,7 +118,7 @@ class Coverage:
         limits = [each for each in (self.begun, self.known) if each is not None]
         limit = max(limits, key=lambda each: each.at, default=None)
         if limit is not None and at < limit.at:
-            return history_lost(collection, limit, "was not recorded")
+            return history_lost_error(collection, limit, "was not recorded")
         return self.lost(collection, at)
 
     def found_again(self, at: Timestamp) -> bool:
@@ -146,7 +146,7 @@ class Coverage:
                     f"({gap.why}), the present is being read again; try again",
                     collection=collection,
                 )
-            lost = history_lost(collection, gap.end, f"was lost ({gap.why})")
+            lost = history_lost_error(collection, gap.end, f"was lost ({gap.why})")
             lost.facts["lostFrom"] = _text(gap.start.wall)
             return lost
         return None
@@ -155,7 +155,7 @@ class Coverage:
 UNLIMITED = Coverage()
 
 
-class Coverages:
+class CoverageStore:
     """The stored intervals of all collections; written by their recorders alone."""
 
     def __init__(self, mongo: Mongo) -> None:
@@ -177,15 +177,15 @@ class Coverages:
         query = {"_id": collection, name: {"$exists": True}}
         return bool(await self._mongo.find(COLLECTION, query, projection={"_id": 1}, limit=1))
 
-    async def begin(self, collection: str, begun: Mark | None) -> None:
+    async def begin(self, collection: str, begun: TimeMark | None) -> None:
         """Store where the archive begins; the latest of several partitions counts."""
         await self._raise_mark(collection, "begun", begun)
 
-    async def learn(self, collection: str, known: Mark | None) -> None:
+    async def learn(self, collection: str, known: TimeMark | None) -> None:
         """Store from where on every document is known; the latest of several partitions counts."""
         await self._raise_mark(collection, "known", known)
 
-    async def _raise_mark(self, collection: str, name: str, mark: Mark | None) -> None:
+    async def _raise_mark(self, collection: str, name: str, mark: TimeMark | None) -> None:
         stored: Document = {"$ifNull": [f"${name}", None]}
         if mark is not None:
             later = {"$lt": [f"${name}.at", mark.at]}
@@ -194,7 +194,7 @@ class Coverages:
             COLLECTION, {"_id": collection}, [{"$set": {name: stored}}], upsert=True
         )
 
-    async def open_gap(self, collection: str, partition: str, start: Mark, why: str) -> None:
+    async def open_gap(self, collection: str, partition: str, start: TimeMark, why: str) -> None:
         """Store that history is lost from a moment on; once per partition until it is closed."""
         gap = {"partition": partition, "from": start.at, "fromWall": start.wall}
         gap |= {"to": None, "toWall": None, "why": why}
@@ -225,7 +225,7 @@ class Coverages:
             upsert=True,
         )
 
-    async def close_gap(self, collection: str, partition: str, end: Mark) -> None:
+    async def close_gap(self, collection: str, partition: str, end: TimeMark) -> None:
         """Store where a partition's open window ends: from there on all is known again."""
         mine = {"$and": [{"$eq": ["$$this.partition", partition]}, {"$eq": ["$$this.to", None]}]}
         closed = {"$mergeObjects": ["$$this", {"to": end.at, "toWall": end.wall}]}
@@ -255,7 +255,7 @@ def coverage_stage(collection: str, at: Timestamp) -> Document:
     return {"$unionWith": {"coll": COLLECTION, "pipeline": pipeline}}
 
 
-def history_lost(subject: str, mark: Mark, why: str) -> HistoryLost:
+def history_lost_error(subject: str, mark: TimeMark, why: str) -> HistoryLost:
     """The error that names the moment from which the answer is known.
 
     It does not name the moment asked for: of one by the clock only the last record before it is
@@ -269,7 +269,7 @@ def history_lost(subject: str, mark: Mark, why: str) -> HistoryLost:
     )
 
 
-def boundaries(time: Any) -> list[Document]:
+def boundary_stages(time: Any) -> list[Document]:
     """Build stages over `revstream.horizons`: the last boundary by a time of the clock, as `at`."""
     gaps = {"$ifNull": ["$gaps", []]}
     starts = {"$map": {"input": gaps, "in": {"at": "$$this.from", "wall": "$$this.fromWall"}}}

@@ -16,7 +16,7 @@ from typing import Any
 
 from bson import Timestamp
 
-from revstream.streams.archive.coverage import COLLECTION, Coverage, Mark, history_lost
+from revstream.streams.archive.coverage import COLLECTION, Coverage, TimeMark, history_lost_error
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity, possible_ids
 from revstream.streams.core import resume_tokens
@@ -77,7 +77,9 @@ class Horizons:
         """
         token = await self.of(collection)
         if position < token:
-            raise _beyond(collection, token, _when(resume_tokens.cluster_time(position)))
+            raise _before_horizon_error(
+                collection, token, _when(resume_tokens.cluster_time(position))
+            )
 
     async def lost_at(
         self,
@@ -97,17 +99,22 @@ class Horizons:
         ]
 
     def _lost_at(
-        self, archive: Archive, key: Any, at: Timestamp, first: _First | None, coverage: Coverage
+        self,
+        archive: Archive,
+        key: Any,
+        at: Timestamp,
+        first: _FirstVersion | None,
+        coverage: Coverage,
     ) -> HistoryLost | ArchiveBehind | None:
         name = f"{archive.collection}/{key}"
         if first is not None and at < first.at:
             if first.cut is not None and first.cut.since <= at:
-                return _lost(archive, key, first, "an earlier moment was asked for")
+                return _truncated_error(archive, key, first, "an earlier moment was asked for")
             born = first.born if first.cut is None else first.cut.born
             if not (born or coverage.found_again(first.at)):
-                return history_lost(name, Mark(first.at, first.wall), "was not recorded")
+                return history_lost_error(name, TimeMark(first.at, first.wall), "was not recorded")
         if coverage.begun is not None and at < coverage.begun.at:
-            return history_lost(name, coverage.begun, "was not recorded")
+            return history_lost_error(name, coverage.begun, "was not recorded")
         return coverage.lost(archive.collection, at)
 
     async def lost_numbers(
@@ -117,7 +124,7 @@ class Horizons:
         dropped: between the lowest and the highest that were, not every number need have been."""
         firsts = await self._firsts(archive, [key for key, _ in wanted])
         return [
-            _lost(archive, key, first, f"version {number} was asked for")
+            _truncated_error(archive, key, first, f"version {number} was asked for")
             if (first := firsts.get(identity(key))) is not None
             and first.cut is not None
             and first.cut.number <= number < first.number
@@ -135,7 +142,7 @@ class Horizons:
         if lost is not None:
             raise lost
 
-    async def _firsts(self, archive: Archive, keys: Iterable[Any]) -> dict[Any, _First]:
+    async def _firsts(self, archive: Archive, keys: Iterable[Any]) -> dict[Any, _FirstVersion]:
         """The first versions of these documents, by identity."""
         wanted = {identity(key): key for key in keys}
         if not wanted:
@@ -146,7 +153,7 @@ class Horizons:
             projection=dict.fromkeys(("doc", "v", "at", "wall", "op", "gap", "born", "cut"), 1),
         )
         return {
-            identity(each["doc"]): _First(
+            identity(each["doc"]): _FirstVersion(
                 token=each["_id"],
                 number=each["v"],
                 at=each["at"],
@@ -167,14 +174,14 @@ def check_horizon(collection: str, at: Timestamp, coverage: Coverage) -> None:
     """
     token = coverage.horizon
     if token and at < resume_tokens.cluster_time(token):
-        raise _beyond(collection, token, "an earlier moment")
+        raise _before_horizon_error(collection, token, "an earlier moment")
     refusal = coverage.refusal(collection, at)
     if refusal is not None:
         raise refusal
 
 
 @dataclass(frozen=True, slots=True)
-class _First:
+class _FirstVersion:
     """`born`: the document was not there before."""
 
     token: str
@@ -185,7 +192,7 @@ class _First:
     cut: TruncationMark | None
 
 
-def _beyond(collection: str, token: str, asked: str) -> HistoryLost:
+def _before_horizon_error(collection: str, token: str, asked: str) -> HistoryLost:
     return HistoryLost(
         f"the history of {collection} reaches back to "
         f"{_when(resume_tokens.cluster_time(token))}; what "
@@ -194,7 +201,7 @@ def _beyond(collection: str, token: str, asked: str) -> HistoryLost:
     )
 
 
-def _lost(archive: Archive, key: Any, first: _First, asked: str) -> HistoryLost:
+def _truncated_error(archive: Archive, key: Any, first: _FirstVersion, asked: str) -> HistoryLost:
     assert first.cut is not None
     purge = first.cut.purge
     how = (

@@ -15,34 +15,34 @@ from bson.min_key import MinKey
 from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = [
-    "ALL",
-    "DOCUMENTS",
-    "FORMER",
+    "ALL_DOCUMENTS",
+    "DOCUMENT_INDEX",
+    "FORMER_INDEX",
     "INDEXES",
-    "MOMENTS",
-    "NUMBERS",
-    "last_of_each",
-    "lookup_of_each",
+    "NUMBER_INDEX",
+    "TIME_INDEX",
+    "last_version_stages",
+    "lookup_stages",
 ]
 
 # Names that readers hint with.
-DOCUMENTS = "documents"
+DOCUMENT_INDEX = "documents"
 # As MongoDB names {doc: 1, v: -1} and {doc: 1, at: -1, v: -1}.
-NUMBERS = "doc_1_v_-1"
-MOMENTS = "doc_1_at_-1_v_-1"
-FORMER = "intervals"
+NUMBER_INDEX = "doc_1_v_-1"
+TIME_INDEX = "doc_1_at_-1_v_-1"
+FORMER_INDEX = "intervals"
 """Of archives that were made when closing a version changed an index."""
 
 # Without a word on the documents, 6.0.5 reads all of their versions.
-ALL: Document = {"doc": {"$gte": MinKey()}}
-"""For `last_of_each`: every document."""
+ALL_DOCUMENTS: Document = {"doc": {"$gte": MinKey()}}
+"""For `last_version_stages`: every document."""
 
 INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
     ([("doc", 1), ("v", -1)], {"unique": True}),
     # a document as of a moment; several versions of one transaction have the same `at`
     ([("doc", 1), ("at", -1), ("v", -1)], {}),
     # a whole collection as of a moment, in id order: each document once
-    ([("doc", 1)], {"name": DOCUMENTS, "partialFilterExpression": {"first": True}}),
+    ([("doc", 1)], {"name": DOCUMENT_INDEX, "partialFilterExpression": {"first": True}}),
     # whether there are contents that the server cannot see into
     ([("packed", 1)], {"name": "packed", "partialFilterExpression": {"packed": True}}),
     # whether a `_change` is another write's
@@ -55,7 +55,7 @@ INDEXES: tuple[tuple[list[tuple[str, int]], dict[str, Any]], ...] = (
 )
 
 
-def last_of_each(at: Timestamp | None = None) -> list[Mapping[str, Any]]:
+def last_version_stages(at: Timestamp | None = None) -> list[Mapping[str, Any]]:
     """Stages that leave of each document its last version, at a cluster time or now.
 
     MongoDB makes a DISTINCT_SCAN of them together with a match of `doc` before them: from one
@@ -70,7 +70,7 @@ def last_of_each(at: Timestamp | None = None) -> list[Mapping[str, Any]]:
     ]
 
 
-def lookup_of_each(
+def lookup_stages(
     rows: Sequence[Document],
     collection: str,
     stages: Sequence[Mapping[str, Any]],

@@ -23,11 +23,11 @@ from typing import Any
 from bson import Timestamp
 
 from revstream.streams.archive.indexes import (
-    DOCUMENTS,
-    FORMER,
+    DOCUMENT_INDEX,
+    FORMER_INDEX,
     INDEXES,
-    last_of_each,
-    lookup_of_each,
+    last_version_stages,
+    lookup_stages,
 )
 from revstream.streams.changefeed.event import identity, possible_ids
 from revstream.streams.core import resume_tokens
@@ -37,9 +37,9 @@ from revstream.streams.layouts.archive import Archived
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.versioning.content_encoding import in_parts
-from revstream.streams.versioning.content_reader import Contents, empty
-from revstream.streams.versioning.version import Last
+from revstream.streams.versioning.content_encoding import split_into_parts
+from revstream.streams.versioning.content_reader import ContentReader, empty_content
+from revstream.streams.versioning.version import LastVersion
 
 __all__ = ["Archive"]
 
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 _FOREVER = Timestamp(2**32 - 1, 2**32 - 1)
 # Records that are expected to come in one batch.
-_SHORT = 100
+_SHORT_READ = 100
 # Of one document, by the index of moments.
 _NEWEST_FIRST = (("at", -1), ("v", -1))
 
@@ -67,7 +67,7 @@ class Archive:
         self.layout = layout or Archived(mongo, collection)
         self.name = f"{collection}.versions"
         self.parts = f"{collection}.overflow"
-        self.contents = Contents(mongo, collection, self.layout)
+        self.contents = ContentReader(mongo, collection, self.layout)
         self._has_packed = self._prepared = False
         self._damaged = LogThrottle(log, "version cannot be read", level=logging.ERROR)
 
@@ -77,7 +77,7 @@ class Archive:
         await self._create_indexes()
         # It costs, and does no harm: who may not drop it keeps it.
         with suppress(Unsuitable):
-            await self._mongo.drop_index(self.name, FORMER)
+            await self._mongo.drop_index(self.name, FORMER_INDEX)
 
     async def _create_indexes(self) -> None:
         await self._mongo.create_indexes(self.name, INDEXES)
@@ -87,7 +87,7 @@ class Archive:
         """Make sure of the indexes before the next version: somebody may have dropped them."""
         self._prepared = False
 
-    async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
+    async def last(self, keys: Iterable[Any]) -> dict[Any, LastVersion]:
         """The last version of each document that has one, by `events.identity` of its `_id`. One
         round trip: from one document to the next in an index, an eighth of what `newest` costs."""
         wanted = list(keys)
@@ -96,7 +96,7 @@ class Archive:
         found = await self._last_of_each(wanted, raw=True)
         return {identity(each["doc"]): last for each, last in await self._lasts(found)}
 
-    async def _lasts(self, records: Sequence[Any]) -> list[tuple[Any, Last]]:
+    async def _lasts(self, records: Sequence[Any]) -> list[tuple[Any, LastVersion]]:
         """Each with what the next version needs of it; of a damaged one, that it is."""
         try:
             found = await self.contents.filled(records, raw=True, lenient=True)
@@ -105,8 +105,13 @@ class Archive:
             if len(records) > 1:
                 return [each for one in records for each in await self._lasts([one])]
             self._damaged.note(collection=self.collection, reason=exc.message)
-            return [(records[0], Last.from_record(records[0], damaged=empty(records[0]["doc"])))]
-        return [(each, Last.from_record(each)) for each in found]
+            return [
+                (
+                    records[0],
+                    LastVersion.from_record(records[0], damaged=empty_content(records[0]["doc"])),
+                )
+            ]
+        return [(each, LastVersion.from_record(each)) for each in found]
 
     async def change_ids(self, ids: Sequence[Any]) -> list[tuple[Any, Any]]:
         """Which of these ids the `_change`s of versions have, each with the `_id` of the document.
@@ -115,7 +120,7 @@ class Archive:
             self.name,
             {"change.id": {"$in": list(ids)}},
             projection={"_id": 0, "change.id": 1, "doc": 1},
-            short=len(ids) <= _SHORT,
+            short=len(ids) <= _SHORT_READ,
         )
         return [(each["change"]["id"], each["doc"]) for each in found]
 
@@ -148,7 +153,7 @@ class Archive:
         naive: bool = False,
     ) -> list[Any]:
         """Records, with their contents where the projection has something of them; without `fill`
-        as they are stored, for `Contents.filled`.
+        as they are stored, for `ContentReader.filled`.
 
         Args:
             short, naive: see `Reads.find`.
@@ -172,7 +177,7 @@ class Archive:
         end: tuple[Any] | None,
         *,
         limit: int,
-        hint: str | None = DOCUMENTS,
+        hint: str | None = DOCUMENT_INDEX,
     ) -> list[Any]:
         """The `_id`s of documents that have versions, in the order of an index: from one on, before
         another; each a tuple of an `_id`, or None for no bound.
@@ -212,7 +217,7 @@ class Archive:
                 that cluster time.
             limit: versions per entry.
             match: further pipeline stages that a version must pass before it is counted.
-            lenient: see `Contents.filled`.
+            lenient: see `ContentReader.filled`.
         Returns: records, newest first per entry, entries in no order; each has `wanted`, its index.
         """
         if not wanted:
@@ -253,7 +258,7 @@ class Archive:
         if projection is not None:
             inner.append({"$project": projection})
         pipeline = [
-            *lookup_of_each(rows, self.name, inner, by=("key", "at")),
+            *lookup_stages(rows, self.name, inner, by=("key", "at")),
             {"$replaceWith": {"$mergeObjects": ["$found", {"wanted": "$n"}]}},
         ]
         return await self._mongo.aggregate(None, pipeline, raw=raw)
@@ -287,10 +292,12 @@ class Archive:
                 self.name, query, projection=projection, sort=_NEWEST_FIRST, limit=1,
                 raw=raw, short=True,
             )  # fmt: skip
-        pipeline = [{"$match": {"doc": {"$in": possible_ids(keys)}}}, *last_of_each(at)]
+        pipeline = [{"$match": {"doc": {"$in": possible_ids(keys)}}}, *last_version_stages(at)]
         if projection is not None:
             pipeline.append({"$project": projection})
-        return await self._mongo.aggregate(self.name, pipeline, raw=raw, short=len(keys) <= _SHORT)
+        return await self._mongo.aggregate(
+            self.name, pipeline, raw=raw, short=len(keys) <= _SHORT_READ
+        )
 
     async def ends(self, versions: Sequence[tuple[Any, int]]) -> list[datetime | None]:
         """n (`_id`, number) -> when each of these versions was replaced, by the wall clock; None of
@@ -310,7 +317,7 @@ class Archive:
             {"$project": {"_id": 0, "wall": 1}},
         ]
         pipeline = [
-            *lookup_of_each(rows, self.name, following, by=("key", "v")),
+            *lookup_stages(rows, self.name, following, by=("key", "v")),
             {"$project": {"n": 1, "wall": "$found.wall"}},
         ]
         ends: list[datetime | None] = [None] * len(versions)
@@ -350,7 +357,7 @@ class Archive:
     ) -> dict[str, Document]:
         """Records by token; those that are not there are left out."""
         query = {"_id": {"$in": list(wanted)}}
-        found = await self.find(query, projection=projection, short=len(wanted) <= _SHORT)
+        found = await self.find(query, projection=projection, short=len(wanted) <= _SHORT_READ)
         return {record["_id"]: record for record in found}
 
     async def insert(self, records: Sequence[Document]) -> bool:
@@ -393,7 +400,7 @@ class Archive:
     async def _put_apart(self, record: Document) -> None:
         """What does not fit into the record; before it is stored, so that what it speaks of is
         there. A crash between may have left parts that were made of an earlier reading."""
-        for part in in_parts(record):
+        for part in split_into_parts(record):
             name, data = {"_id": part["_id"]}, {"data": part["data"]}
             await self._mongo.find_one_and_update(self.parts, name, {"$set": data}, upsert=True)
 

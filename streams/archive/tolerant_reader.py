@@ -12,10 +12,10 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.core.errors import DamagedArchive, HistoryLost
 from revstream.streams.versioning.version import Version
 
-__all__ = ["versions_of"]
+__all__ = ["read_versions"]
 
 
-async def versions_of(archive: Archive, records: Sequence[Any]) -> list[Version | str]:
+async def read_versions(archive: Archive, records: Sequence[Any]) -> list[Version | str]:
     """One for each of the records, which were found without `fill`: the version, or why it cannot
     be read.
     """
@@ -27,4 +27,4 @@ async def versions_of(archive: Archive, records: Sequence[Any]) -> list[Version 
             name = f"{archive.collection}/{record['doc']!r}"
             return [f"version {record['v']} of {name} cannot be read: {exc.message}"]
     # Which of them it is, only each by itself tells.
-    return [made for each in records for made in await versions_of(archive, [each])]
+    return [made for each in records for made in await read_versions(archive, [each])]

@@ -17,7 +17,7 @@ from typing import Any
 
 from revstream.streams.core import resume_tokens
 
-__all__ = ["Detail", "Level"]
+__all__ = ["DetailLevel", "StreamDetail"]
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _SHORT_KEYS: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class DetailLevel:
     """Options and stages of one level.
 
     Attributes:
@@ -59,14 +59,14 @@ class Level:
 
 
 _LEAST = (
-    Level(),
-    Level(single=True),
-    Level(single=True, bare=True, stages=[_IDENTITY]),
-    Level(single=True, bare=True, lossy=True, stages=[_SHORT_KEYS, _IDENTITY]),
+    DetailLevel(),
+    DetailLevel(single=True),
+    DetailLevel(single=True, bare=True, stages=[_IDENTITY]),
+    DetailLevel(single=True, bare=True, lossy=True, stages=[_SHORT_KEYS, _IDENTITY]),
 )
 
 
-class Detail:
+class StreamDetail:
     """The present level of one stream; full detail again once the large events are passed.
 
     Attributes:
@@ -74,15 +74,15 @@ class Detail:
     """
 
     def __init__(self, *, before_images: bool) -> None:
-        most = [Level(images={**_AFTER, **_BEFORE})] if before_images else []
-        self._levels = [*most, Level(images=_AFTER), *_LEAST]
+        most = [DetailLevel(images={**_AFTER, **_BEFORE})] if before_images else []
+        self._levels = [*most, DetailLevel(images=_AFTER), *_LEAST]
         self._level = 0
         self._stay = 0
         self._seen = 0
         self.changed = False
 
     @property
-    def level(self) -> Level:
+    def level(self) -> DetailLevel:
         return self._levels[self._level]
 
     def reduce(self, position: str) -> bool:

@@ -27,11 +27,11 @@ from revstream.streams.raw_bson.fields import document_of, elements_of, objects_
 from revstream.streams.raw_bson.post_image import settled
 
 __all__ = [
-    "INEXACT",
-    "PLAIN",
+    "INEXACT_KEY",
+    "PLAIN_KEY_TYPES",
     "WRITES",
-    "Batch",
     "ChangeEvent",
+    "EventBatch",
     "decode_event",
     "holds_exactly",
     "identities",
@@ -128,7 +128,7 @@ class ChangeEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EventBatch:
     """What one round trip brought: events in order, and the place up to which there are no
     others, but for those that could not be read (`passed_over`)."""
 
@@ -146,12 +146,12 @@ def decode_event(raw: RawBSONDocument) -> ChangeEvent:
         Exception: not even its place in the stream can be decoded.
     """
     try:
-        return _decoded(raw)
+        return _decode(raw)
     except Exception as exc:
         return _with_fault(bytes(raw.raw), exc)
 
 
-def _decoded(raw: RawBSONDocument) -> ChangeEvent:
+def _decode(raw: RawBSONDocument) -> ChangeEvent:
     # What stays raw is cut out, and all else decoded at once: as a raw document each object that
     # is looked into is several Python calls.
     objects, rest = objects_of(bytes(raw.raw), _KEPT_RAW)
@@ -161,7 +161,7 @@ def _decoded(raw: RawBSONDocument) -> ChangeEvent:
     wall = fields.get("wallTime") or datetime.fromtimestamp(at.time, UTC)
     namespace, to, document_key = fields.get("ns"), fields.get("to"), fields.get("documentKey")
     update = _raw(objects.get(b"updateDescription"))
-    if document_key is not None and not _is_plain(document_key["_id"]):
+    if document_key is not None and not _is_surely_exact(document_key["_id"]):
         _check_key(rest, document_key["_id"])
     return ChangeEvent(
         token=resume_tokens.from_stream(fields["_id"]["_data"]),
@@ -178,9 +178,9 @@ def _decoded(raw: RawBSONDocument) -> ChangeEvent:
     )
 
 
-def _is_plain(key: Any) -> bool:
+def _is_surely_exact(key: Any) -> bool:
     """Whether it is surely what is stored: replacement characters may stand for other bytes."""
-    return key.__class__ in PLAIN and (key.__class__ is not str or "\ufffd" not in key)
+    return key.__class__ in PLAIN_KEY_TYPES and (key.__class__ is not str or "\ufffd" not in key)
 
 
 def is_exact(document: RawBSONDocument) -> bool:
@@ -190,7 +190,7 @@ def is_exact(document: RawBSONDocument) -> bool:
     DBPointer, or a symbol within a document, for which there are no values.
     """
     key = document["_id"]
-    if _is_plain(key):
+    if _is_surely_exact(key):
         return True
     element = value_element(bytes(document.raw), b"_id")
     return element is not None and holds_exactly(element, plain(key))
@@ -198,7 +198,7 @@ def is_exact(document: RawBSONDocument) -> bool:
 
 def holds_exactly(element: bytes, key: Any) -> bool:
     """The same of an id, decoded, and the element that it was decoded of."""
-    if _is_plain(key):
+    if _is_surely_exact(key):
         return True
     if element[0] == _SYMBOL:
         # Equal to the text.
@@ -220,7 +220,7 @@ def _check_key(event: bytes, key: Any) -> None:
     objects, _ = objects_of(event, {b"documentKey"})
     element = value_element(objects[b"documentKey"], b"_id")
     if element is not None and not holds_exactly(element, key):
-        raise InexactKey(INEXACT)
+        raise InexactKey(INEXACT_KEY)
 
 
 def _with_fault(raw: bytes, fault: Exception) -> ChangeEvent:
@@ -257,13 +257,13 @@ def _raw(document: bytes | None) -> RawBSONDocument | None:
 
 
 _TEXT, _SYMBOL, _TIMESTAMP, _DECIMAL = 0x02, 0x0E, 0x11, 0x13
-INEXACT = (
+INEXACT_KEY = (
     "its _id has bytes that no driver keeps (text that is not UTF-8, a name twice, a deprecated "
     "type, the empty timestamp): expected one that reads and writes alike; store it under another "
     "_id"
 )
 
-PLAIN = frozenset({str, int, ObjectId})
+PLAIN_KEY_TYPES = frozenset({str, int, ObjectId})
 """What nearly all ids are, and their own `identity`."""
 
 
@@ -273,7 +273,7 @@ def identity(key: Any) -> Any:
     Python calls True and 1 equal, MongoDB does not; MongoDB calls 1, 1.0 and Decimal128("1") equal,
     and NaN equal to itself.
     """
-    if key.__class__ in PLAIN:
+    if key.__class__ in PLAIN_KEY_TYPES:
         return key
     if isinstance(key, bool):
         return "bool", key
@@ -294,7 +294,9 @@ def identity(key: Any) -> Any:
 
 def identities(keys: Sequence[Any]) -> Sequence[Any]:
     """Of each key its `identity`."""
-    return keys if PLAIN.issuperset(map(type, keys)) else [identity(each) for each in keys]
+    return (
+        keys if PLAIN_KEY_TYPES.issuperset(map(type, keys)) else [identity(each) for each in keys]
+    )
 
 
 def possible_ids(keys: Sequence[Any]) -> Sequence[Any]:
@@ -303,7 +305,7 @@ def possible_ids(keys: Sequence[Any]) -> Sequence[Any]:
     MongoDB takes no list, no regular expression and no document that begins like an operator, but
     for one that is shaped like a DBRef; and `$in` refuses the last, or looks through all documents.
     """
-    return keys if PLAIN.issuperset(map(type, keys)) else list(filter(_is_possible, keys))
+    return keys if PLAIN_KEY_TYPES.issuperset(map(type, keys)) else list(filter(_is_possible, keys))
 
 
 def _is_possible(key: Any) -> bool:

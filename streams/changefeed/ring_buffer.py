@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 __all__ = ["Ring"]
 
 
-class Placed(Protocol):
+class RingItem(Protocol):
     @property
     def token(self) -> str: ...
 
@@ -17,7 +17,7 @@ class Placed(Protocol):
     def size_bytes(self) -> int: ...
 
 
-T = TypeVar("T", bound=Placed)
+T = TypeVar("T", bound=RingItem)
 
 
 class Ring(Generic[T]):

@@ -74,12 +74,12 @@ class Interest:
 EVERYTHING = Interest()
 
 
-class Interested(Hashable, Protocol):
+class RoutingTarget(Hashable, Protocol):
     @property
     def interest(self) -> Interest: ...
 
 
-T = TypeVar("T", bound=Interested)
+T = TypeVar("T", bound=RoutingTarget)
 
 
 class Routing(Generic[T]):
@@ -95,9 +95,9 @@ class Routing(Generic[T]):
         """Each once."""
         yield from self._whole
         yield from self._filtered
-        yield from _together(self._by_key)
+        yield from _union(self._by_key)
         for groups in self._by_value.values():
-            yield from _together(groups)
+            yield from _union(groups)
 
     def add(self, one: T) -> None:
         interest = one.interest
@@ -140,7 +140,7 @@ class Routing(Generic[T]):
             return found
         states = _states(event)
         if states is None:
-            return [*found, *self._filtered, *chain(*map(_together, self._by_value.values()))]
+            return [*found, *self._filtered, *chain(*map(_union, self._by_value.values()))]
         judged = list(self._filtered)
         for index, groups in self._by_value.items():
             values = _values(index, states)
@@ -167,7 +167,7 @@ def _values(index: RoutingIndex, states: Sequence[State]) -> set[Hashable]:
     return first.union(*others)
 
 
-def _together(groups: Mapping[Hashable, set[T]]) -> set[T]:
+def _union(groups: Mapping[Hashable, set[T]]) -> set[T]:
     return set().union(*groups.values())
 
 

@@ -23,8 +23,8 @@ from typing import Any, TypeAlias
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
-from revstream.streams.changefeed.detail import Detail, Level
-from revstream.streams.changefeed.event import WRITES, Batch, ChangeEvent, decode_event, key_of
+from revstream.streams.changefeed.detail import DetailLevel, StreamDetail
+from revstream.streams.changefeed.event import WRITES, ChangeEvent, EventBatch, decode_event, key_of
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import (
     ConnectionLost,
@@ -42,20 +42,20 @@ __all__ = ["Source", "SourceOptions"]
 log = logging.getLogger(__name__)
 
 # Events decoded before others have their turn of the event loop: a few milliseconds' worth.
-_TURN = 200
+_EVENTS_PER_TURN = 200
 
 _NEVER = Timestamp(0, 0)
 
 # What a change stream tells that is not asked for more.
-_TOLD = [*sorted(WRITES), "drop", "rename", "dropDatabase", "invalidate"]
+_EVENT_TYPES = [*sorted(WRITES), "drop", "rename", "dropDatabase", "invalidate"]
 
 # The type of what is only a place in the stream: no event of the server has it.
 _MARK = "mark"
 
-Behind: TypeAlias = RawBSONDocument
+ServerToken: TypeAlias = RawBSONDocument
 
 # How often an interruption that lasts is told of.
-_TOLD_AGAIN_S = 60.0
+_LOG_INTERVAL_S = 60.0
 
 # So often the server closes the connection at one place before the event there is too large.
 _CLOSED_MOST = 2
@@ -128,9 +128,9 @@ class Source:
         # Whether the last reply had no events: all that there were had been sent.
         self._at_end = False
         # The server's token of the last event of the last reply.
-        self._read: Behind | None = None
+        self._read: ServerToken | None = None
 
-    async def batches(self, after: str) -> AsyncGenerator[Batch]:
+    async def batches(self, after: str) -> AsyncGenerator[EventBatch]:
         """Every event after that token; also empty batches, whose position tells that nothing was
         there. Never ends.
 
@@ -140,9 +140,9 @@ class Source:
         """
         position = after
         start = resume_tokens.cluster_time(after)
-        behind: Behind | None = None
+        behind: ServerToken | None = None
         attempt = closed = 0
-        detail = Detail(before_images=self.before_images)
+        detail = StreamDetail(before_images=self.before_images)
         try:
             while True:
                 self._at_end = False
@@ -206,7 +206,7 @@ class Source:
     def _interrupted(self, reason: str, attempt: int, delay_s: float) -> None:
         # An outage of an hour is not a line for each attempt.
         now = time.monotonic()
-        if self.trouble is None or now - self._told_at >= _TOLD_AGAIN_S:
+        if self.trouble is None or now - self._told_at >= _LOG_INTERVAL_S:
             self._told_at = now
             log.warning(
                 "change stream interrupted",
@@ -225,8 +225,8 @@ class Source:
             log.info("change stream open again", extra={"stream": self._name})
 
     async def _opened(
-        self, position: str, start: Timestamp, behind: Behind | None, detail: Detail
-    ) -> AsyncGenerator[Batch]:
+        self, position: str, start: Timestamp, behind: ServerToken | None, detail: StreamDetail
+    ) -> AsyncGenerator[EventBatch]:
         """One cursor's life; ends where the server closes it.
 
         Args:
@@ -241,15 +241,15 @@ class Source:
             wait_ms=self._options.wait_ms,
         ) as replies:
             async for reply in replies:
-                if level.lossy and (beyond := _time_of_first(reply["batch"])) > position:
+                if level.lossy and (beyond := _token_before_first(reply["batch"])) > position:
                     # What stands there is read again with full detail.
                     self._read = None
                     detail.passed(1, moved=True)
-                    yield Batch((), beyond, passed_over=True)
+                    yield EventBatch((), beyond, passed_over=True)
                     return
                 events: list[ChangeEvent] = []
                 for count, raw in enumerate(reply["batch"], 1):
-                    if count % _TURN == 0:
+                    if count % _EVENTS_PER_TURN == 0:
                         await asyncio.sleep(0)
                     if not self._wanted(raw):
                         continue
@@ -275,7 +275,7 @@ class Source:
                 position = reached
                 self._read = reply["batch"][-1]["_id"] if reply["batch"] else None
                 detail.passed(fresh, moved=moved)
-                yield Batch(tuple(events), position, passed_over=level.lossy and moved)
+                yield EventBatch(tuple(events), position, passed_over=level.lossy and moved)
 
     def _wanted(self, raw: RawBSONDocument) -> bool:
         # To look at an event decodes it, which takes a tenth of what recording it does.
@@ -303,7 +303,9 @@ class Source:
             return token
         return resume_tokens.moment(time)
 
-    def _pipeline(self, start: Timestamp, behind: Behind | None, level: Level) -> list[Any]:
+    def _pipeline(
+        self, start: Timestamp, behind: ServerToken | None, level: DetailLevel
+    ) -> list[Any]:
         stage: dict[str, Any] = {
             # By time and not by token: a token whose event the $match leaves out (another model
             # wrote it) could not be resumed from (280 on 6.0.5), and a high-water mark, an
@@ -327,7 +329,7 @@ class Source:
             {"$changeStream": stage},
             {
                 "$match": {
-                    **({"operationType": {"$in": _TOLD}} if self._expanded else {}),
+                    **({"operationType": {"$in": _EVENT_TYPES}} if self._expanded else {}),
                     "$or": wanted,
                 }
             },
@@ -348,7 +350,7 @@ class Source:
         return {"$cond": [{"$or": wanted}, "$$ROOT", mark]}
 
 
-def _time_of_first(events: Sequence[RawBSONDocument]) -> str:
+def _token_before_first(events: Sequence[RawBSONDocument]) -> str:
     """A place before the first event, and behind all of earlier times; "" where there is none."""
     if not events:
         return ""

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.coordination.partition import Partition, collection_partitions
 
-__all__ = ["Member", "divide"]
+__all__ = ["Member", "assign_partitions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,9 @@ class Member:
     offers: Mapping[str, int]
 
 
-def divide(members: Iterable[Member], held: Mapping[Partition, str]) -> dict[Partition, str]:
+def assign_partitions(
+    members: Iterable[Member], held: Mapping[Partition, str]
+) -> dict[Partition, str]:
     """The holder that each partition should have.
 
     Where models differ, that of the process started last counts: a partition of another count is
@@ -47,10 +49,10 @@ def divide(members: Iterable[Member], held: Mapping[Partition, str]) -> dict[Par
         for name, count in counts.items()
     }
     blocked = {each.collection for each in held if counts.get(each.collection) != each.count}
-    shares = _Shares([each.holder for each in by_age])
+    shares = _Assignment([each.holder for each in by_age])
     free = []
     for name, count in sorted(counts.items()):
-        for partition in partitions_of(name, count):
+        for partition in collection_partitions(name, count):
             holder = held.get(partition)
             if holder in offering[name]:
                 shares.give(partition, holder)
@@ -63,7 +65,7 @@ def divide(members: Iterable[Member], held: Mapping[Partition, str]) -> dict[Par
     return shares.holders
 
 
-class _Shares:
+class _Assignment:
     """Partitions and their holders; counts what each has, of each collection and in all."""
 
     def __init__(self, holders: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Writing
 
-__all__ = ["Baseline", "Checkpoint", "Checkpoints", "complete", "furthest"]
+__all__ = ["Baseline", "Checkpoint", "Checkpoints", "complete_sets", "furthest_checkpoint"]
 
 COLLECTION = "revstream.checkpoints"
 
@@ -88,7 +88,7 @@ class Checkpoints:
 
     async def load_all(self, names: list[str]) -> dict[str, Checkpoint]:
         found = await self._mongo.find(COLLECTION, {"_id": {"$in": names}})
-        return {each["_id"]: _checkpoint(each) for each in found}
+        return {each["_id"]: _checkpoint_from_record(each) for each in found}
 
     async def of(self, collection: str) -> dict[Partition, Checkpoint]:
         """Of all partitions of a collection that ever were, into however many it was divided."""
@@ -100,7 +100,7 @@ class Checkpoints:
         )
         named = ((Partition.named(each["_id"]), each) for each in found)
         return {
-            partition: _checkpoint(each)
+            partition: _checkpoint_from_record(each)
             for partition, each in named
             if partition is not None and partition.collection == collection
         }
@@ -161,7 +161,7 @@ class Checkpoints:
         await self._mongo.remove_all(COLLECTION, {"_id": {"$in": list(names)}})
 
 
-def _checkpoint(stored: Document) -> Checkpoint:
+def _checkpoint_from_record(stored: Document) -> Checkpoint:
     baseline = Baseline(**stored["baseline"])
     return Checkpoint(
         token=resume_tokens.canonical(stored["token"]),
@@ -173,7 +173,7 @@ def _checkpoint(stored: Document) -> Checkpoint:
     )
 
 
-def complete(
+def complete_sets(
     stored: Mapping[Partition, Checkpoint],
 ) -> dict[int, dict[Partition, Checkpoint]]:
     """Those that tell together what of a collection is archived, by the number of partitions."""
@@ -183,7 +183,7 @@ def complete(
     return {count: each for count, each in sets.items() if len(each) == count}
 
 
-def furthest(stored: Mapping[Partition, Checkpoint]) -> Checkpoint | None:
+def furthest_checkpoint(stored: Mapping[Partition, Checkpoint]) -> Checkpoint | None:
     """What the checkpoints of a collection's partitions say of it as a whole; None where some have
     none yet.
 
@@ -194,14 +194,14 @@ def furthest(stored: Mapping[Partition, Checkpoint]) -> Checkpoint | None:
         Checkpoint(
             token=min(each.token for each in checkpoints.values()),
             start=max(each.start for each in checkpoints.values()),
-            baseline=_joined([each.baseline for each in checkpoints.values()]),
+            baseline=_merge_baselines([each.baseline for each in checkpoints.values()]),
         )
-        for checkpoints in complete(stored).values()
+        for checkpoints in complete_sets(stored).values()
     ]
     return max(found, key=lambda each: each.token, default=None)
 
 
-def _joined(baselines: list[Baseline]) -> Baseline:
+def _merge_baselines(baselines: list[Baseline]) -> Baseline:
     """Of one, as it is; of several, done where all are."""
     if len(baselines) == 1:
         return baselines[0]

@@ -49,8 +49,8 @@ async def deployment_tag(mongo: Mongo) -> str:
             to mend it.
     """
     async with permitted(mongo, "keeping history needs", "readWrite"):
-        stored = await _stored(mongo, _new_tag())
-        marks = await _marks(mongo)
+        stored = await _load_identity(mongo, _new_tag())
+        marks = await _read_marks(mongo)
         known = {name: value for name, value in marks.items() if name in stored}
         if all(stored[name] == value for name, value in known.items()):
             if len(known) < len(marks):
@@ -64,9 +64,9 @@ async def deployment_tag(mongo: Mongo) -> str:
             copy = {**_THIS, "tag": stored["tag"]}
             change = {"$set": {"tag": _new_tag(), "copied": True, **marks}}
             await mongo.find_one_and_update(COLLECTION, copy, change)
-            stored = await _stored(mongo, "")
+            stored = await _load_identity(mongo, "")
         if stored.get("copied"):
-            await _begin_anew(mongo, stored["tag"])
+            await _reset_recorders(mongo, stored["tag"])
             done = {**_THIS, "tag": stored["tag"]}
             await mongo.find_one_and_update(COLLECTION, done, {"$set": {"copied": False}})
     return str(stored["tag"])
@@ -76,18 +76,18 @@ def _new_tag() -> str:
     return "".join(secrets.choice(_LETTERS) for _ in range(6))
 
 
-async def _stored(mongo: Mongo, tag: str) -> Document:
+async def _load_identity(mongo: Mongo, tag: str) -> Document:
     """Return the stored identity; store one with this tag where there is none."""
     change = {"$setOnInsert": {"tag": tag}}
     try:
         found = await mongo.find_one_and_update(COLLECTION, _THIS, change, upsert=True)
     except DuplicateKey:  # two processes at once: the other one made it
-        return await _stored(mongo, tag)
+        return await _load_identity(mongo, tag)
     assert found is not None
     return found
 
 
-async def _marks(mongo: Mongo) -> dict[str, Any]:
+async def _read_marks(mongo: Mongo) -> dict[str, Any]:
     """Return the marks that a copy does not share with its source, as far as they may be read."""
     reply = await mongo.command({"listCollections": 1, "filter": {"name": COLLECTION}})
     [collection] = reply["cursor"]["firstBatch"]
@@ -100,13 +100,13 @@ async def _marks(mongo: Mongo) -> dict[str, Any]:
     return {**marks, "replicaSet": reply["config"]["settings"]["replicaSetId"]}
 
 
-async def _begin_anew(mongo: Mongo, tag: str) -> None:
+async def _reset_recorders(mongo: Mongo, tag: str) -> None:
     """Let every recorder read the present again. Repeating it changes nothing that was done."""
     recorders = {"_id": {"$regex": "^recorder:"}, "deployment": {"$ne": tag}}
     found = await mongo.find(CHECKPOINTS, recorders, projection={"_id": 1})
     partitions = {each["_id"]: Partition.named(each["_id"]) for each in found}
     collections = {each.collection for each in partitions.values() if each is not None}
-    now = await _behind_all(mongo, collections)
+    now = await _time_after_versions(mongo, collections)
     start = resume_tokens.time_prefix(now)
     change = {"token": start, "at": now, "baseline": Baseline(doubt=start).record()}
     for name in partitions:
@@ -117,7 +117,7 @@ async def _begin_anew(mongo: Mongo, tag: str) -> None:
         )
 
 
-async def _behind_all(mongo: Mongo, collections: set[str]) -> Timestamp:
+async def _time_after_versions(mongo: Mongo, collections: set[str]) -> Timestamp:
     """The database's time, once it is behind all versions of these collections: those of the
     source's clock."""
     newest = Timestamp(0, 0)

@@ -17,19 +17,19 @@ from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from revstream.streams.coordination.lease import Lease, Leases
-from revstream.streams.coordination.membership import Members
+from revstream.streams.coordination.membership import Membership
 from revstream.streams.core.errors import GatewayError, LeaseLost, TimeLimit, Unavailable
 from revstream.streams.core.task_cleanup import ended
 
-__all__ = ["Listener", "ListenerState"]
+__all__ = ["LeasedTask", "TaskState"]
 
 log = logging.getLogger(__name__)
 
-ListenerState = Literal["waiting", "following", "recording"]
+TaskState = Literal["waiting", "following", "recording"]
 Work = Callable[[int], Awaitable[None]]
 
 
-class Listener:
+class LeasedTask:
     """`work(fencing_token)` runs until it is cancelled or raises.
 
     Args:
@@ -47,11 +47,11 @@ class Listener:
         leases: Leases,
         work: Work,
         *,
-        members: Members | None = None,
+        members: Membership | None = None,
         release_limit_s: float = 2.0,
     ) -> None:
         self.name = name
-        self.state: ListenerState = "waiting"
+        self.state: TaskState = "waiting"
         self.lease: Lease | None = None
         self.fencing_token = 0
         self.trouble: str | None = None

@@ -14,26 +14,26 @@ import logging
 import time
 from collections.abc import Mapping
 
-from revstream.streams.coordination.assignment import Member, divide
+from revstream.streams.coordination.assignment import Member, assign_partitions
 from revstream.streams.coordination.lease import COLLECTION as LEASES
 from revstream.streams.coordination.lease import LeaseOptions
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core.errors import GatewayError, TimeLimit, Unavailable
 from revstream.streams.mongo.database import Mongo
 
-__all__ = ["Members"]
+__all__ = ["Membership"]
 
 log = logging.getLogger(__name__)
 
 COLLECTION = "revstream.members"
 
 # Looks per renewal: how soon a lease that was given back, or has run out, is taken.
-_LOOKS = 5
-_PARTING_S = 1.0
-_FORGOTTEN_MS = 3_600_000
+_READS_PER_RENEWAL = 5
+_WITHDRAW_LIMIT_S = 1.0
+_REMOVED_AFTER_MS = 3_600_000
 
 
-class Members:
+class Membership:
     """Of one process.
 
     Args:
@@ -74,7 +74,7 @@ class Members:
                     if reachable:
                         log.warning("members cannot be asked for", extra={"reason": exc.message})
                     reachable = False
-                await asyncio.sleep(self._renew_every_s / _LOOKS)
+                await asyncio.sleep(self._renew_every_s / _READS_PER_RENEWAL)
         finally:
             await self._withdraw()
 
@@ -113,7 +113,7 @@ class Members:
 
     async def _forget(self) -> None:
         """Those that died long ago; here, since each start leaves one at most."""
-        long_ago = {"$subtract": ["$$NOW", _FORGOTTEN_MS]}
+        long_ago = {"$subtract": ["$$NOW", _REMOVED_AFTER_MS]}
         query = {"$expr": {"$lt": ["$expiresAt", long_ago]}}
         await self._mongo.remove_all(COLLECTION, query)
 
@@ -133,7 +133,7 @@ class Members:
         assert self._me is not None
         # Also where the database has just forgotten it: it is alive.
         members[self.holder] = self._me
-        divided = divide(members.values(), held)
+        divided = assign_partitions(members.values(), held)
         mine = frozenset(
             partition.name
             for partition, holder in divided.items()
@@ -147,5 +147,5 @@ class Members:
 
     async def _withdraw(self) -> None:
         with contextlib.suppress(GatewayError, TimeoutError):
-            async with asyncio.timeout(_PARTING_S):
+            async with asyncio.timeout(_WITHDRAW_LIMIT_S):
                 await self._mongo.remove_all(COLLECTION, {"_id": self.holder})

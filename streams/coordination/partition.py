@@ -14,7 +14,7 @@ from typing import Any
 from revstream.model.definition import Model
 from revstream.streams.changefeed.event import ChangeEvent, key_hash
 
-__all__ = ["Partition", "partitions_in", "partitions_of"]
+__all__ = ["Partition", "collection_partitions", "model_partitions"]
 
 _NAME = re.compile(r"recorder:(?P<collection>.*?)(:(?P<number>[0-9]+)/(?P<count>[0-9]+))?\Z", re.S)
 
@@ -63,14 +63,14 @@ class Partition:
         return number * self.count + self.index
 
 
-def partitions_of(collection: str, count: int) -> tuple[Partition, ...]:
+def collection_partitions(collection: str, count: int) -> tuple[Partition, ...]:
     return tuple(Partition(collection, index, count) for index in range(count))
 
 
-def partitions_in(model: Model) -> tuple[Partition, ...]:
+def model_partitions(model: Model) -> tuple[Partition, ...]:
     """Of all collections, in the model's order."""
     return tuple(
         partition
         for entity in model.entities
-        for partition in partitions_of(entity.collection, entity.partitions)
+        for partition in collection_partitions(entity.collection, entity.partitions)
     )

@@ -18,8 +18,8 @@ from revstream.streams.layouts.core.stored_version import StoredVersion
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Pipeline, Writing
-from revstream.streams.versioning.content_reader import Contents
-from revstream.streams.versioning.version import CHANGE_FIELD, RESERVED, Last
+from revstream.streams.versioning.content_reader import ContentReader
+from revstream.streams.versioning.version import CHANGE_FIELD, RESERVED, LastVersion
 
 __all__ = ["Archived"]
 
@@ -31,7 +31,7 @@ class Archived(AsStored):
     def __init__(self, mongo: Mongo, collection: str) -> None:
         super().__init__(mongo, collection)
         self._archive = f"{collection}.versions"
-        self._contents = Contents(mongo, collection)
+        self._contents = ContentReader(mongo, collection)
 
     async def present(
         self, *, size: int, at: Timestamp
@@ -86,7 +86,7 @@ class Archived(AsStored):
         key: Any,
         pipeline: Pipeline,
         *,
-        expected: Last | None = None,
+        expected: LastVersion | None = None,
         demands: Sequence[Mapping[str, Any]] = (),
     ) -> RawBSONDocument | None:
         return await writing.change(self.collection, _exactly(key, expected, demands), pipeline)
@@ -97,14 +97,16 @@ class Archived(AsStored):
         key: Any,
         change: Document,
         *,
-        expected: Last | None = None,
+        expected: LastVersion | None = None,
         demands: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
         query = _exactly(key, expected, demands)
         return await writing.remove(self.collection, query) is not None
 
 
-def _exactly(key: Any, expected: Last | None, demands: Sequence[Mapping[str, Any]]) -> Document:
+def _exactly(
+    key: Any, expected: LastVersion | None, demands: Sequence[Mapping[str, Any]]
+) -> Document:
     """The query for a document; where a version is expected, that is what this version left."""
     query: Document = {"_id": key}
     if expected is not None:

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
-from revstream.streams.archive.tolerant_reader import versions_of
+from revstream.streams.archive.tolerant_reader import read_versions
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import (
@@ -35,7 +35,7 @@ from revstream.streams.core.errors import (
     reason_of,
 )
 from revstream.streams.core.log_throttle import LogThrottle
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub, Subscriber
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.versioning.version import Version
@@ -112,7 +112,7 @@ class Consumer:
         mongo: Mongo,
         archive: Archive,
         hub: Hub,
-        progress: Progress,
+        progress: ArchiveProgress,
         checkpoints: Checkpoints,
         horizons: Horizons,
         *,
@@ -168,7 +168,7 @@ class Consumer:
 
     @property
     def lag_s(self) -> float:
-        """See `Progress.lag_behind_s`."""
+        """See `ArchiveProgress.lag_behind_s`."""
         return self._progress.lag_behind_s(self.collection, self._checkpoint.token)
 
     async def _take(self, fencing_token: int) -> bool:
@@ -201,7 +201,7 @@ class Consumer:
         query = {"_id": {"$gt": position, "$lte": upto}}
         records = await self._archive.find(query, sort=[("_id", 1)], limit=page, fill=False)
         reached = records[-1]["_id"] if len(records) == page else upto
-        return await versions_of(self._archive, records), reached
+        return await read_versions(self._archive, records), reached
 
     async def _look_back(self, position: str, fencing_token: int) -> None:
         """Whether versions behind a place were dropped before they were read; told once."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from revstream.model.definition import Model
 from revstream.streams.archive.store import Archive
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 
 __all__ = ["ListenerContext"]
@@ -27,4 +27,4 @@ class ListenerContext:
     model: Model
     mongo: Mongo
     archives: Mapping[str, Archive]
-    progress: Progress
+    progress: ArchiveProgress

@@ -20,17 +20,17 @@ from revstream.streams.coordination.checkpoint import (
     Baseline,
     Checkpoint,
     Checkpoints,
-    complete,
-    furthest,
+    complete_sets,
+    furthest_checkpoint,
 )
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.core.operation import execution_suspended
 from revstream.streams.live.hub import Hub
-from revstream.streams.live.pending_versions import NumberedEvent, Numbers
+from revstream.streams.live.pending_versions import NumberedEvent, PendingVersions
 
-__all__ = ["Progress"]
+__all__ = ["ArchiveProgress"]
 
 Stored = Mapping[Partition, Checkpoint]
 
@@ -39,7 +39,7 @@ _SILENT_S = 3.0
 _READING_POLL_S = 0.1
 
 
-class Progress:
+class ArchiveProgress:
     """Positions of the recorders of all collections, as this process knows them.
 
     Args:
@@ -68,7 +68,7 @@ class Progress:
         self._reached: dict[str, dict[Partition, str]] = {}
         self._here: dict[str, dict[Partition, str]] = {}
         # Of those that somebody has asked for.
-        self._numbers: dict[str, Numbers] = {}
+        self._numbers: dict[str, PendingVersions] = {}
         self._moved: dict[str, asyncio.Event] = {}
         self._asking: dict[str, asyncio.Future[dict[Partition, Checkpoint]]] = {}
         # Of partitions whose recorders run here, how far they have read what was there before.
@@ -112,13 +112,13 @@ class Progress:
     def drafted(
         self, partition: Partition, token: str, numbered: Mapping[str, NumberedEvent]
     ) -> None:
-        """The recorder in this process has drafted everything up to a token: see `Numbers`."""
+        """Note that the recorder in this process has drafted everything up to a token."""
         if (numbers := self._numbers.get(partition.collection)) is not None:
             numbers.drafted(partition, token, numbered)
 
-    def numbers(self, collection: str) -> Numbers:
+    def numbers(self, collection: str) -> PendingVersions:
         """Those that recorders in this process tell, from now on."""
-        return self._numbers.setdefault(collection, Numbers())
+        return self._numbers.setdefault(collection, PendingVersions())
 
     def known(self, collection: str) -> str:
         """Everything of this collection up to here is known to be archived; asks nobody."""
@@ -141,7 +141,7 @@ class Progress:
 
     async def checkpoint(self, collection: str) -> Checkpoint | None:
         """Of the collection as a whole; None where no recorder has ever run for all of it."""
-        return furthest(await self._checkpoints.of(collection))
+        return furthest_checkpoint(await self._checkpoints.of(collection))
 
     async def wait(self, collection: str, token: str, *, limit_s: float | None = None) -> None:
         """Return once everything up to a token is archived.
@@ -193,7 +193,7 @@ class Progress:
                 known = await self.position(collection)
                 if known >= token:
                     break
-                raise _behind(collection, known, token, limit_s)
+                raise _archive_behind_error(collection, known, token, limit_s)
             if self._all_here(collection):
                 moved = self._moved.setdefault(collection, asyncio.Event())
                 try:
@@ -237,7 +237,7 @@ class Progress:
             while not self.whole(collection):
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
-                    raise _unread(collection, await self.checkpoint(collection), limit_s)
+                    raise _unread_error(collection, await self.checkpoint(collection), limit_s)
                 await asyncio.sleep(min(_READING_POLL_S, remaining))
                 await self.position(collection)
 
@@ -313,7 +313,7 @@ class Progress:
             for partition, each in stored.items()
         }
         best = max(
-            complete(fresh).values(),
+            complete_sets(fresh).values(),
             key=lambda each: min(one.token for one in each.values()),
             default=None,
         )
@@ -376,7 +376,7 @@ def _age_s(since: datetime) -> float:
     return max(0.0, (datetime.now(UTC) - since).total_seconds())
 
 
-def _behind(collection: str, known: str, token: str, limit_s: float) -> ArchiveBehind:
+def _archive_behind_error(collection: str, known: str, token: str, limit_s: float) -> ArchiveBehind:
     wanted_at = resume_tokens.cluster_time(token).as_datetime()
     if not known:
         return ArchiveBehind(
@@ -395,7 +395,7 @@ def _behind(collection: str, known: str, token: str, limit_s: float) -> ArchiveB
     )
 
 
-def _unread(collection: str, checkpoint: Checkpoint | None, limit_s: float) -> ArchiveBehind:
+def _unread_error(collection: str, checkpoint: Checkpoint | None, limit_s: float) -> ArchiveBehind:
     read, total = 0, 0
     if checkpoint is not None:
         read, total = checkpoint.baseline.read, checkpoint.baseline.total

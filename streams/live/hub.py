@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.changefeed.event import ChangeEvent, EventBatch
 from revstream.streams.changefeed.ring_buffer import Ring
 from revstream.streams.changefeed.routing import EVERYTHING, Interest, Routing
 from revstream.streams.changefeed.source import Source
@@ -30,15 +30,15 @@ from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.layouts.core.translation import translated_apart
 
-__all__ = ["PORTION", "Hub", "HubOptions", "Subscriber", "follow"]
+__all__ = ["EVENTS_PER_READ", "Hub", "HubOptions", "Subscriber", "publish_source"]
 
 log = logging.getLogger(__name__)
 
 # Events that a subscriber takes at once: what is made of them is its own, and stays with it for as
 # long as its client does not read.
-PORTION = 200
+EVENTS_PER_READ = 200
 # How soon what could not be read is read again.
-_AGAIN_S = 0.25
+_RETRY_S = 0.25
 # Deletions that are remembered per collection, some 300 bytes each.
 _DELETIONS = 10_000
 
@@ -92,8 +92,7 @@ class Subscriber:
         return len(self._backlog)
 
     async def next(self, timeout_s: float | None = None) -> Sequence[ChangeEvent]:
-        """Wait for events, and take no more than `PORTION`; an empty list after `timeout_s` without
-        any.
+        """Wait for events and return at most `EVENTS_PER_READ`; none after `timeout_s`.
 
         Raises:
             SlowConsumer: the backlog was full; raised once what lies in it has been taken.
@@ -104,7 +103,7 @@ class Subscriber:
         if not self._backlog and self._end is None:
             await self._woken(timeout_s)
         if self._backlog:
-            size = min(len(self._backlog), PORTION)
+            size = min(len(self._backlog), EVENTS_PER_READ)
             taken = [self._backlog.popleft() for _ in range(size)]
             self._backlog_bytes -= sum(each.size_bytes for each in taken)
             return taken
@@ -236,7 +235,7 @@ class Hub:
         where events are missing in between, or befall the whole database."""
         self._companions[collection].append((take, interrupted))
 
-    def publish(self, batch: Batch) -> None:
+    def publish(self, batch: EventBatch) -> None:
         """Hand a batch to all it concerns. An ordinary function: it cannot be slowed by a
         receiver."""
         for event in batch.events:
@@ -309,7 +308,9 @@ class Hub:
         self._routing[subscriber.collection].discard(subscriber)
 
 
-async def follow(source: Source, hub: Hub, layouts: Mapping[str, Layout] | None = None) -> None:
+async def publish_source(
+    source: Source, hub: Hub, layouts: Mapping[str, Layout] | None = None
+) -> None:
     """Publish a source's events from the hub's position on. Never ends.
 
     Args:
@@ -326,10 +327,12 @@ async def follow(source: Source, hub: Hub, layouts: Mapping[str, Layout] | None 
             # The archive reads the present again; subscribers resume from there.
             hub.restart(batch.position)
         else:
-            hub.publish(await _meant(batch, layouts, left_out) if layouts else batch)
+            hub.publish(await _translate_batch(batch, layouts, left_out) if layouts else batch)
 
 
-async def _meant(batch: Batch, layouts: Mapping[str, Layout], left_out: LogThrottle) -> Batch:
+async def _translate_batch(
+    batch: EventBatch, layouts: Mapping[str, Layout], left_out: LogThrottle
+) -> EventBatch:
     """The writes of documents that a batch means."""
     events: list[ChangeEvent] = []
     for name, group in itertools.groupby(batch.events, key=lambda each: each.collection):
@@ -337,11 +340,11 @@ async def _meant(batch: Batch, layouts: Mapping[str, Layout], left_out: LogThrot
         if layout is None:
             events += group
         else:
-            events += await _translated(layout, list(group), left_out)
-    return Batch(tuple(events), batch.position)
+            events += await _translate_events(layout, list(group), left_out)
+    return EventBatch(tuple(events), batch.position)
 
 
-async def _translated(
+async def _translate_events(
     layout: Layout, events: Sequence[ChangeEvent], left_out: LogThrottle
 ) -> Sequence[ChangeEvent]:
     told = False
@@ -354,7 +357,7 @@ async def _translated(
                 facts = {"collection": layout.collection, "reason": exc.message}
                 log.warning("events cannot be told yet", extra=facts)
             told = True
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_RETRY_S)
             continue
         for event, fault in untranslated:
             # Its recorder sets it aside.

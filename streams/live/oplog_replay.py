@@ -31,7 +31,7 @@ from revstream.streams.live.hub import Hub
 from revstream.streams.live.replay import Part, hand_over
 from revstream.streams.mongo.database import Mongo
 
-__all__ = ["OplogReplay", "ReadAgain"]
+__all__ = ["OplogEvents", "OplogReplay"]
 
 # Streams in all, and of one caller: each looks through the oplog, as a scan does.
 _SLOTS = (4, 2)
@@ -48,7 +48,7 @@ _SOURCE = SourceOptions(batch_events=50)
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAgain:
+class OplogEvents:
     """Events that were read from the oplog, perhaps none, and the place up to which there are no
     others. The documents may have been removed since."""
 
@@ -80,7 +80,7 @@ class OplogReplay:
         *,
         caller: str,
         interest: Interest,
-    ) -> AsyncGenerator[Part | ReadAgain]:
+    ) -> AsyncGenerator[Part | OplogEvents]:
         """Yield everything after a token, then everything that comes; never ends.
 
         Args:
@@ -94,7 +94,7 @@ class OplogReplay:
             SlowConsumer, Unavailable: from the hub; the last token given resumes.
         """
         position = self._hub.position if after is None else after
-        reading = _Reading(partial(self._source, collections), position)
+        reading = _OplogReader(partial(self._source, collections), position)
         while (caught := self._hub.ring(topic).after(reading.position)) is None:
             floor = self._hub.ring(topic).floor
             try:
@@ -102,7 +102,7 @@ class OplogReplay:
                     events = await reading.page(floor)
             except HistoryLost as exc:
                 raise HistoryLost(exc.message, oldestResumeToken=floor) from exc
-            yield ReadAgain(events, reading.position)
+            yield OplogEvents(events, reading.position)
         # No await since the ring was read: the ring and the live stream join without a seam.
         subscriber = self._hub.attach(topic, interest)
         position = max(reading.position, self._hub.position)
@@ -124,7 +124,7 @@ class OplogReplay:
         )
 
 
-class _Reading:
+class _OplogReader:
     """The oplog behind a position, in stretches of time: what the server looks through for one
     reply has an end.
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.coordination.partition import Partition
 
-__all__ = ["NumberedEvent", "Numbers"]
+__all__ = ["NumberedEvent", "PendingVersions"]
 
 # As many as the ring has events, for those who come back.
 _EVENTS = 10_000
@@ -37,7 +37,7 @@ class NumberedEvent(NamedTuple):
     why: str | None = None
 
 
-class Numbers:
+class PendingVersions:
     """Of one collection that does not keep versions itself."""
 
     def __init__(self) -> None:

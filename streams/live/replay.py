@@ -23,24 +23,24 @@ from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.changefeed.routing import EVERYTHING, Interest
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import HistoryLost
-from revstream.streams.live.archive_progress import Progress
-from revstream.streams.live.hub import PORTION, Hub, Subscriber
+from revstream.streams.live.archive_progress import ArchiveProgress
+from revstream.streams.live.hub import EVENTS_PER_READ, Hub, Subscriber
 from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = [
     "BufferedEvents",
     "Idle",
-    "Live",
+    "LiveEvents",
     "Part",
     "Replay",
-    "Replayed",
+    "ReplayedRecords",
     "hand_over",
-    "patience_s",
+    "jittered_timeout_s",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedRecords:
     """Records of the archive, in token order."""
 
     records: Sequence[Document]
@@ -54,7 +54,7 @@ class BufferedEvents:
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveEvents:
     """Events as they come."""
 
     events: Sequence[ChangeEvent]
@@ -68,11 +68,11 @@ class Idle:
 
 
 # How often the archive is looked at where what comes does not come by the stream.
-_OWED_S = 0.2
+_DOUBT_POLL_S = 0.2
 # Behind every token.
 _NOT_YET_KNOWN = "~"
 
-Part = Replayed | BufferedEvents | Live | Idle
+Part = ReplayedRecords | BufferedEvents | LiveEvents | Idle
 
 
 class Replay:
@@ -87,7 +87,7 @@ class Replay:
         self,
         archive: Archive,
         hub: Hub,
-        progress: Progress,
+        progress: ArchiveProgress,
         horizons: Horizons,
         *,
         page: int = 500,
@@ -122,7 +122,7 @@ class Replay:
         while True:
             if (drop := resume_tokens.divided(position)) is not None:
                 async for records in self._rest_of(drop, position, match):
-                    yield Replayed(records)
+                    yield ReplayedRecords(records)
                 position = resume_tokens.behind(drop)
             if archived:
                 owed = await self._owed(start, owed)
@@ -134,7 +134,7 @@ class Replay:
                 break
             upto = await self._progress.position(self._archive.collection)
             if upto <= position < owed:
-                await asyncio.sleep(_OWED_S)
+                await asyncio.sleep(_DOUBT_POLL_S)
                 continue
             if upto <= position:
                 # The recorder is behind the ring's oldest event: wait for it to move.
@@ -143,7 +143,7 @@ class Replay:
                 continue
             records = await self._scan(position, upto, match)
             if records:
-                yield Replayed(records)
+                yield ReplayedRecords(records)
             full = len(records) == self._page
             position = resume_tokens.canonical(records[-1]["_id"]) if full else upto
         position = max(position, reached)
@@ -223,16 +223,16 @@ async def hand_over(
     """
     try:
         caught = [each for each in caught if subscriber.interest.meets(each)]
-        for first in range(0, len(caught), PORTION):
-            yield BufferedEvents(caught[first : first + PORTION])
+        for first in range(0, len(caught), EVENTS_PER_READ):
+            yield BufferedEvents(caught[first : first + EVENTS_PER_READ])
         yield Idle(position)
         while True:
             reached = hub.position
-            events = await subscriber.next(patience_s(quiet_s))
+            events = await subscriber.next(jittered_timeout_s(quiet_s))
             # A client may hold a token that this process's stream has not reached yet.
             fresh = [each for each in events if each.token > position]
             if fresh:
-                yield Live(fresh)
+                yield LiveEvents(fresh)
             elif not events and reached > position:
                 position = reached
                 yield Idle(position)
@@ -240,7 +240,7 @@ async def hand_over(
         subscriber.close()
 
 
-def patience_s(most_s: float) -> float:
+def jittered_timeout_s(most_s: float) -> float:
     """How long one subscriber waits for something. Those who began together, or were told the same,
     would otherwise all be sent a fresher token in the same moment: 2,000 took 0.17 s, in which
     nobody was told anything else."""

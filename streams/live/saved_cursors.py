@@ -57,7 +57,7 @@ class CursorStore:
 
         Returns: False where the owner has so many others.
         """
-        others = {**_all_of(owner), **{"$nor": [_key(owner, name)]}}
+        others = {**_owner_query(owner), **{"$nor": [_key(owner, name)]}}
         if await self._mongo.count(COLLECTION, others) >= most:
             return False
         await self._mongo.find_one_and_update(
@@ -70,7 +70,7 @@ class CursorStore:
 
     async def of(self, owner: str) -> list[SavedCursor]:
         """Return an owner's places by name."""
-        found = await self._mongo.find(COLLECTION, _all_of(owner), sort=[("_id", 1)])
+        found = await self._mongo.find(COLLECTION, _owner_query(owner), sort=[("_id", 1)])
         return [
             SavedCursor(each["_id"]["name"], resume_tokens.canonical(each["token"]), each["at"])
             for each in found
@@ -85,7 +85,7 @@ def _key(owner: str, name: str) -> dict[str, Any]:
     return {"_id": {"owner": owner, "name": name}}
 
 
-def _all_of(owner: str) -> Mapping[str, Any]:
+def _owner_query(owner: str) -> Mapping[str, Any]:
     """By the index of `_id`: an owner's keys lie next to one another."""
     first, end = {"owner": owner, "name": ""}, {"owner": owner, "name": MaxKey()}
     return {"_id": {"$gte": first, "$lt": end}}

@@ -17,13 +17,13 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from revstream.streams.changefeed.event import Batch
+from revstream.streams.changefeed.event import EventBatch
 from revstream.streams.changefeed.source import Source
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.live.hub import Hub
 
-__all__ = ["JointSource"]
+__all__ = ["SharedSource"]
 
 # As many as a batch of a recorder's own stream has.
 _MOST_EVENTS = 3000
@@ -33,7 +33,7 @@ _QUIET_S = 0.05
 _SILENT_S = 3.0
 
 
-class JointSource:
+class SharedSource:
     """Of one partition of a collection that does not keep versions itself.
 
     Args:
@@ -71,7 +71,7 @@ class JointSource:
     def trouble(self) -> str | None:
         return (self._live if self._joined else self._own).trouble
 
-    async def batches(self, after: str) -> AsyncGenerator[Batch]:
+    async def batches(self, after: str) -> AsyncGenerator[EventBatch]:
         """As of `Source.batches`."""
         position = after
         while True:
@@ -91,7 +91,7 @@ class JointSource:
             finally:
                 self._joined = False
 
-    async def _shared(self, position: str) -> AsyncGenerator[Batch]:
+    async def _shared(self, position: str) -> AsyncGenerator[EventBatch]:
         """What the live stream tells; ends where there is no telling."""
         while self._heard() and not self._apart:
             # Before the look, so that none that comes behind it is passed over.
@@ -106,7 +106,7 @@ class JointSource:
                 position = last.token if last.is_write else resume_tokens.behind(last.token)
             else:
                 position = max(position, self._hub.position)
-            yield Batch(tuple(filter(self._partition.concerns, events)), position)
+            yield EventBatch(tuple(filter(self._partition.concerns, events)), position)
             if not self._news.is_set():
                 try:
                     async with asyncio.timeout(_QUIET_S):

@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from bson import Timestamp
 
 from revstream.model.definition import Model
-from revstream.streams.archive.coverage import Coverages
+from revstream.streams.archive.coverage import CoverageStore
 from revstream.streams.archive.indexes import INDEXES
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoint
 from revstream.streams.coordination.lease import Holder
-from revstream.streams.coordination.partition import Partition, partitions_in
+from revstream.streams.coordination.partition import Partition, model_partitions
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DatabaseError, GatewayError, Unavailable, Unsuitable
 from revstream.streams.mongo.database import Mongo
@@ -32,7 +32,7 @@ from revstream.streams.mongo.server_check import (
     unfit_collections,
 )
 from revstream.streams.recording.bootstrap.index_creation import wanted_indexes
-from revstream.streams.recording.layout_repair import half_done
+from revstream.streams.recording.layout_repair import count_unfinished_updates
 from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 
 __all__ = ["Diagnosis", "DiagnosisFinding"]
@@ -309,7 +309,7 @@ class Diagnosis:
 
     async def _recorders(self) -> AsyncIterator[DiagnosisFinding]:
         now = await self._mongo.operation_time()
-        partitions = partitions_in(self._model)
+        partitions = model_partitions(self._model)
         never = [each.label for each in partitions if each not in self._checkpoints]
         if never:
             yield DiagnosisFinding(
@@ -350,7 +350,7 @@ class Diagnosis:
             if partition.index == 0:  # of them all, said once
                 archive = Archive(self._mongo, partition.collection)
                 gaps = await self._mongo.count(archive.name, {"gap": True, "unrecorded": None})
-                lost = (await Coverages(self._mongo).of(partition.collection)).gaps
+                lost = (await CoverageStore(self._mongo).of(partition.collection)).gaps
                 if lost:
                     yield DiagnosisFinding(
                         level="note",
@@ -370,7 +370,7 @@ class Diagnosis:
                 yield _ok("recorders", said)
 
     async def _layouts(self) -> AsyncIterator[DiagnosisFinding]:
-        for name, count in (await half_done(self._mongo, self._model)).items():
+        for name, count in (await count_unfinished_updates(self._mongo, self._model)).items():
             says = f"{name}: {count} updates were left half done by a crash"
             mend = "revstream verify --mend; a process that records mends it by itself"
             yield DiagnosisFinding(

@@ -25,7 +25,7 @@ from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import Unsuitable
 from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.maintenance.collection_rules import Rules, carry_over, rules_of
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
@@ -67,7 +67,7 @@ class Migration:
         to: the name of the new collection, which no model names yet.
     """
 
-    def __init__(self, mongo: Mongo, old: Archive, to: str, progress: Progress) -> None:
+    def __init__(self, mongo: Mongo, old: Archive, to: str, progress: ArchiveProgress) -> None:
         self._mongo = mongo
         self._old = old
         self._to = to

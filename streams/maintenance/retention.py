@@ -21,7 +21,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import GatewayError, LeaseLost, Unavailable
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.maintenance.truncate import Cutting
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
@@ -46,7 +46,7 @@ class Retention:
         self,
         mongo: Mongo,
         archive: Archive,
-        progress: Progress,
+        progress: ArchiveProgress,
         keep: Keep,
         *,
         name: str,

@@ -18,14 +18,14 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from revstream.streams.archive.indexes import NUMBERS
+from revstream.streams.archive.indexes import NUMBER_INDEX
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Writing, write
 from revstream.streams.versioning.content_encoding import part_ids
-from revstream.streams.versioning.truncation_mark import PurgeMark, after
+from revstream.streams.versioning.truncation_mark import PurgeMark, mark_after_removal
 
 __all__ = ["Cutting"]
 
@@ -101,7 +101,7 @@ class Cutting:
             {"$limit": _PER_READ},
             {"$project": dict.fromkeys(_SHOWN, 1)},
         ]
-        found = await self._mongo.aggregate(self._archive.name, pipeline, hint=NUMBERS)
+        found = await self._mongo.aggregate(self._archive.name, pipeline, hint=NUMBER_INDEX)
         by_document: dict[Any, list[Document]] = {}
         for each in found:
             by_document.setdefault(identity(each["doc"]), []).append(each)
@@ -119,7 +119,11 @@ class Cutting:
         updates = []
         for step in steps:
             whole = contents.get(step.kept["_id"], {})
-            mark = {"first": True, "prev": None, "cut": after(step.removed, now, purge)}
+            mark = {
+                "first": True,
+                "prev": None,
+                "cut": mark_after_removal(step.removed, now, purge),
+            }
             update = {**whole, "$set": {**mark, **whole.get("$set", {})}}
             updates.append(({"_id": step.kept["_id"]}, update))
 

@@ -21,7 +21,7 @@ from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.archive.store import Archive
-from revstream.streams.changefeed.event import INEXACT, identity, is_exact
+from revstream.streams.changefeed.event import INEXACT_KEY, identity, is_exact
 from revstream.streams.coordination.checkpoint import Checkpoint
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DamagedArchive, DatabaseError, HistoryLost
@@ -124,7 +124,7 @@ class Verification:
                 exact = [each for each in documents if is_exact(each)]
                 for each in documents:
                     if not is_exact(each):
-                        self._tell("MISSING", f"has no versions: {INEXACT}", each["_id"])
+                        self._tell("MISSING", f"has no versions: {INEXACT_KEY}", each["_id"])
                 if end or exact:
                     last = None if end else (exact[-1]["_id"],)
                     await self._check_range(after, last, at, exact)

@@ -28,7 +28,7 @@ from revstream.streams.recording.versions.version_batch import VersionBatch
 __all__ = ["CommitPipeline"]
 
 # What may be lost without harm is not waited for any longer.
-_PARTING_S = 1.0
+_FLUSH_LIMIT_S = 1.0
 
 # Of what waits while versions are being inserted; one batch more may come.
 _MOST_RECORDS = 5000
@@ -40,7 +40,7 @@ Save = Callable[[Checkpoint], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class _Portion:
+class _PendingBatch:
     """What goes into the archive at once.
 
     `checkpoint`: up to which that is all. `worth_saving`: whether something has happened up to
@@ -87,7 +87,7 @@ class CommitPipeline:
         self._save_every_s = save_every_s
         self._stored = self._archived = Checkpoint("", "")
         self._saved_at = 0.0
-        self._waiting: _Portion | None = None
+        self._waiting: _PendingBatch | None = None
         self._unsaved: Checkpoint | None = None
         # At most one of each.
         self._inserting: asyncio.Future[None] | None = None
@@ -110,7 +110,7 @@ class CommitPipeline:
             if task is not None and task.done():
                 task.result()
         if self._waiting is None:
-            self._waiting = _Portion(draft, checkpoint, worth_saving)
+            self._waiting = _PendingBatch(draft, checkpoint, worth_saving)
         else:
             self._waiting.draft.join(draft)
             self._waiting.checkpoint = checkpoint
@@ -149,7 +149,7 @@ class CommitPipeline:
         """Finish what is being written and store how far it has come, so that whoever takes over
         need not read it again; not at any price."""
         with contextlib.suppress(TimeoutError, GatewayError):
-            async with asyncio.timeout(_PARTING_S):
+            async with asyncio.timeout(_FLUSH_LIMIT_S):
                 await self.settled()
                 if self._archived != self._stored:
                     await self.save(self._archived)
@@ -181,7 +181,7 @@ class CommitPipeline:
             raise LeaseLost(f"{self._name}: another process has written the archive")
         self.versions += len(draft.records)
 
-    def _stand(self, portion: _Portion) -> None:
+    def _stand(self, portion: _PendingBatch) -> None:
         """It is archived: say so, and have the checkpoint saved."""
         self._archived = checkpoint = portion.checkpoint
         self._tell_archived(checkpoint.token)

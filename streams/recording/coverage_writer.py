@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from bson import Timestamp
 
-from revstream.streams.archive.coverage import Coverages, Mark
+from revstream.streams.archive.coverage import CoverageStore, TimeMark
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.coordination.checkpoint import Checkpoint
@@ -20,7 +20,7 @@ from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import GatewayError, Unavailable
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 
 __all__ = ["CoverageWriter"]
 
@@ -36,7 +36,7 @@ class CoverageWriter:
     def __init__(self, mongo: Mongo, archive: Archive, partition: Partition) -> None:
         self._mongo = mongo
         self._archive = archive
-        self._coverages = Coverages(mongo)
+        self._coverages = CoverageStore(mongo)
         self._collection = archive.collection
         self._partition = partition
 
@@ -53,7 +53,7 @@ class CoverageWriter:
             begun = resume_tokens.cluster_time(checkpoint.start)
             # Its seconds are those of the clock, cut off.
             wall = begun.as_datetime() + timedelta(seconds=1)
-            await self._coverages.begin(self._collection, Mark(begun, wall))
+            await self._coverages.begin(self._collection, TimeMark(begun, wall))
             if checkpoint.baseline.done:
                 await self._complete()
         if doubt and not checkpoint.baseline.done:
@@ -68,16 +68,16 @@ class CoverageWriter:
 
     async def begin_again(self, event: ChangeEvent) -> None:
         """Store that the database was dropped, and what was known with it."""
-        await self._coverages.begin(self._collection, Mark(event.at, event.wall))
+        await self._coverages.begin(self._collection, TimeMark(event.at, event.wall))
 
-    async def complete(self, chunk: Chunk, *, lost: bool) -> None:
+    async def complete(self, chunk: SnapshotChunk, *, lost: bool) -> None:
         """Store that everything that was there before is recorded now.
 
         Args:
             chunk: the last one. lost: it was read since history was lost: all is known again.
         """
         if lost:
-            end = Mark(chunk.at, chunk.wall)
+            end = TimeMark(chunk.at, chunk.wall)
             await self._coverages.close_gap(self._collection, self._partition.name, end)
         if not (lost and await self._coverages.stored(self._collection, "known")):
             await self._complete()
@@ -93,12 +93,12 @@ class CoverageWriter:
         found = await self._archive.find(
             query, projection={"at": 1, "wall": 1}, sort=[("_id", -1)], limit=1, fill=False
         )
-        known = Mark(found[0]["at"], found[0]["wall"]) if found else None
+        known = TimeMark(found[0]["at"], found[0]["wall"]) if found else None
         await self._coverages.learn(self._collection, known)
 
     async def replace(self, event: ChangeEvent) -> None:
         """Store that the collection was replaced before what was there had been read."""
-        await self._coverages.learn(self._collection, Mark(event.at, event.wall))
+        await self._coverages.learn(self._collection, TimeMark(event.at, event.wall))
 
     async def lose(self, position: str, why: str = OPLOG_LOST) -> None:
         """Store that nothing is known from behind a position on."""
@@ -107,17 +107,17 @@ class CoverageWriter:
         version = await self._version_at(resume_tokens.moment(last), -1)
         if version is not None:
             wall = max(wall, version.wall + timedelta(milliseconds=1))
-        await self._open(Mark(Timestamp(last.time, last.inc + 1), wall), why)
+        await self._open(TimeMark(Timestamp(last.time, last.inc + 1), wall), why)
 
-    async def _version_at(self, upto: str, direction: int) -> Mark | None:
+    async def _version_at(self, upto: str, direction: int) -> TimeMark | None:
         """Return the time of the last version up to a place; with direction 1, of the first."""
         query = {"_id": {"$lte": upto}} if upto else {}
         found = await self._archive.find(
             query, projection={"at": 1, "wall": 1}, sort=[("_id", direction)], limit=1, fill=False
         )
-        return Mark(found[0]["at"], found[0]["wall"]) if found else None
+        return TimeMark(found[0]["at"], found[0]["wall"]) if found else None
 
-    async def _open(self, start: Mark, why: str) -> None:
+    async def _open(self, start: TimeMark, why: str) -> None:
         await self._coverages.open_gap(self._collection, self._partition.name, start, why)
 
     async def forget(self, partitions: Sequence[Partition]) -> None:

@@ -26,20 +26,20 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import unfit_collections
 from revstream.streams.recording.set_aside import SetAsideEvents
 
-__all__ = ["Health", "Stuck", "unfit_since_recorded"]
+__all__ = ["CollectionStuck", "RecorderHealth", "unfit_since_recorded"]
 
 log = logging.getLogger(__name__)
 
 # How often it is looked whether the collection is still one whose history can be kept.
-_LOOK_S = 10.0
+_CHECK_S = 10.0
 _RETRY_FIRST_S, _RETRY_MOST_S = 0.5, 60.0
 
 
-class Stuck(Exception):
+class CollectionStuck(Exception):
     """The recorder of one collection cannot go on; the message says why."""
 
 
-class Health:
+class RecorderHealth:
     """Health of one partition's recorder.
 
     Attributes:
@@ -79,32 +79,32 @@ class Health:
         """
         if time.monotonic() < self._look_at:
             return
-        self._look_at = time.monotonic() + _LOOK_S
+        self._look_at = time.monotonic() + _CHECK_S
         await self.count()
         unfit = await unfit_collections(self._mongo, [self._partition.collection])
         if unfit:
-            raise Stuck(*unfit.values())
+            raise CollectionStuck(*unfit.values())
 
     async def count(self) -> None:
         """Count the events of the collection that are set aside."""
         self._aside = (await SetAsideEvents(self._mongo).troubles()).get(self._partition.collection)
 
-    async def stuck(self, failure: Exception) -> Stuck:
+    async def stuck(self, failure: Exception) -> CollectionStuck:
         """Translate a failure into trouble of the collection.
 
         Raises:
             Exception: the failure, where it is not the collection's.
         """
-        if isinstance(failure, LeaseLost | Unavailable | TimeLimit | HistoryLost | Stuck):
+        if isinstance(failure, LeaseLost | Unavailable | TimeLimit | HistoryLost | CollectionStuck):
             raise failure
         unfit = await unfit_collections(self._mongo, [self._partition.collection])
         if unfit:
-            return Stuck(*unfit.values())
+            return CollectionStuck(*unfit.values())
         if isinstance(failure, Unsuitable):
             raise failure
-        return Stuck(reason_of(failure))
+        return CollectionStuck(reason_of(failure))
 
-    async def note(self, stuck: Stuck, upto: str, *, fencing_token: int) -> None:
+    async def note(self, stuck: CollectionStuck, upto: str, *, fencing_token: int) -> None:
         """Tell that it is stuck.
 
         Args:

@@ -16,7 +16,7 @@ from revstream.streams.layouts.core.interface import SETTLE_S, Layout
 from revstream.streams.layouts.factory import layout_of
 from revstream.streams.mongo.database import Mongo
 
-__all__ = ["half_done", "repair_layout"]
+__all__ = ["count_unfinished_updates", "repair_layout"]
 
 log = logging.getLogger(__name__)
 
@@ -56,14 +56,14 @@ async def repair_layout(layout: Layout, *, every_s: float = SETTLE_S) -> None:
         await asyncio.sleep(max(every_s, _SHARE * look_s))
 
 
-async def half_done(mongo: Mongo, model: Model) -> dict[str, int]:
+async def count_unfinished_updates(mongo: Mongo, model: Model) -> dict[str, int]:
     """By collection that keeps versions itself, how many documents have what crashes have left
     between two writes of an update."""
     layouts = [layout_of(mongo, each) for each in model.entities]
-    return {each.collection: await _left_over(each) for each in layouts if each.keeps}
+    return {each.collection: await _count_left_over(each) for each in layouts if each.keeps}
 
 
-async def _left_over(layout: Layout) -> int:
+async def _count_left_over(layout: Layout) -> int:
     count = await layout.left_over()
     if count:
         await asyncio.sleep(_UPDATE_S)

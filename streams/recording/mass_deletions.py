@@ -14,11 +14,11 @@ from revstream.streams.core.errors import DatabaseError
 from revstream.streams.layouts.core.snapshot_scan import SNAPSHOT_TOO_OLD
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.versions.last_version_cache import LastVersionCache
-from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from revstream.streams.recording.versions.version_batch import VersionBatch
-from revstream.streams.versioning.version import Last
+from revstream.streams.versioning.version import LastVersion
 
-__all__ = ["MassDeletions", "read_after"]
+__all__ = ["MassDeletions", "is_read_later"]
 
 
 class MassDeletions:
@@ -50,7 +50,7 @@ class MassDeletions:
         self._settled = settled
 
     async def vanished(
-        self, chunk: Chunk, number: int, *, page: int = 5000
+        self, chunk: SnapshotChunk, number: int, *, page: int = 5000
     ) -> AsyncIterator[VersionBatch]:
         """Documents within the chunk's bounds that the archive takes for present and that are not
         there: nobody saw them deleted. Page by page.
@@ -100,7 +100,7 @@ class MassDeletions:
                 return
             first = (keys[-1],)
 
-    async def _there(self, keys: Sequence[Any], chunk: Chunk) -> set[Any]:
+    async def _there(self, keys: Sequence[Any], chunk: SnapshotChunk) -> set[Any]:
         """By identity, those of the documents that were there at the chunk's moment; where the
         server keeps no past, those that are there now."""
         query = {"_id": {"$in": keys}}
@@ -112,9 +112,9 @@ class MassDeletions:
             found = await self._archive.layout.find(query, projection={"_id": 1})
         return {identity(each["_id"]) for each in found}
 
-    def _stands(self, key: Any, chunk: Chunk) -> bool:
+    def _stands(self, key: Any, chunk: SnapshotChunk) -> bool:
         last = self._lasts.get(key)
-        return last is not None and last.full is not None and not read_after(last, chunk)
+        return last is not None and last.full is not None and not is_read_later(last, chunk)
 
     async def end(self, event: ChangeEvent, *, page: int = 1000) -> AsyncIterator[VersionBatch]:
         """The collection was dropped, or renamed away: every document that was there is deleted by
@@ -170,7 +170,7 @@ class MassDeletions:
         return int(found[0]["last"]) // count if found else 0
 
 
-def read_after(last: Last, chunk: Chunk) -> bool:
+def is_read_later(last: LastVersion, chunk: SnapshotChunk) -> bool:
     """The version was read again, later than the chunk: what differs has come since. Or, of a
     collection that came as a whole, it was recorded since it came, as before a crash."""
     if chunk.arrival is not None and last.full is not None and last.token > chunk.place:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from revstream.streams.archive.store import Archive
-from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.changefeed.event import ChangeEvent, EventBatch
 from revstream.streams.changefeed.source import Source
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
 from revstream.streams.coordination.partition import Partition
@@ -26,20 +26,26 @@ from revstream.streams.core.errors import HistoryLost
 from revstream.streams.core.task_cleanup import ended
 from revstream.streams.layouts.core.translation import translated_apart
 from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
-from revstream.streams.live.archive_progress import Progress
-from revstream.streams.live.shared_source import JointSource
+from revstream.streams.live.archive_progress import ArchiveProgress
+from revstream.streams.live.shared_source import SharedSource
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.recording.bootstrap.collection_arrival import Arrival, read_on
+from revstream.streams.recording.bootstrap.collection_arrival import (
+    CollectionArrival,
+    advance_baseline,
+)
 from revstream.streams.recording.bootstrap.collection_setup import CollectionSetup
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
-from revstream.streams.recording.bootstrap.preparation import Preparation
-from revstream.streams.recording.bootstrap.starting_checkpoint import forget_former, stored_place
+from revstream.streams.recording.bootstrap.preparation import CollectionPreparation
+from revstream.streams.recording.bootstrap.starting_checkpoint import (
+    remove_former_checkpoints,
+    starting_checkpoint,
+)
 from revstream.streams.recording.commit_pipeline import CommitPipeline
 from revstream.streams.recording.coverage_writer import UNREADABLE, CoverageWriter
-from revstream.streams.recording.health import Health, Stuck
+from revstream.streams.recording.health import CollectionStuck, RecorderHealth
 from revstream.streams.recording.layout_repair import repair_layout
 from revstream.streams.recording.version_builder import VersionBuilder
-from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from revstream.streams.recording.versions.version_batch import VersionBatch
 
 __all__ = ["Recorder", "RecorderOptions"]
@@ -48,7 +54,7 @@ log = logging.getLogger(__name__)
 
 Report = Callable[[str, int, int], None]
 
-_GONE = frozenset({"drop", "rename", "dropDatabase"})
+_COLLECTION_ENDS = frozenset({"drop", "rename", "dropDatabase"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +82,9 @@ class Recorder:
         self,
         mongo: Mongo,
         archive: Archive,
-        source: Source | JointSource,
+        source: Source | SharedSource,
         checkpoints: Checkpoints,
-        progress: Progress,
+        progress: ArchiveProgress,
         *,
         version_field: str | None,
         fence_field: str | None = None,
@@ -105,7 +111,7 @@ class Recorder:
         self._progress = progress
         self._options = options or RecorderOptions()
         self._report = report
-        self._preparation = Preparation(self.collection, self._layout, setup)
+        self._preparation = CollectionPreparation(self.collection, self._layout, setup)
         self._committing = CommitPipeline(
             self.name,
             archive,
@@ -124,11 +130,13 @@ class Recorder:
             settled=self._committing.settled,
         )
         self._coverage = CoverageWriter(mongo, archive, self.partition)
-        self._arrival = Arrival(self._drafting, self._committing, self._coverage, self._read_chunk)
+        self._arrival = CollectionArrival(
+            self._drafting, self._committing, self._coverage, self._read_chunk
+        )
         self._checkpoint = Checkpoint("", "")
         self._fencing_token = 0
-        self._chunk: Chunk | None = None
-        self._health = Health(mongo, checkpoints, self.partition)
+        self._chunk: SnapshotChunk | None = None
+        self._health = RecorderHealth(mongo, checkpoints, self.partition)
         self._caught_up_at = self._upto = ""
         self._batches = self._aside = 0
 
@@ -142,7 +150,7 @@ class Recorder:
         while True:
             try:
                 await self._run()
-            except Stuck as exc:
+            except CollectionStuck as exc:
                 await self._health.note(exc, self._upto, fencing_token=fencing_token)
                 await asyncio.sleep(self._health.pause_s)
 
@@ -153,7 +161,7 @@ class Recorder:
         self._archive.forget()
         self._preparation.done = False
         self._chunk = None
-        self._checkpoint = checkpoint = await stored_place(
+        self._checkpoint = checkpoint = await starting_checkpoint(
             self._mongo, self._checkpoints, self.partition
         )
         self._health.begin(checkpoint.trouble)
@@ -161,7 +169,9 @@ class Recorder:
         # Before the first event, so that a crash on it loses nothing; and refuses the last holder.
         await self._committing.save(checkpoint)
         self._progress.note_reading(self.partition, checkpoint.baseline)
-        await self._coverage.forget(await forget_former(self._checkpoints, self.partition))
+        await self._coverage.forget(
+            await remove_former_checkpoints(self._checkpoints, self.partition)
+        )
         self._caught_up_at = resume_tokens.moment(await self._mongo.operation_time())
         repairs = self._layout.keeps and self.partition.index == 0
         recovering = asyncio.ensure_future(repair_layout(self._layout)) if repairs else None
@@ -234,7 +244,7 @@ class Recorder:
             finally:
                 await batches.aclose()
 
-    async def _take(self, batch: Batch) -> None:
+    async def _take(self, batch: EventBatch) -> None:
         """Draft a batch, and the chunk of the first reading that stands in it; it is written
         meanwhile."""
         await self._health.look()
@@ -314,7 +324,7 @@ class Recorder:
     async def _take_fate(self, event: ChangeEvent) -> None:
         """What happens to the collection as a whole."""
         arrived = event.renamed_to == self.collection
-        if arrived or event.operation in _GONE:
+        if arrived or event.operation in _COLLECTION_ENDS:
             async for draft in self._drafting.mass_deletions.end(event):
                 await self._committing.write(draft)
         if event.operation == "dropDatabase":
@@ -338,7 +348,7 @@ class Recorder:
             self._progress.note_reading(self.partition, read)
             self._report(self.partition.label, read.read, read.total)
 
-    async def _take_chunk(self, chunk: Chunk) -> None:
+    async def _take_chunk(self, chunk: SnapshotChunk) -> None:
         baseline = self._checkpoint.baseline
         draft = await self._drafting.chunk(chunk, baseline.documents, doubt=baseline.doubt)
         await self._committing.write(draft)
@@ -346,7 +356,7 @@ class Recorder:
         number = baseline.documents + len(draft.records)
         async for vanished in self._drafting.mass_deletions.vanished(chunk, number):
             await self._committing.write(vanished)
-        read = read_on(baseline, chunk, number)
+        read = advance_baseline(baseline, chunk, number)
         self._report(self.partition.label, read.read, read.total)
         if read.done:
             await self._coverage.complete(chunk, lost=bool(read.doubt))
@@ -354,7 +364,9 @@ class Recorder:
         self._checkpoint = replace(self._checkpoint, token=place, baseline=read)
         self._progress.note_reading(self.partition, read)
 
-    async def _read_chunk(self, baseline: Baseline, arrival: ChangeEvent | None = None) -> Chunk:
+    async def _read_chunk(
+        self, baseline: Baseline, arrival: ChangeEvent | None = None
+    ) -> SnapshotChunk:
         return await read_chunk(
             self._mongo,
             self.collection,

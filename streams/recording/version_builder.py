@@ -18,7 +18,7 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.archive.change_register import ChangeRegister, Verdicts
 from revstream.streams.archive.store import Archive
-from revstream.streams.changefeed.event import INEXACT, ChangeEvent, identity, is_exact
+from revstream.streams.changefeed.event import INEXACT_KEY, ChangeEvent, identity, is_exact
 from revstream.streams.coordination.checkpoint import Baseline
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
@@ -32,19 +32,19 @@ from revstream.streams.layouts.self_versioned.recording_rules import (
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.raw_bson.diff import same
-from revstream.streams.recording.mass_deletions import MassDeletions, read_after
+from revstream.streams.recording.mass_deletions import MassDeletions, is_read_later
 from revstream.streams.recording.set_aside import SetAsideEvents
-from revstream.streams.recording.versions.bare_version import event_of_reading, make_bare_version
-from revstream.streams.recording.versions.delete_attribution import Deletions
+from revstream.streams.recording.versions.bare_version import event_from_chunk, make_bare_version
+from revstream.streams.recording.versions.delete_attribution import DeleteAttributions
 from revstream.streams.recording.versions.doubtful_documents import doubtful_keys
 from revstream.streams.recording.versions.last_version_cache import LastVersionCache
 from revstream.streams.recording.versions.reconstruction import Reconstruction
-from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from revstream.streams.recording.versions.version_batch import VersionBatch
-from revstream.streams.versioning.checksum import seal
-from revstream.streams.versioning.content_encoding import as_kept, as_patch
+from revstream.streams.versioning.checksum import add_checksums
+from revstream.streams.versioning.content_encoding import encode_as_patch, encode_as_reference
 from revstream.streams.versioning.version import (
-    Last,
+    LastVersion,
     archived_operation,
     make_version,
     without_reserved,
@@ -55,7 +55,7 @@ __all__ = ["VersionBuilder"]
 log = logging.getLogger(__name__)
 
 # Events drafted before others have their turn of the event loop: a few milliseconds' worth.
-_TURN = 64
+_EVENTS_PER_TURN = 64
 
 
 class VersionBuilder:
@@ -95,7 +95,7 @@ class VersionBuilder:
         self._lasts = LastVersionCache(archive, capacity_bytes=cache_bytes)
         self._changes = ChangeRegister(mongo, archive)
         self._reconstruction = Reconstruction(mongo, archive.collection)
-        self._deletions = Deletions(mongo)
+        self._deletions = DeleteAttributions(mongo)
         self.mass_deletions = MassDeletions(
             mongo, archive, partition, lasts=self._lasts, load=self._load, add=self._add,
             settled=settled,
@@ -134,7 +134,7 @@ class VersionBuilder:
                 await self.set_aside(event, exc)
                 if not isinstance(exc, InexactKey):
                     await self._write_bare(event, draft)
-            if count % _TURN == 0:
+            if count % _EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
         return draft
 
@@ -163,7 +163,7 @@ class VersionBuilder:
         self.gaps += 1
         self._put(draft, record, last, made)
 
-    async def chunk(self, chunk: Chunk, number: int, *, doubt: str = "") -> VersionBatch:
+    async def chunk(self, chunk: SnapshotChunk, number: int, *, doubt: str = "") -> VersionBatch:
         """Documents that the archive does not know become BASELINE; those it knows otherwise, a
         version with a gap.
 
@@ -178,16 +178,16 @@ class VersionBuilder:
         documents = [each for each in chunk.documents if self._partition.holds(each["_id"])]
         await self._load(each["_id"] for each in documents)
         for count, document in enumerate(documents, 1):
-            if count % _TURN == 0:
+            if count % _EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
             if not is_exact(document):
                 token = self._partition_token(place, number + len(draft.records))
-                fault = InexactKey(INEXACT)
+                fault = InexactKey(INEXACT_KEY)
                 await self._unread(fault, draft, chunk, token, document["_id"], document)
                 continue
             last = self._lasts.get(document["_id"])
             full = None if last is None else last.full
-            if last is not None and read_after(last, chunk):
+            if last is not None and is_read_later(last, chunk):
                 continue
             if full is not None and same(full, without_reserved(document)):
                 draft.note_spanning(last, doubt)
@@ -215,7 +215,7 @@ class VersionBuilder:
         self,
         fault: Exception,
         draft: VersionBatch,
-        chunk: Chunk,
+        chunk: SnapshotChunk,
         token: str,
         key: Any,
         content: RawBSONDocument | None,
@@ -224,13 +224,13 @@ class VersionBuilder:
         """Set aside what the first reading has found, as if it had been written then."""
         if not is_fault_of_document(fault):
             raise fault
-        event = event_of_reading(chunk, token, key, content, kept)
+        event = event_from_chunk(chunk, token, key, content, kept)
         await self.set_aside(event, fault)
         if not isinstance(fault, InexactKey):
             await self._write_bare(event, draft)
 
     async def _chunk_of_versions(
-        self, chunk: Chunk, versions: Sequence[StoredVersion], number: int, doubt: str
+        self, chunk: SnapshotChunk, versions: Sequence[StoredVersion], number: int, doubt: str
     ) -> VersionBatch:
         """Of a collection that keeps them itself, all that the archive does not know: BASELINE for
         the first of a document, and for others what they were."""
@@ -239,7 +239,7 @@ class VersionBuilder:
         mine = [each for each in versions if self._partition.holds(each.key)]
         await self._load(each.key for each in mine)
         for count, version in enumerate(mine, 1):
-            if count % _TURN == 0:
+            if count % _EVENTS_PER_TURN == 0:
                 await asyncio.sleep(0)
             last = self._lasts.get(version.key)
             token = self._partition_token(place, number + len(draft.records))
@@ -366,7 +366,7 @@ class VersionBuilder:
     def _add(
         self,
         draft: VersionBatch,
-        last: Last | None,
+        last: LastVersion | None,
         *,
         gap: bool = False,
         unrecorded: bool = False,
@@ -388,17 +388,19 @@ class VersionBuilder:
         if self._archive.layout.keeps:
             # A removal leaves no number: those up to the last one are known all the same.
             known = last.kept if kept is None and last is not None else kept
-            made = as_kept(record, made, known)
+            made = encode_as_reference(record, made, known)
         elif self._deltas:
-            made = as_patch(record, last, made)
+            made = encode_as_patch(record, last, made)
         if unrecorded:
             record["unrecorded"] = True
         self.unrecorded += unrecorded
         self.gaps += gap and not unrecorded
         self._put(draft, record, last, made)
 
-    def _put(self, draft: VersionBatch, record: Document, last: Last | None, made: Last) -> None:
+    def _put(
+        self, draft: VersionBatch, record: Document, last: LastVersion | None, made: LastVersion
+    ) -> None:
         before = None if last is None else last.chain
-        chain = seal(record, made.full, before, kept=self._archive.layout.keeps)
+        chain = add_checksums(record, made.full, before, kept=self._archive.layout.keeps)
         draft.add(record, last)
         self._lasts.put(record["doc"], replace(made, chain=chain))

@@ -30,12 +30,12 @@ __all__ = [
     "COPIER",
     "RESERVED_NAMES",
     "Claim",
-    "attribution",
-    "claim_of",
+    "claim_from_event",
     "claimed_change",
     "copier_mark",
+    "declared_operation",
     "is_reserved_name",
-    "said_operation",
+    "read_attribution",
     "whole_number",
 ]
 
@@ -107,7 +107,7 @@ def claimed_change(
     return carried if set_now else None
 
 
-def claim_of(event: ChangeEvent, collection: str) -> Claim | None:
+def claim_from_event(event: ChangeEvent, collection: str) -> Claim | None:
     """Return the claim of a write other than a deletion, whatever the document carried before; None
     where it claims nothing."""
     if event.operation == "delete":
@@ -128,7 +128,7 @@ def claim_of(event: ChangeEvent, collection: str) -> Claim | None:
     return Claim(change, id_ if usable else None, bound, fits)
 
 
-def attribution(claimed: Mapping[str, Any], *, by_copier: bool = False) -> dict[str, Any]:
+def read_attribution(claimed: Mapping[str, Any], *, by_copier: bool = False) -> dict[str, Any]:
     """Read a `_change`: by, why, restoredFrom, draft.
 
     Args:
@@ -144,7 +144,7 @@ def attribution(claimed: Mapping[str, Any], *, by_copier: bool = False) -> dict[
     return {name: text for name, text in texts.items() if text is not None} | fitting
 
 
-def said_operation(event: ChangeEvent, claimed: Mapping[str, Any] | None) -> str | None:
+def declared_operation(event: ChangeEvent, claimed: Mapping[str, Any] | None) -> str | None:
     """Return UPDATE or REPLACE, where the writer says which of them was meant.
 
     The server logs an update that leaves little of a document as its replacement, and the other way

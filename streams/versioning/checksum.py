@@ -23,16 +23,16 @@ from bson.raw_bson import RawBSONDocument
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 from revstream.streams.raw_bson.fields import elements_of
 
-__all__ = ["ChecksumFlaw", "checksum_flaws", "seal"]
+__all__ = ["ChecksumFlaw", "add_checksums", "checksum_flaws"]
 
 _BYTES = 16
-_SAID = ("_id", "v", "op", "at", "wall", "by", "why", "restoredFrom", "draft", "gap")
+_CHAINED_FIELDS = ("_id", "v", "op", "at", "wall", "by", "why", "restoredFrom", "draft", "gap")
 
 ChecksumFlaw = tuple[Mapping[str, Any], str]
 """A record, and what is wrong with it."""
 
 
-def seal(
+def add_checksums(
     record: Document, content: RawBSONDocument | None, chain: bytes | None, *, kept: bool
 ) -> bytes:
     """Add the checksums to a record; returns its chain.
@@ -42,8 +42,8 @@ def seal(
         chain: of the version before; None where there is none, or it has none.
         kept: the collection keeps its versions itself.
     """
-    record["sum"] = _sum_of(content, kept=kept)
-    record["chain"] = made = _chain_of(record, chain)
+    record["sum"] = _content_checksum(content, kept=kept)
+    record["chain"] = made = _chain_checksum(record, chain)
     return made
 
 
@@ -54,7 +54,7 @@ def checksum_flaws(versions: Sequence[Mapping[str, Any]], *, kept: bool) -> Iter
         versions: the newest first, with their contents, raw.
     """
     for each in versions:
-        if "sum" in each and each["sum"] != _sum_of(each["full"], kept=kept):
+        if "sum" in each and each["sum"] != _content_checksum(each["full"], kept=kept):
             yield each, "has another content than the one that was recorded: its checksum differs"
     for newer, older in pairwise(versions):
         if newer["prev"] == older["_id"] and not _follows(newer, older.get("chain")):
@@ -66,10 +66,10 @@ def checksum_flaws(versions: Sequence[Mapping[str, Any]], *, kept: bool) -> Iter
 
 
 def _follows(record: Mapping[str, Any], chain: bytes | None) -> bool:
-    return "chain" not in record or record["chain"] == _chain_of(record, chain)
+    return "chain" not in record or record["chain"] == _chain_checksum(record, chain)
 
 
-def _sum_of(content: RawBSONDocument | None, *, kept: bool) -> bytes:
+def _content_checksum(content: RawBSONDocument | None, *, kept: bool) -> bytes:
     if content is None:
         return b"\0" * _BYTES
     if not kept:
@@ -78,6 +78,6 @@ def _sum_of(content: RawBSONDocument | None, *, kept: bool) -> bytes:
     return blake2b(b"".join(fields), digest_size=_BYTES).digest()
 
 
-def _chain_of(record: Mapping[str, Any], chain: bytes | None) -> bytes:
-    said = bson.encode({name: record.get(name) for name in _SAID}, codec_options=DECODED)
+def _chain_checksum(record: Mapping[str, Any], chain: bytes | None) -> bytes:
+    said = bson.encode({name: record.get(name) for name in _CHAINED_FIELDS}, codec_options=DECODED)
     return blake2b((chain or b"") + record["sum"] + said, digest_size=_BYTES).digest()

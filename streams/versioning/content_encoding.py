@@ -26,9 +26,16 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 from revstream.streams.raw_bson.patch import patch_between, patched
-from revstream.streams.versioning.version import Last
+from revstream.streams.versioning.version import LastVersion
 
-__all__ = ["KEYFRAME_EVERY", "PACKED", "as_kept", "as_patch", "in_parts", "part_ids"]
+__all__ = [
+    "KEYFRAME_EVERY",
+    "PACKED",
+    "encode_as_patch",
+    "encode_as_reference",
+    "part_ids",
+    "split_into_parts",
+]
 
 KEYFRAME_EVERY = 20
 """A version costs as many patches at most, less one."""
@@ -44,7 +51,7 @@ _ROOM_BYTES = 16 * 1024 * 1024 - 64 * 1024
 _PART_BYTES = 8 * 1024 * 1024
 
 
-def as_patch(record: Document, last: Last | None, made: Last) -> Last:
+def encode_as_patch(record: Document, last: LastVersion | None, made: LastVersion) -> LastVersion:
     """Turn a record that has its content into one that has a patch, where that is worth it.
 
     Args:
@@ -66,7 +73,7 @@ def as_patch(record: Document, last: Last | None, made: Last) -> Last:
     return replace(made, keyframe=start, depth=last.depth + 1)
 
 
-def as_kept(record: Document, made: Last, number: int | None) -> Last:
+def encode_as_reference(record: Document, made: LastVersion, number: int | None) -> LastVersion:
     """Turn a record that has its content into one that says where a layout keeps it.
 
     Args:
@@ -79,7 +86,7 @@ def as_kept(record: Document, made: Last, number: int | None) -> Last:
     return replace(made, kept=number)
 
 
-def in_parts(record: Document) -> list[Document]:
+def split_into_parts(record: Document) -> list[Document]:
     """The parts of a record that would be too large, which then has no content of its own; none of
     one that fits."""
     full = record.get("full")

@@ -22,7 +22,7 @@ from revstream.streams.raw_bson.patch import patched
 from revstream.streams.versioning.content_encoding import PACKED, part_ids
 from revstream.streams.versioning.version import without_reserved
 
-__all__ = ["Contents", "empty"]
+__all__ = ["ContentReader", "empty_content"]
 
 _CHAIN = dict.fromkeys(("doc", "v", "prev", "full", "patch", *PACKED), 1)
 
@@ -44,7 +44,7 @@ class VersionSource(Protocol):
         ...
 
 
-class Contents:
+class ContentReader:
     """Of the records of one collection's archive.
 
     Args:
@@ -99,7 +99,12 @@ class Contents:
                 before = len(made)
                 content = _content(each, chain, made)
                 states = max(1, len(made) - before)
-                shown.append({**_opened(each), "full": await _counted(content, states, raw=raw)})
+                shown.append(
+                    {
+                        **_without_packed(each),
+                        "full": await _decode_and_count(content, states, raw=raw),
+                    }
+                )
             else:
                 shown.append(each)
         return shown
@@ -126,8 +131,10 @@ class Contents:
                     f"{self._collection}/{record['doc']!r}: version {record['v']} is not kept any "
                     f"more: it was number {record['kept']} there"
                 )
-            content = empty(record["doc"]) if content is None else without_reserved(content)
-            made.append({**_opened(record), "full": await _counted(content, 1, raw=raw)})
+            content = empty_content(record["doc"]) if content is None else without_reserved(content)
+            made.append(
+                {**_without_packed(record), "full": await _decode_and_count(content, 1, raw=raw)}
+            )
         return made
 
     async def _parted(self, records: Any) -> dict[str, RawBSONDocument | None]:
@@ -150,12 +157,12 @@ def _is_kept(record: Mapping[str, Any]) -> bool:
     return bool(record.get("packed")) and "kept" in record
 
 
-def empty(key: Any) -> RawBSONDocument:
+def empty_content(key: Any) -> RawBSONDocument:
     """The content that stands for one that cannot be read any more."""
     return RawBSONDocument(bson.encode({"_id": key}, codec_options=DECODED), RAW)
 
 
-def _opened(record: Any) -> Document:
+def _without_packed(record: Any) -> Document:
     return {name: value for name, value in record.items() if name != "packed"}
 
 
@@ -219,7 +226,7 @@ def _raw(document: Any) -> RawBSONDocument | None:
     return RawBSONDocument(bson.encode(document, codec_options=DECODED), RAW)
 
 
-async def _counted(content: RawBSONDocument | None, states: int, *, raw: bool) -> Any:
+async def _decode_and_count(content: RawBSONDocument | None, states: int, *, raw: bool) -> Any:
     """Decode a content, and count it for the running operation: a version of some bytes may follow
     from one of megabytes.
 

@@ -19,13 +19,13 @@ from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.raw_bson.diff import same
 from revstream.streams.versioning.version import Version
 
-__all__ = ["CopiedField", "Known", "copied_fields"]
+__all__ = ["CopiedField", "SourceState", "copied_fields"]
 
 _MISSING: Final = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class SourceState:
     """A state of a source: the copied field has been `value` from version `since` on, and still was
     in version `number`. A source that has no version: None in version 0."""
 
@@ -82,7 +82,7 @@ class CopiedField:
             if holder.get(self.by) is not None:
                 yield holder[self.by]
 
-    def settled(self, version: Version, known: Mapping[Any, Known]) -> bool:
+    def settled(self, version: Version, known: Mapping[Any, SourceState]) -> bool:
         """Whether all copies in a version of a target are of their sources' states.
 
         Args:
@@ -123,11 +123,11 @@ def copied_fields(model: Model) -> list[CopiedField]:
             counts=entity.version,
         )
         for entity in model.entities
-        for source, of, steps, by, field in _found(model, entity, (), (entity.name,))
+        for source, of, steps, by, field in _find_copies(model, entity, (), (entity.name,))
     ]
 
 
-def _found(
+def _find_copies(
     model: Model, kind: ObjectType, steps: tuple[str, ...], types: tuple[str, ...]
 ) -> Iterator[tuple[str, str, tuple[str, ...], str, str]]:
     for field in kind.fields:
@@ -142,7 +142,7 @@ def _found(
         # Copies within themselves are refused by the model.
         if isinstance(field.type, str) and field.type not in types:
             inner = model.embedded(field.type)
-            yield from _found(model, inner, (*steps, field.stored), (*types, field.type))
+            yield from _find_copies(model, inner, (*steps, field.stored), (*types, field.type))
 
 
 def _holders(value: Any, steps: Sequence[str]) -> Iterator[Mapping[str, Any]]:

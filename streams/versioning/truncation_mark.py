@@ -10,7 +10,7 @@ from typing import Any
 
 from bson import Timestamp
 
-__all__ = ["PurgeMark", "TruncationMark", "after", "is_born", "sealed"]
+__all__ = ["PurgeMark", "TruncationMark", "is_born", "mark_after_removal", "mark_with_purge"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class TruncationMark:
         )
 
 
-def after(
+def mark_after_removal(
     removed: Sequence[Mapping[str, Any]], at: datetime, purge: PurgeMark | None
 ) -> dict[str, Any]:
     """What the version behind those that are dropped is marked with.
@@ -62,17 +62,17 @@ def after(
         removed: the oldest first: `v`, `at`, `op`, `gap`, `born`, and `cut` where it was cut
             before.
     """
-    mark = _earlier(removed[0])
+    mark = _earlier_mark(removed[0])
     mark |= {"versions": mark["versions"] + len(removed), "at": at}
     return mark if purge is None else mark | {"purge": asdict(purge)}
 
 
-def sealed(record: Mapping[str, Any], purge: PurgeMark) -> dict[str, Any]:
+def mark_with_purge(record: Mapping[str, Any], purge: PurgeMark) -> dict[str, Any]:
     """The same of the only version that is left, also where no other was dropped."""
-    return {"at": purge.at, **_earlier(record), "purge": asdict(purge)}
+    return {"at": purge.at, **_earlier_mark(record), "purge": asdict(purge)}
 
 
-def _earlier(record: Mapping[str, Any]) -> dict[str, Any]:
+def _earlier_mark(record: Mapping[str, Any]) -> dict[str, Any]:
     if record.get("cut"):
         return dict(record["cut"])
     mark = {"versions": 0, "number": record["v"], "since": record["at"]}

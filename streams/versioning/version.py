@@ -24,9 +24,9 @@ from revstream.streams.mongo.driver.codecs import RAW, Document
 from revstream.streams.raw_bson.diff import differing_paths
 from revstream.streams.raw_bson.fields import without_field
 from revstream.streams.versioning.attribution import (
-    attribution,
     claimed_change,
-    said_operation,
+    declared_operation,
+    read_attribution,
     whole_number,
 )
 from revstream.streams.versioning.truncation_mark import TruncationMark
@@ -36,7 +36,7 @@ __all__ = [
     "COPIES_FIELD",
     "HIGHEST_COUNTER",
     "RESERVED",
-    "Last",
+    "LastVersion",
     "Version",
     "archived_operation",
     "carried_number",
@@ -118,7 +118,7 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Last:
+class LastVersion:
     """What the next version needs of the last one.
 
     `full` is None where that was a deletion; else of bytes of its own, which nobody has looked
@@ -147,7 +147,7 @@ class Last:
     @classmethod
     def from_record(
         cls, record: Mapping[str, Any], *, damaged: RawBSONDocument | None = None
-    ) -> Last:
+    ) -> LastVersion:
         """Args:
         damaged: stands for a content that cannot be read.
         """
@@ -224,7 +224,7 @@ def make_version(
     key: Any,
     operation: str,
     after: RawBSONDocument | None,
-    last: Last | None,
+    last: LastVersion | None,
     version_field: str | None,
     event: ChangeEvent | None = None,
     deletion: Mapping[str, Any] | None = None,
@@ -234,7 +234,7 @@ def make_version(
     disowned: bool = False,
     by_copier: bool = False,
     fence_field: str | None = None,
-) -> tuple[Document, Last]:
+) -> tuple[Document, LastVersion]:
     """The record of a write, and what the next one needs of it.
 
     Args:
@@ -246,7 +246,7 @@ def make_version(
         read_at: where `after` was read rather than sent: when.
         kept: see `next_number`.
         disowned: the `_change` that the document carries is not this write's.
-        by_copier: see `attribution`.
+        by_copier: see `read_attribution`.
         fence_field: of documents with a fencing token: a deletion keeps it.
     """
     number = 0 if last is None else last.number
@@ -260,7 +260,7 @@ def make_version(
     sent = None if after is None else fields
     earlier = last.change if last else None
     claimed = claimed_change(event, sent, earlier, deletion) if event else None
-    said = {} if claimed is None or disowned else attribution(claimed, by_copier=by_copier)
+    said = {} if claimed is None or disowned else read_attribution(claimed, by_copier=by_copier)
     reserved = any(name in fields for name in RESERVED)
     full = without_reserved(after) if after is not None and reserved else after
     copies = fields.get(COPIES_FIELD)
@@ -272,7 +272,7 @@ def make_version(
         "_id": token,
         "doc": key,
         "v": number,
-        "op": (event and said_operation(event, claimed)) or operation,
+        "op": (event and declared_operation(event, claimed)) or operation,
         "at": at,
         "wall": wall,
         "prev": None if last is None else last.token,
@@ -300,7 +300,7 @@ def make_version(
     if gap:
         record["gap"] = True
     record["full"] = full
-    made = Last(
+    made = LastVersion(
         token=token,
         number=number,
         full=None if full is None else RawBSONDocument(bytes(full.raw), RAW),

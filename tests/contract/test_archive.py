@@ -10,13 +10,13 @@ from bson import Decimal128, Int64, MinKey, ObjectId, Timestamp
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
-from revstream.streams.archive.indexes import INDEXES, last_of_each
+from revstream.streams.archive.indexes import INDEXES, last_version_stages
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.versioning.version import Last, make_version
+from revstream.streams.versioning.version import LastVersion, make_version
 from tests.support.streams import check_chains, event, token_at
 
 Client = MongoClient[dict[str, Any]]
@@ -30,8 +30,8 @@ async def archive(mongo: Mongo) -> Archive:
 
 
 def versions(
-    key: Any, seconds: Sequence[int], last: Last | None = None
-) -> tuple[list[Document], Last]:
+    key: Any, seconds: Sequence[int], last: LastVersion | None = None
+) -> tuple[list[Document], LastVersion]:
     """Records of updates of one document at these times, one after the other."""
     records = []
     for at in seconds:
@@ -199,7 +199,10 @@ async def test_the_newest_of_one_moment_cost_the_same_however_many_versions(
     for key in range(20):
         records, _ = versions(key, range(1 + key, 800, 20))
         assert await archive.insert(records)
-    stages = [{"$match": {"doc": {"$in": list(range(20))}}}, *last_of_each(Timestamp(410, 1))]
+    stages = [
+        {"$match": {"doc": {"$in": list(range(20))}}},
+        *last_version_stages(Timestamp(410, 1)),
+    ]
     command = {"aggregate": archive.name, "pipeline": stages, "cursor": {}}
     explained = client[mongo.name].command({"explain": command, "verbosity": "executionStats"})
     costs = explained["stages"][0]["$cursor"]["executionStats"]

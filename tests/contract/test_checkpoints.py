@@ -11,7 +11,7 @@ import pytest
 from bson import Int64, ObjectId, Timestamp
 
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
-from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.coordination.partition import Partition, collection_partitions
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import LeaseLost
 from revstream.streams.mongo.database import Mongo
@@ -129,7 +129,7 @@ async def test_the_checkpoints_of_a_collection_are_found_however_it_was_divided(
 ) -> None:
     """Not those of collections with similar names; those removed are gone."""
     checkpoints = Checkpoints(mongo)
-    parts = [Partition("things"), *partitions_of("things", 2), Partition("things", 6, 12)]
+    parts = [Partition("things"), *collection_partitions("things", 2), Partition("things", 6, 12)]
     for each in [*parts, Partition("things:old"), Partition("thing"), Partition("thingsy", 0, 2)]:
         await checkpoints.save(each.name, CHECKPOINT, fencing_token=1)
     assert set(await checkpoints.of("things")) == set(parts)

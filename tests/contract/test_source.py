@@ -13,7 +13,7 @@ import pytest
 from bson import Timestamp
 from pymongo import MongoClient
 
-from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.changefeed.event import ChangeEvent, EventBatch
 from revstream.streams.changefeed.source import Source
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
@@ -34,7 +34,11 @@ async def now(mongo: Mongo) -> str:
 
 
 async def read(
-    source: Source, after: str, until: str, *, on_batch: Callable[[Batch], Any] = lambda batch: None
+    source: Source,
+    after: str,
+    until: str,
+    *,
+    on_batch: Callable[[EventBatch], Any] = lambda batch: None,
 ) -> list[ChangeEvent]:
     """Every event after one place, until the position has reached another."""
     found: list[ChangeEvent] = []
@@ -235,7 +239,7 @@ async def test_a_stream_starts_one_tick_after_the_last_operation(
     assert found == [2]
 
 
-async def events_of(batches: AsyncGenerator[Batch], count: int) -> AsyncIterator[ChangeEvent]:
+async def events_of(batches: AsyncGenerator[EventBatch], count: int) -> AsyncIterator[ChangeEvent]:
     """So many events, however they are spread over batches."""
     async for batch in batches:
         for event in batch.events:

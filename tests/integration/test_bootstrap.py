@@ -18,7 +18,7 @@ from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import keep_images
 from revstream.streams.recording.bootstrap.initial_snapshot import oldest_start, read_chunk
 from revstream.streams.recording.recorder import RecorderOptions
-from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from tests.support.streams import Recording, told
 
 Client = MongoClient[dict[str, Any]]
@@ -169,7 +169,7 @@ async def test_writes_during_the_first_reading_are_in_order_with_it(
     recording = await recording_after(mongo, chunk_documents=2)
     turns = 0
 
-    async def with_writes_around(*args: Any, **settings: Any) -> Chunk:
+    async def with_writes_around(*args: Any, **settings: Any) -> SnapshotChunk:
         nonlocal turns
         await asyncio.to_thread(write, turns := turns + 1)
         chunk = await read_chunk(*args, **settings)

@@ -15,7 +15,7 @@ from revstream.streams.changefeed.source import Source
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import LeaseLost, Unavailable
 from revstream.streams.listeners.consumer import Consumer, ConsumerOptions, Handler
-from revstream.streams.live.hub import Hub, HubOptions, follow
+from revstream.streams.live.hub import Hub, HubOptions, publish_source
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.versioning.version import Version
 from tests.support.eventually import eventually
@@ -350,7 +350,7 @@ async def test_it_is_woken_by_the_stream_and_never_ended_by_it(
     source = Source(mongo, ["things"], before_images=False)
     handler = FromTheStart()
     rarely = ConsumerOptions(look_every_s=3600)
-    stream = asyncio.create_task(follow(source, hub))
+    stream = asyncio.create_task(publish_source(source, hub))
     try:
         async with (
             recording.running(),

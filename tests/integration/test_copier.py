@@ -12,7 +12,7 @@ import pytest
 from revstream.streams.listeners.copies.propagation_job import COLLECTION
 from revstream.streams.listeners.copies.update_pipeline import setting
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.versioning.copied_field import Known, copied_fields
+from revstream.streams.versioning.copied_field import SourceState, copied_fields
 from tests.support.copying import BASKETS, SHOP, Side, World
 
 pytestmark = pytest.mark.parametrize("mongo", ["motor"], indirect=True)
@@ -497,7 +497,7 @@ async def test_a_late_source_writes_nothing_into_a_target_that_has_left_it(world
     await shop(world)
     await world.change("products", "p", {"$set": {"supplierId": "bob"}})
     [copy] = copied_fields(SHOP)
-    late = setting(copy, [Known(source="ann", number=2, value="Anna", since=2)], "secret")
+    late = setting(copy, [SourceState(source="ann", number=2, value="Anna", since=2)], "secret")
     made = await world.mongo.command({"update": "products", "updates": [{"q": {}, "u": late}]})
     assert (made["n"], made["nModified"]) == (1, 0)
     await world.settle()

@@ -19,7 +19,7 @@ from revstream.model.definition import Entity
 from revstream.resolvers.current.read_your_writes import OwnWrites
 from revstream.resolvers.current.version_number_cache import LastNumbers
 from revstream.resolvers.history.versions import VersionHistory
-from revstream.streams.archive.coverage import Coverage, Coverages, Mark
+from revstream.streams.archive.coverage import Coverage, CoverageStore, TimeMark
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
 from revstream.streams.mongo.database import Mongo
@@ -228,7 +228,7 @@ async def test_a_lost_window_is_kept_and_moments_in_it_are_refused(
     all is answered, as is what was before."""
     lost = Lost(mongo, client)
     recording = await lost.run()
-    coverage = await Coverages(mongo).of("things")
+    coverage = await CoverageStore(mongo).of("things")
     (gap,) = coverage.gaps
     assert lost.before < gap.start.at <= lost.within
     assert gap.end is not None
@@ -260,15 +260,15 @@ async def test_a_version_that_spans_a_lost_window_has_a_gap(mongo: Mongo, client
 @one_driver
 async def test_a_window_that_is_open_is_waited_for(mongo: Mongo) -> None:
     """While the present is read again, nobody knows yet what will be known."""
-    coverages = Coverages(mongo)
-    start = Mark(Timestamp(100, 1), datetime(2024, 1, 1, tzinfo=UTC))
+    coverages = CoverageStore(mongo)
+    start = TimeMark(Timestamp(100, 1), datetime(2024, 1, 1, tzinfo=UTC))
     for _ in range(2):
         await coverages.open_gap("things", "recorder:things", start, "testing")
     coverage = await coverages.of("things")
     assert len(coverage.gaps) == 1
     assert isinstance(coverage.refusal("things", Timestamp(100, 1)), ArchiveBehind)
     assert coverage.refusal("things", Timestamp(99, 9)) is None
-    end = Mark(Timestamp(200, 1), datetime(2024, 1, 2, tzinfo=UTC))
+    end = TimeMark(Timestamp(200, 1), datetime(2024, 1, 2, tzinfo=UTC))
     await coverages.close_gap("things", "recorder:things", end)
     closed = await coverages.of("things")
     assert closed.open is None
@@ -282,11 +282,11 @@ async def test_very_many_windows_are_joined_from_the_oldest_on(
 ) -> None:
     """What lies between two of them is taken for lost, too, and nothing lost is taken for known."""
     monkeypatch.setattr("revstream.streams.archive.coverage._MOST_GAPS", 3)
-    coverages = Coverages(mongo)
+    coverages = CoverageStore(mongo)
     day = datetime(2024, 1, 1, tzinfo=UTC)
     for n in range(6):
-        await coverages.open_gap("things", "p", Mark(Timestamp(100 * n, 1), day), "testing")
-        await coverages.close_gap("things", "p", Mark(Timestamp(100 * n + 50, 1), day))
+        await coverages.open_gap("things", "p", TimeMark(Timestamp(100 * n, 1), day), "testing")
+        await coverages.close_gap("things", "p", TimeMark(Timestamp(100 * n + 50, 1), day))
     gaps = (await coverages.of("things")).gaps
     assert len(gaps) == 3
     covered = Coverage(gaps=gaps)
@@ -297,10 +297,10 @@ async def test_very_many_windows_are_joined_from_the_oldest_on(
 async def test_windows_are_shown_where_streams_and_moments_are(shop: Shop) -> None:
     """With their reason, on the listener and on a page as of a moment."""
     moment = (await shop.ask("{ resumeToken }"))["resumeToken"]
-    coverages = Coverages(shop.gateway.mongo)
+    coverages = CoverageStore(shop.gateway.mongo)
     day = datetime(2024, 1, 1, tzinfo=UTC)
-    await coverages.open_gap("items", "p", Mark(Timestamp(100, 1), day), "testing")
-    await coverages.close_gap("items", "p", Mark(Timestamp(200, 1), day + timedelta(days=1)))
+    await coverages.open_gap("items", "p", TimeMark(Timestamp(100, 1), day), "testing")
+    await coverages.close_gap("items", "p", TimeMark(Timestamp(200, 1), day + timedelta(days=1)))
     gap = {"from": "2024-01-01T00:00:00.000Z", "to": "2024-01-02T00:00:00.000Z", "why": "testing"}
     streams = (await shop.ask("{ streams { collection gaps { from to why } } }"))["streams"]
     assert {each["collection"]: each["gaps"] for each in streams} == {

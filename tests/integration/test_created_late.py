@@ -301,7 +301,7 @@ async def test_a_collection_that_is_only_inserted_into_is_looked_for_now_and_the
     mongo_uri: str, client: Client, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not with each batch of writes, though it may never have previous versions."""
-    monkeypatch.setattr("revstream.streams.recording.bootstrap.preparation._LOOK_S", 3600.0)
+    monkeypatch.setattr("revstream.streams.recording.bootstrap.preparation._CHECK_S", 3600.0)
     database = client[database_name]
     model = layout_model("SEPARATE")
     async with open_shop(client, mongo_uri, database_name, model=model) as shop:

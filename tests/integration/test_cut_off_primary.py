@@ -13,7 +13,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ResumeTokenInvalid
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
 from revstream.streams.mongo.database import Mongo
 from tests.support.shop import PRODUCT
@@ -21,7 +21,7 @@ from tests.support.shop import PRODUCT
 
 def changes(mongo: Mongo) -> Changes:
     hub = Hub(["products"], position=resume_tokens.moment(Timestamp(1, 1)))
-    progress = Progress(Checkpoints(mongo), hub)
+    progress = ArchiveProgress(Checkpoints(mongo), hub)
     return Changes(mongo, {"products": Archive(mongo, "products")}, hub, progress, quiet_s=0.01)
 
 

@@ -14,7 +14,7 @@ from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.transactions import Writing, write
 from revstream.streams.recording.recorder import RecorderOptions
-from revstream.streams.recording.versions.delete_attribution import COLLECTION, Deletions
+from revstream.streams.recording.versions.delete_attribution import COLLECTION, DeleteAttributions
 from tests.integration.test_recorder_crashes import Fuse, Killed, crashing, forgotten
 from tests.support.streams import Recording
 
@@ -27,7 +27,7 @@ SMALL = RecorderOptions(chunk_documents=2, cache_bytes=2000)
 @pytest.fixture(autouse=True)
 async def start(mongo: Mongo) -> Checkpoint:
     """History begins with the test; no recorder runs yet."""
-    await Deletions(mongo).prepare()
+    await DeleteAttributions(mongo).prepare()
     await mongo.command({"create": "things", "changeStreamPreAndPostImages": {"enabled": True}})
     return await Recording(mongo).begin()
 
@@ -38,7 +38,7 @@ async def delete(mongo: Mongo, key: Any, by: str, why: str | None = None) -> Non
 
     async def work(writing: Writing) -> None:
         assert await writing.remove("things", {"_id": key}) is not None
-        await Deletions.add(writing, "things", key, change)
+        await DeleteAttributions.add(writing, "things", key, change)
 
     await write(mongo, work, transaction=True)
 
@@ -153,7 +153,7 @@ async def test_equal_ids_of_two_collections_are_two_documents(mongo: Mongo) -> N
         ):
             assert await writing.remove(collection, {"_id": key}) is not None
             change: Mapping[str, Any] = {"id": author, "by": author}
-            await Deletions.add(writing, collection, key, change)
+            await DeleteAttributions.add(writing, collection, key, change)
 
     await write(mongo, work, transaction=True)
     await write(mongo, remove, transaction=True)
@@ -169,7 +169,7 @@ async def test_a_deletion_that_was_undone_leaves_no_author(mongo: Mongo) -> None
 
     async def work(writing: Writing) -> None:
         await writing.remove("things", {"_id": 1})
-        await Deletions.add(writing, "things", 1, {"id": "x", "by": "ann"})
+        await DeleteAttributions.add(writing, "things", 1, {"id": "x", "by": "ann"})
         raise Killed
 
     await insert(mongo, 1)

@@ -12,7 +12,7 @@ from bson import Timestamp
 from pymongo import MongoClient
 
 from revstream.model.compiler.loader import read_model
-from revstream.streams.archive.coverage import Coverages, Mark
+from revstream.streams.archive.coverage import CoverageStore, TimeMark
 from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint
 from revstream.streams.coordination.lease import Holder
@@ -234,11 +234,11 @@ async def _refused(*_: Any, **__: Any) -> Any:
 
 async def test_windows_of_lost_history_are_named(mongo: Mongo) -> None:
     """With how many, and why the last one was lost; nothing can be mended."""
-    checkpoint, coverages = await healthy(mongo), Coverages(mongo)
+    checkpoint, coverages = await healthy(mongo), CoverageStore(mongo)
     day = datetime(2024, 1, 1, tzinfo=UTC)
     for n in (1, 2):
-        await coverages.open_gap("things", "p", Mark(Timestamp(100 * n, 1), day), f"reason {n}")
-        await coverages.close_gap("things", "p", Mark(Timestamp(100 * n + 9, 1), day))
+        await coverages.open_gap("things", "p", TimeMark(Timestamp(100 * n, 1), day), f"reason {n}")
+        await coverages.close_gap("things", "p", TimeMark(Timestamp(100 * n + 9, 1), day))
     partition = Partition("things")
     run = Diagnosis(mongo, MODEL, {partition: checkpoint}, {partition: HELD}).run()
     (said,) = [each for each in await run if "windows of history" in each.says]

@@ -22,12 +22,12 @@ from revstream.resolvers.current.version_number_cache import LastNumbers
 from revstream.resolvers.history.time_point import Moments
 from revstream.resolvers.history.versions import VersionHistory
 from revstream.resolvers.subscriptions.stream import Changes
-from revstream.streams.archive.coverage import Coverages
+from revstream.streams.archive.coverage import CoverageStore
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoints
 from revstream.streams.coordination.lease import LeaseOptions, Leases
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.set_aside import SetAsideEvents
@@ -70,7 +70,7 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> RequestContext:
     archives = {each.archive.collection: each.archive for each in scribes}
     checkpoints = Checkpoints(mongo)
     hub = Hub(list(archives), position=resume_tokens.moment(Timestamp(1, 1)))
-    progress = Progress(checkpoints, hub, limit_s=0.2)
+    progress = ArchiveProgress(checkpoints, hub, limit_s=0.2)
     for name in archives:
         progress.advance(Partition(name), resume_tokens.time_prefix(Timestamp(2**32 - 1, 0)))
         progress.note_reading(Partition(name), Baseline(done=True))
@@ -89,7 +89,7 @@ async def context_of(mongo: Mongo, *scribes: Scribe) -> RequestContext:
             checkpoints,
             progress,
             SetAsideEvents(mongo),
-            Coverages(mongo),
+            CoverageStore(mongo),
         ),
         editing=await prepare_editing(
             mongo, MODEL, archives, progress, own_writes, repeat_window_s=60

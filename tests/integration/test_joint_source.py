@@ -14,12 +14,12 @@ from pymongo import MongoClient
 from revstream.streams.archive.indexes import INDEXES
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.source import Source
-from revstream.streams.coordination.partition import partitions_of
+from revstream.streams.coordination.partition import collection_partitions
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import Unavailable
 from revstream.streams.live import pending_versions as numbers_module
-from revstream.streams.live.hub import follow
-from revstream.streams.live.shared_source import JointSource
+from revstream.streams.live.hub import publish_source
+from revstream.streams.live.shared_source import SharedSource
 from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, Recording, finished, told, unless_ended
@@ -35,7 +35,7 @@ class Sharing:
         self.mongo = mongo
         self.live = Source(mongo, ["things"], before_images=True, options=BRISK)
         first, *others = (
-            Recording(mongo, partition=each) for each in partitions_of("things", count)
+            Recording(mongo, partition=each) for each in collection_partitions("things", count)
         )
         self.hub, self.recordings = first.hub, [first]
         self.recordings += [
@@ -43,7 +43,7 @@ class Sharing:
         ]
         self.own = [each.source for each in self.recordings]
         for each in self.recordings:
-            each.recorder._source = JointSource(each.source, self.live, self.hub, each.partition)
+            each.recorder._source = SharedSource(each.source, self.live, self.hub, each.partition)
 
     async def begin(self) -> None:
         for each in self.recordings:
@@ -65,7 +65,7 @@ async def sharing(mongo: Mongo, request: pytest.FixtureRequest) -> Sharing:
 @pytest.fixture
 async def tasks(sharing: Sharing) -> AsyncIterator[list[asyncio.Task[None]]]:
     """The live stream, and the recorders at work."""
-    following = asyncio.create_task(follow(sharing.live, sharing.hub))
+    following = asyncio.create_task(publish_source(sharing.live, sharing.hub))
     recording = [asyncio.create_task(_run(each)) for each in sharing.recordings]
     yield recording
     for each in (*recording, following):

@@ -11,7 +11,7 @@ from bson import Timestamp
 from pymongo import MongoClient
 
 from revstream.streams.changefeed.source import Source
-from revstream.streams.live.hub import Hub, follow
+from revstream.streams.live.hub import Hub, publish_source
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW
 from revstream.streams.mongo.server_check import keep_images
@@ -127,7 +127,7 @@ async def test_a_live_stream_goes_on_past_an_event_that_is_too_large(
     key = write(things)
     things.insert_one({"_id": 2})
     things.update_one({"_id": 2}, {"$set": {"n": 1}})
-    follower = asyncio.create_task(follow(source, hub))
+    follower = asyncio.create_task(publish_source(source, hub))
     found: list[Any] = []
     while len(found) < 3 or found[-1].key != 2 or found[-1].operation != "update":
         found += await subscriber.next()
@@ -150,7 +150,7 @@ async def test_subscribers_are_sent_to_the_archive_where_a_change_could_not_be_r
     subscriber = hub.attach("things")
     source = Source(mongo, ["things"], before_images=True, options=BRISK)
     client[mongo.name].things.insert_one({"_id": "i" * 6_000_000})
-    follower = asyncio.create_task(follow(source, hub))
+    follower = asyncio.create_task(publish_source(source, hub))
     await eventually(lambda: subscriber._end)
     assert hub.ring("things").after(begun.token) is None
     await finished(follower)

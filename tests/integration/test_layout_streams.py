@@ -17,9 +17,9 @@ from pymongo import MongoClient
 from revstream.model.compiler.loader import read_model
 from revstream.model.definition import LayoutFields
 from revstream.streams.archive.store import Archive
-from revstream.streams.changefeed.event import WRITES, Batch
+from revstream.streams.changefeed.event import WRITES, EventBatch
 from revstream.streams.changefeed.source import Source
-from revstream.streams.coordination.checkpoint import Checkpoints, furthest
+from revstream.streams.coordination.checkpoint import Checkpoints, furthest_checkpoint
 from revstream.streams.core import resume_tokens
 from revstream.streams.layouts.factory import layout_of
 from revstream.streams.maintenance.verification import Verification
@@ -181,7 +181,7 @@ async def verify(mongo: Mongo, history: str) -> None:
     """Nothing is wrong with the archive."""
     entity = layout_model(history).entity("Product")
     archive = Archive(mongo, "products", layout_of(mongo, entity))
-    stored = furthest(await Checkpoints(mongo).of("products"))
+    stored = furthest_checkpoint(await Checkpoints(mongo).of("products"))
     found = await Verification(mongo, archive, stored, version_field="v").run()
     assert found.findings == []
     assert found.versions
@@ -359,7 +359,7 @@ async def test_a_dropped_collection_gets_its_index_again(mongo_uri: str, client:
 class BareSource(Source):
     """Its events are too large to be read with their content."""
 
-    async def batches(self, after: str) -> AsyncGenerator[Batch]:
+    async def batches(self, after: str) -> AsyncGenerator[EventBatch]:
         nothing: dict[str, Any] = {"after": None, "before": None, "update": None, "bare": True}
         async with aclosing(super().batches(after)) as batches:
             async for batch in batches:

@@ -10,7 +10,7 @@ import pytest
 from pymongo import MongoClient
 
 from revstream.streams.coordination.lease import Lease, LeaseOptions, Leases
-from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.coordination.leased_task import LeasedTask
 from revstream.streams.core.errors import LeaseLost, Unavailable
 from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
@@ -22,8 +22,8 @@ NAME = "recorder:things"
 BRISK = LeaseOptions(duration_s=60, renew_every_s=0.02)
 
 
-def listener_of(mongo: Mongo, holder: str, recording: Recording) -> Listener:
-    return Listener(NAME, Leases(mongo, holder, BRISK), recording.recorder.run)
+def listener_of(mongo: Mongo, holder: str, recording: Recording) -> LeasedTask:
+    return LeasedTask(NAME, Leases(mongo, holder, BRISK), recording.recorder.run)
 
 
 def archived(client: Client, mongo: Mongo) -> int:
@@ -157,7 +157,7 @@ async def test_a_listener_whose_checkpoint_is_refused_gives_way(
             refused.append(fencing_token)
             raise
 
-    listener = Listener(NAME, Leases(mongo, "one", BRISK), work)
+    listener = LeasedTask(NAME, Leases(mongo, "one", BRISK), work)
     task = asyncio.create_task(listener.run())
     client[mongo.name].things.insert_one({"_id": 1})
     await eventually(lambda: archived(client, mongo) == 1)
@@ -186,7 +186,7 @@ async def test_who_is_stopped_while_it_asks_for_the_lease_gives_it_back(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(leases, "acquire", slow)
-    task = asyncio.create_task(Listener(NAME, leases, work).run())
+    task = asyncio.create_task(LeasedTask(NAME, leases, work).run())
     stored = client[mongo.name]["revstream.leases"]
     await eventually(lambda: turns == (1 if first else 2))
     assert stored.find_one({"_id": NAME, "holder": "one"}) is not None

@@ -14,12 +14,12 @@ from revstream.streams.archive.horizon import Horizons
 from revstream.streams.changefeed.source import Source
 from revstream.streams.core import resume_tokens
 from revstream.streams.layouts.core.snapshot_scan import behind
-from revstream.streams.live.hub import follow
-from revstream.streams.live.replay import Replay, Replayed
+from revstream.streams.live.hub import publish_source
+from revstream.streams.live.replay import Replay, ReplayedRecords
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
 from revstream.streams.recording.recorder import RecorderOptions
-from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from tests.support.eventually import eventually
 from tests.support.streams import BRISK, LosesHistory, Recording, finished, told
 
@@ -55,7 +55,7 @@ async def test_what_is_written_during_the_reading_is_not_built_on_what_is_in_dou
         turns += 1
         things.update_many({}, {"$set": {"turn": turns}})
 
-    async def with_writes_around(*args: Any, **settings: Any) -> Chunk:
+    async def with_writes_around(*args: Any, **settings: Any) -> SnapshotChunk:
         await asyncio.to_thread(write)
         chunk = await read_chunk(*args, **settings)
         await asyncio.to_thread(write)
@@ -85,7 +85,7 @@ async def test_a_document_that_was_read_again_and_has_not_changed_is_out_of_doub
     recording = await losing(mongo, client)
     things = client[mongo.name].things
 
-    async def with_writes_behind(*args: Any, **settings: Any) -> Chunk:
+    async def with_writes_behind(*args: Any, **settings: Any) -> SnapshotChunk:
         baseline = args[2]
         if baseline.started and baseline.after < 5:
             # 1 and 3 were read, 7 and 9 were not.
@@ -153,7 +153,7 @@ async def test_who_resumes_from_before_is_told_of_all_that_the_reading_finds(
     start = (await recording.versions())[0]["_id"]
     go_on = asyncio.Event()
 
-    async def held_up(*args: Any, **settings: Any) -> Chunk:
+    async def held_up(*args: Any, **settings: Any) -> SnapshotChunk:
         if args[2].started:
             await go_on.wait()
         return await read_chunk(*args, **settings)
@@ -161,7 +161,7 @@ async def test_who_resumes_from_before_is_told_of_all_that_the_reading_finds(
     monkeypatch.setattr("revstream.streams.recording.recorder.read_chunk", held_up)
     recording.hub.restart(resume_tokens.moment(await mongo.operation_time()))
     live = Source(mongo, ["things"], before_images=True, options=BRISK)
-    follower = asyncio.create_task(follow(live, recording.hub))
+    follower = asyncio.create_task(publish_source(live, recording.hub))
     found: list[dict[str, Any]] = []
     joined = asyncio.Event()
 
@@ -172,7 +172,7 @@ async def test_who_resumes_from_before_is_told_of_all_that_the_reading_finds(
         )
         async with aclosing(replay.follow(start)) as parts:
             async for part in parts:
-                if isinstance(part, Replayed):
+                if isinstance(part, ReplayedRecords):
                     found.extend(part.records)
                 else:
                     joined.set()

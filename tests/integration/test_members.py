@@ -12,9 +12,9 @@ import pytest
 from pymongo import MongoClient
 
 from revstream.streams.coordination.lease import LeaseOptions, Leases
-from revstream.streams.coordination.leased_task import Listener
-from revstream.streams.coordination.membership import Members
-from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.coordination.leased_task import LeasedTask
+from revstream.streams.coordination.membership import Membership
+from revstream.streams.coordination.partition import Partition, collection_partitions
 from revstream.streams.core.errors import TimeLimit
 from revstream.streams.mongo.database import Mongo
 from tests.support.eventually import eventually
@@ -40,11 +40,11 @@ class Process:
         self.holder = holder
         self.working = working
         leases = Leases(mongo, holder, BRISK)
-        self.members = Members(mongo, holder, offers, BRISK)
+        self.members = Membership(mongo, holder, offers, BRISK)
         self.listeners = [
-            Listener(each.name, leases, self._work(each.name), members=self.members)
+            LeasedTask(each.name, leases, self._work(each.name), members=self.members)
             for name, count in offers.items()
-            for each in partitions_of(name, count)
+            for each in collection_partitions(name, count)
         ]
 
     def _work(self, name: str) -> Any:
@@ -118,7 +118,7 @@ async def test_the_partitions_of_a_process_that_dies_are_taken_over(fleet: Fleet
     """When its leases run out; each with a new fencing token, or more than one where it moved on
     because both looked while the other was taking its share."""
     dead = Leases(fleet.mongo, "d", BRISK)
-    for partition in partitions_of("things", 4):
+    for partition in collection_partitions("things", 4):
         assert await dead.acquire(partition.name) is not None
     one, two = (fleet.process(each, things=4, others=1, more=1) for each in "ab")
     async with one.running(), two.running():

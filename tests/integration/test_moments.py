@@ -17,7 +17,7 @@ from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Chec
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, ResumeTokenInvalid
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
 from revstream.streams.mongo.database import Mongo
 from tests.integration.conftest import Commands
@@ -36,7 +36,7 @@ class Shop:
         names = [entity.collection for entity in SHOP.entities]
         self.checkpoints = Checkpoints(mongo)
         hub = Hub(names, position=resume_tokens.moment(Timestamp(1, 1)))
-        self.progress = Progress(self.checkpoints, hub, limit_s=limit_s)
+        self.progress = ArchiveProgress(self.checkpoints, hub, limit_s=limit_s)
         self.moments = Moments(
             mongo,
             {each.archive.collection: each.archive for each in (self.products, self.suppliers)},

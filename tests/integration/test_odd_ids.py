@@ -23,7 +23,7 @@ from revstream.streams.layouts.factory import layout_of
 from revstream.streams.maintenance.verification import Verification
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW
-from revstream.streams.recording.bootstrap.collection_arrival import read_on
+from revstream.streams.recording.bootstrap.collection_arrival import advance_baseline
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
 from revstream.streams.recording.set_aside import COLLECTION, SetAsideEvents
 from tests.fuzzing.raw_documents import array_of, document_of, int32, text
@@ -167,7 +167,7 @@ async def test_a_first_reading_holds_no_more_of_documents_whose_ids_no_driver_ke
         chunk = await read_chunk(mongo, "things", baseline, size=3)
         assert len(chunk.documents) <= 3
         found += len(chunk.documents)
-        baseline = read_on(baseline, chunk, 0)
+        baseline = advance_baseline(baseline, chunk, 0)
         places.append(baseline.after)
     assert (found, baseline.read) == (22, 22)
     assert places == ["a"] * 7 + ["\U0001f600"]

@@ -15,13 +15,13 @@ from pymongo.collection import Collection
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.source import Source
-from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints, furthest
-from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints, furthest_checkpoint
+from revstream.streams.coordination.partition import Partition, collection_partitions
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
-from revstream.streams.live.archive_progress import Progress
-from revstream.streams.live.hub import Hub, follow
-from revstream.streams.live.replay import BufferedEvents, Live, Replay, Replayed
+from revstream.streams.live.archive_progress import ArchiveProgress
+from revstream.streams.live.hub import Hub, publish_source
+from revstream.streams.live.replay import BufferedEvents, LiveEvents, Replay, ReplayedRecords
 from revstream.streams.maintenance.verification import Verification, Verified
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.recorder import RecorderOptions
@@ -40,7 +40,7 @@ async def verified(mongo: Mongo) -> Verified:
     stored = await Checkpoints(mongo).of("things")
     archive = Archive(mongo, "things")
     return await Verification(
-        mongo, archive, furthest(stored), version_field="version", partitioned=True
+        mongo, archive, furthest_checkpoint(stored), version_field="version", partitioned=True
     ).run()
 
 
@@ -168,7 +168,7 @@ async def test_the_number_of_partitions_may_change_on_a_living_archive(
             counted(things, 1)
             await divided.at_rest(task)
         stored = await Checkpoints(mongo).of("things")
-        assert set(stored) == set(partitions_of("things", count))
+        assert set(stored) == set(collection_partitions("things", count))
         assert {(each.start, each.baseline.done) for each in stored.values()} == {(start, True)}
         assert_counted(await divided.parts[0].versions(), 2 * turn)
         await assert_sound(mongo, 9)
@@ -187,16 +187,16 @@ async def test_a_new_partition_begins_where_the_last_of_the_old_ones_stands(
         task = asyncio.create_task(each.recorder.run(1))
         await eventually(lambda each=each: each.recorder.statistics()["versions"])
         await finished(task)
-    behind = furthest(await Checkpoints(mongo).of("things"))
+    behind = furthest_checkpoint(await Checkpoints(mongo).of("things"))
     assert behind is not None
     divided = Divided(mongo, 2)
     assert_counted(await divided.record(), 3)
     statistics = [each.recorder.statistics() for each in divided.parts]
     assert sum(each["duplicates"] for each in statistics) > 0
 
-    unfinished = {part: Checkpoint("1", "0") for part in partitions_of("things", 2)}
+    unfinished = {part: Checkpoint("1", "0") for part in collection_partitions("things", 2)}
     done = (await Checkpoints(mongo).of("things"))[Partition("things", 0, 2)]
-    part = furthest(unfinished | {Partition("things", 0, 2): done})
+    part = furthest_checkpoint(unfinished | {Partition("things", 0, 2): done})
     assert part is not None
     assert (part.token, part.start, part.baseline.done) == ("1", done.start, False)
 
@@ -246,7 +246,7 @@ async def following(mongo: Mongo, hub: Hub) -> AsyncIterator[None]:
     """The hub is given what happens from now on."""
     hub.restart(resume_tokens.moment(await mongo.operation_time()))
     source = Source(mongo, ["things"], before_images=True, options=BRISK)
-    task = asyncio.create_task(follow(source, hub))
+    task = asyncio.create_task(publish_source(source, hub))
     try:
         yield
     finally:
@@ -263,7 +263,7 @@ async def test_a_partition_that_lags_holds_up_what_reads_history(
     divided = Divided(mongo, 3)
     start = await divided.begin(baseline_done=True)
     checkpoints = Counted(mongo)
-    progress = Progress(checkpoints, divided.hub, limit_s=15)
+    progress = ArchiveProgress(checkpoints, divided.hub, limit_s=15)
     archive = Archive(mongo, "things")
     received: list[str] = []
 
@@ -271,9 +271,9 @@ async def test_a_partition_that_lags_holds_up_what_reads_history(
         replay = Replay(archive, divided.hub, progress, Horizons(mongo), page=4, quiet_s=0.01)
         async with aclosing(replay.follow(start.token)) as parts:
             async for part in parts:
-                if isinstance(part, Replayed):
+                if isinstance(part, ReplayedRecords):
                     received.extend(each["_id"] for each in part.records)
-                elif isinstance(part, BufferedEvents | Live):
+                elif isinstance(part, BufferedEvents | LiveEvents):
                     received.extend(each.token for each in part.events)
 
     async with following(mongo, divided.hub):
@@ -312,7 +312,7 @@ async def test_partitions_that_have_nothing_to_do_hold_up_nobody(
     theirs."""
     divided = Divided(mongo, 3, options=RecorderOptions(idle_save_s=3600))
     hub = Hub(["things"], position=resume_tokens.moment(await mongo.operation_time()))
-    elsewhere = Progress(Checkpoints(mongo), hub, limit_s=5)
+    elsewhere = ArchiveProgress(Checkpoints(mongo), hub, limit_s=5)
     async with following(mongo, hub):
         await divided.begin(baseline_done=True)
         async with divided.running():
@@ -347,9 +347,9 @@ async def test_a_subscriber_in_the_middle_of_a_drop_gets_the_rest_of_all_partiti
             expected = [each["_id"] for each in records if each["_id"] > place]
             async with aclosing(replay.follow(place)) as parts:
                 async for part in parts:
-                    if isinstance(part, Replayed):
+                    if isinstance(part, ReplayedRecords):
                         received += [each["_id"] for each in part.records]
-                    elif isinstance(part, BufferedEvents | Live):
+                    elif isinstance(part, BufferedEvents | LiveEvents):
                         received += [each.token for each in part.events]
                     if len(received) >= len(expected):
                         break

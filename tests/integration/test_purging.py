@@ -21,7 +21,7 @@ from revstream.resolvers.pagination.page import PageRequest, page_request
 from revstream.streams.coordination.checkpoint import Baseline
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from tests.integration.test_history import history
@@ -71,11 +71,11 @@ async def purged(mongo: Mongo, recording: Recording, key: str = "p1") -> Purged:
     return await purging.purge(key, by=BY, why=WHY, limit_s=10)
 
 
-async def at_rest(mongo: Mongo, recording: Recording) -> Progress:
+async def at_rest(mongo: Mongo, recording: Recording) -> ArchiveProgress:
     """As a recorder that has nothing left to do says it, for a while: the server writes to its
     oplog by itself."""
     now = await mongo.operation_time()
-    progress = Progress(recording.checkpoints, recording.hub)
+    progress = ArchiveProgress(recording.checkpoints, recording.hub)
     progress.advance(recording.partition, resume_tokens.moment(Timestamp(now.time + 600, 0)))
     progress.note_reading(recording.partition, Baseline(done=True))
     return progress

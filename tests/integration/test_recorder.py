@@ -16,13 +16,13 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
 from revstream.streams.archive.store import Archive
-from revstream.streams.changefeed.event import Batch
+from revstream.streams.changefeed.event import EventBatch
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, Document
 from revstream.streams.recording.recorder import RecorderOptions
-from revstream.streams.versioning.version import Last
+from revstream.streams.versioning.version import LastVersion
 from tests.support.eventually import eventually
 from tests.support.streams import Recording, batch, event, token_at, told, turn, unless_ended
 
@@ -335,15 +335,15 @@ class Scripted:
 
     reconnects = 0
 
-    def __init__(self, batches: list[Batch], then: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, batches: list[EventBatch], then: Callable[[], Awaitable[None]]) -> None:
         self._batches = batches
         self._then = then
 
-    async def batches(self, after: str) -> AsyncGenerator[Batch]:
+    async def batches(self, after: str) -> AsyncGenerator[EventBatch]:
         for each in self._batches:
             yield each
         await self._then()
-        yield Batch((), resume_tokens.moment(Timestamp(2**32 - 1, 1)))
+        yield EventBatch((), resume_tokens.moment(Timestamp(2**32 - 1, 1)))
         await asyncio.Event().wait()
 
 
@@ -359,7 +359,7 @@ class SlowArchive(Archive):
         await self.written.wait()
         return await super().insert(records)
 
-    async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
+    async def last(self, keys: Iterable[Any]) -> dict[Any, LastVersion]:
         self.reading = True
         found = await super().last(keys)
         self.reading = False

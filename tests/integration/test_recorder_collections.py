@@ -11,11 +11,11 @@ from pymongo import MongoClient
 from revstream.streams.archive.indexes import INDEXES
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint
 from revstream.streams.coordination.lease import LeaseOptions, Leases
-from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.coordination.leased_task import LeasedTask
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.bootstrap.initial_snapshot import read_chunk
 from revstream.streams.recording.recorder import RecorderOptions
-from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 from tests.support.archives import last_of_each
 from tests.support.eventually import eventually
 from tests.support.streams import (
@@ -142,7 +142,7 @@ async def test_a_collection_that_arrives_during_the_first_reading_is_read_from_i
     await recording.begin()
     chunks = 0
 
-    async def arrives_before_the_second_chunk(*args: Any, **options: Any) -> Chunk:
+    async def arrives_before_the_second_chunk(*args: Any, **options: Any) -> SnapshotChunk:
         nonlocal chunks
         chunks += 1
         if chunks == 2:
@@ -169,7 +169,7 @@ async def test_a_dropped_database_takes_its_archive_with_it(
     versions = database["things.versions"]
     database.things.insert_many([{"_id": n} for n in range(3)])
     leases = Leases(recording.mongo, "one", LeaseOptions(duration_s=1, renew_every_s=0.05))
-    listener = Listener("recorder:things", leases, recording.recorder.run)
+    listener = LeasedTask("recorder:things", leases, recording.recorder.run)
     task = asyncio.create_task(listener.run())
 
     def standing() -> dict[Any, Any]:

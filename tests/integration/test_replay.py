@@ -20,9 +20,9 @@ from revstream.streams.changefeed.routing import Interest
 from revstream.streams.changefeed.source import Source
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, HistoryLost, SlowConsumer, Unavailable
-from revstream.streams.live.archive_progress import Progress
-from revstream.streams.live.hub import HubOptions, follow
-from revstream.streams.live.replay import Idle, Part, Replay, Replayed
+from revstream.streams.live.archive_progress import ArchiveProgress
+from revstream.streams.live.hub import HubOptions, publish_source
+from revstream.streams.live.replay import Idle, Part, Replay, ReplayedRecords
 from revstream.streams.mongo.database import Mongo
 from tests.support.streams import BRISK, Recording, finished, unless_ended
 
@@ -59,7 +59,7 @@ class Process:
         async with AsyncExitStack() as stack:
             if recorder:
                 process.recorder = await stack.enter_async_context(process.recording.running())
-            follower = asyncio.create_task(follow(source, process.hub))
+            follower = asyncio.create_task(publish_source(source, process.hub))
             stack.push_async_callback(finished, follower)
             yield process
 
@@ -94,7 +94,7 @@ class Received:
             assert part.token >= max(self.tokens, default="")
             assert part.token > self.quiet
             self.quiet = part.token
-        elif isinstance(part, Replayed):
+        elif isinstance(part, ReplayedRecords):
             self.tokens += [each["_id"] for each in part.records]
         else:
             for event in part.events:
@@ -167,7 +167,9 @@ class InjectedArchive(Archive):
         return found
 
 
-def inject_into(monkeypatch: pytest.MonkeyPatch, progress: Progress, between: Between) -> None:
+def inject_into(
+    monkeypatch: pytest.MonkeyPatch, progress: ArchiveProgress, between: Between
+) -> None:
     position, wait = progress.position, progress.wait
 
     async def injected_position(collection: str) -> str:
@@ -212,7 +214,7 @@ async def test_a_replay_has_no_gap_and_no_duplicate_whatever_is_written_between_
     assert received.tokens == expected
     assert len(expected) > (12 if key else 40)
     # How many of the others come from the ring, and how many live, is a matter of timing.
-    assert "Replayed" in received.parts or wait == "nothing"
+    assert "ReplayedRecords" in received.parts or wait == "nothing"
     assert "Live" in received.parts
 
 
@@ -318,7 +320,7 @@ async def test_a_token_in_the_ring_costs_no_database_work(mongo: Mongo, client: 
         client[mongo.name].things.insert_many([{"_id": n} for n in range(5)])
         expected = await archived(process, start)
         untouched = Archive(Untouchable(), "things")  # type: ignore[arg-type]
-        progress = Progress(Untouchable(), process.hub)  # type: ignore[arg-type]
+        progress = ArchiveProgress(Untouchable(), process.hub)  # type: ignore[arg-type]
         horizons = Horizons(Untouchable())  # type: ignore[arg-type]
         replay = Replay(untouched, process.hub, progress, horizons, quiet_s=0.01)
         for after, key in ((start, None), (expected[2], None), (start, 3), (None, None)):
@@ -327,7 +329,7 @@ async def test_a_token_in_the_ring_costs_no_database_work(mongo: Mongo, client: 
                 await received.until(parts, process.hub.position)
             wanted = [] if after is None else [each for each in expected if each > after]
             assert received.tokens == (wanted if key is None else expected[3:4])
-            assert "Replayed" not in received.parts
+            assert "ReplayedRecords" not in received.parts
 
 
 @one_driver
@@ -347,7 +349,7 @@ async def test_a_token_ahead_of_this_process_s_stream_is_waited_for(
             await received.take(await anext(parts))
             assert (received.parts, received.quiet) == (["Idle"], every[2])
             source = Source(mongo, ["things"], before_images=False, options=BRISK)
-            follower = asyncio.create_task(follow(source, process.hub))
+            follower = asyncio.create_task(publish_source(source, process.hub))
             try:
                 await unless_ended(follower, received.until(parts, every[-1]))
             finally:
@@ -379,7 +381,7 @@ async def test_a_token_older_than_the_ring_is_history_lost_where_nothing_is_arch
     process = Process(mongo)
     process.hub.restart(resume_tokens.moment(await mongo.operation_time()))
     source = Source(mongo, ["things"], before_images=False, options=BRISK)
-    follower = asyncio.create_task(follow(source, process.hub))
+    follower = asyncio.create_task(publish_source(source, process.hub))
     client[mongo.name].things.insert_many([{"_id": n} for n in range(8)])
     await process.seen()
     with pytest.raises(HistoryLost, match="no history of things is kept") as caught:
@@ -414,7 +416,7 @@ async def test_a_replay_waits_for_a_recorder_behind_the_ring(mongo: Mongo, clien
                 expected = await archived(process, start)
                 await unless_ended(task, received.until(parts, expected[-1]))
         assert received.tokens == expected
-        assert received.parts[0] == "Replayed"
+        assert received.parts[0] == "ReplayedRecords"
 
 
 @one_driver

@@ -22,7 +22,7 @@ from revstream.streams.archive.store import Archive
 from revstream.streams.coordination.checkpoint import Checkpoint, Checkpoints
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import DamagedArchive, GatewayError, HistoryLost, TimeLimit
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
 from revstream.streams.maintenance import retention, truncate
 from revstream.streams.maintenance.retention import Retention
@@ -57,7 +57,7 @@ KEEPS = st.sampled_from(
 
 def retaining(mongo: Mongo, archive: Archive, keep: Keep, *, every_s: float = 3600.0) -> Retention:
     hub = Hub([archive.collection], position="")
-    progress = Progress(Checkpoints(mongo), hub)
+    progress = ArchiveProgress(Checkpoints(mongo), hub)
     name = f"retention:{archive.collection}"
     return Retention(mongo, archive, progress, keep, name=name, every_s=every_s)
 

@@ -11,7 +11,7 @@ from revstream.resolvers.subscriptions.start import ChangeRequest
 from revstream.resolvers.subscriptions.stream import Changes
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from tests.support.streams import Recording
 
@@ -26,7 +26,7 @@ async def test_one_that_cannot_catch_up_has_said_where_it_began(mongo: Mongo) ->
     begun = await recording.begin(baseline_done=True)
     await mongo.insert_in_order("things", [{"_id": 1}])
     recording.hub.restart(resume_tokens.moment(await mongo.operation_time()))
-    progress = Progress(recording.checkpoints, recording.hub, limit_s=0.01)
+    progress = ArchiveProgress(recording.checkpoints, recording.hub, limit_s=0.01)
     changes = Changes(mongo, {"things": recording.archive}, recording.hub, progress)
     told: list[str] = []
     request = ChangeRequest(after=begun.token)

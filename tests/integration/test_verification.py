@@ -21,7 +21,7 @@ from revstream.streams.layouts.factory import layout_of
 from revstream.streams.maintenance.verification import Verification, Verified
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import RAW
-from revstream.streams.versioning.checksum import seal
+from revstream.streams.versioning.checksum import add_checksums
 from tests.support.layouts import CLASSIC, layout_model, program
 from tests.support.streams import Recording
 
@@ -90,9 +90,9 @@ def forged(records: Records, *, chain: bool) -> None:
     assert record is not None
     record["full"]["in"]["a"] = 999
     content = RawBSONDocument(bson.encode(record["full"]), RAW)
-    made = seal(dict(record), content, older["chain"], kept=False)
+    made = add_checksums(dict(record), content, older["chain"], kept=False)
     sealed = {**record}
-    seal(sealed, content, older["chain"], kept=False)
+    add_checksums(sealed, content, older["chain"], kept=False)
     change = {"full": record["full"], "sum": sealed["sum"]}
     records.update_one(
         {"_id": record["_id"]}, {"$set": change | ({"chain": made} if chain else {})}

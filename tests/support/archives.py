@@ -20,8 +20,8 @@ from revstream.streams.core import resume_tokens
 from revstream.streams.live.hub import Hub
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
-from revstream.streams.versioning.content_encoding import as_patch
-from revstream.streams.versioning.version import Last, make_version
+from revstream.streams.versioning.content_encoding import encode_as_patch
+from revstream.streams.versioning.version import LastVersion, make_version
 
 __all__ = ["Scribe", "at", "last_of_each"]
 
@@ -95,7 +95,7 @@ class Scribe:
         self.records: list[Document] = []
         self.present: dict[Any, Document] = {}
         self._mongo = mongo
-        self._lasts: dict[Any, Last] = {}
+        self._lasts: dict[Any, LastVersion] = {}
         self._pending: list[Document] = []
 
     def write(
@@ -130,7 +130,7 @@ class Scribe:
         record |= {"by": by, "why": why}
         whole = dict(record)
         if self.entity.storage is Storage.DELTA:
-            made = as_patch(record, last, made)
+            made = encode_as_patch(record, last, made)
         self._lasts[name] = made
         self._pending.append(record)
         self.records.append(whole)

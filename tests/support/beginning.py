@@ -9,7 +9,7 @@ from threading import Thread
 from pymongo import MongoClient
 
 from revstream.model.compiler.loader import read_model
-from revstream.streams.archive.coverage import Coverages
+from revstream.streams.archive.coverage import CoverageStore
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
@@ -36,6 +36,6 @@ async def begin_now(uri: str, database: str, *collections: str) -> None:
         now = resume_tokens.moment(await mongo.operation_time())
         for each in collections:
             begun = Checkpoint(now, now, Baseline(done=True))
-            await Coverages(mongo).begin(each, None)
-            await Coverages(mongo).learn(each, None)
+            await CoverageStore(mongo).begin(each, None)
+            await CoverageStore(mongo).learn(each, None)
             await Checkpoints(mongo).save(f"recorder:{each}", begun, fencing_token=0)

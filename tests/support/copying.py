@@ -26,7 +26,7 @@ from revstream.streams.listeners.copies.propagation_job import COLLECTION
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED
 from revstream.streams.versioning.copied_field import CopiedField, copied_fields
-from revstream.streams.versioning.version import Last, Version, make_version
+from revstream.streams.versioning.version import LastVersion, Version, make_version
 from tests.support.streams import raw
 
 SHOP = read_model("""
@@ -188,7 +188,7 @@ class World:
         self._queue: dict[str, list[tuple[Timestamp, Any, Any, str | None]]] = {
             name: [] for name in self.names
         }
-        self._lasts: dict[tuple[str, Any], Last] = {}
+        self._lasts: dict[tuple[str, Any], LastVersion] = {}
         self._count = 0
 
     async def begin(self) -> World:

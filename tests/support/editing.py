@@ -25,7 +25,7 @@ from revstream.gql.runtime.lifecycle import open_gateway
 from revstream.gql.schema import build_schema
 from revstream.model.compiler.loader import read_model
 from revstream.model.definition import Model
-from revstream.streams.archive.coverage import Coverages
+from revstream.streams.archive.coverage import CoverageStore
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
@@ -219,9 +219,9 @@ async def open_shop(
         now = resume_tokens.moment(await mongo.operation_time())
         for entity in () if begun else model.entities:
             place = Checkpoint(now, now, Baseline(done=empty))
-            await Coverages(mongo).begin(entity.collection, None)
+            await CoverageStore(mongo).begin(entity.collection, None)
             if empty:
-                await Coverages(mongo).learn(entity.collection, None)
+                await CoverageStore(mongo).learn(entity.collection, None)
             await Checkpoints(mongo).save(f"recorder:{entity.collection}", place, fencing_token=0)
     settings = replace(settings or Settings(), archive_wait_s=archive_wait_s)
     codec = CodecOptions[Row](tz_aware=True)

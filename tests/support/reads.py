@@ -25,7 +25,7 @@ from revstream.resolvers.pagination.page import Page, PageRequest
 from revstream.resolvers.pagination.projection import ENDED
 from revstream.resolvers.subscriptions.event_enrichment import Change
 from revstream.resolvers.subscriptions.start import ChangeRequest
-from revstream.streams.archive.coverage import Gap, Mark
+from revstream.streams.archive.coverage import Gap, TimeMark
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.driver.codecs import Document
@@ -411,7 +411,7 @@ class MemoryChanges:
 
 class MemoryStatus:
     async def gaps(self, collection: str) -> list[Gap]:
-        start, end = (Mark(at(n), BEGINNING) for n in (0, 1))
+        start, end = (TimeMark(at(n), BEGINNING) for n in (0, 1))
         return [Gap(start, end, f"the test lost {collection}")]
 
     async def statuses(self) -> list[StreamStatus]:

@@ -14,15 +14,15 @@ import bson
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
-from revstream.streams.archive.coverage import Coverages
+from revstream.streams.archive.coverage import CoverageStore
 from revstream.streams.archive.store import Archive
-from revstream.streams.changefeed.event import Batch, ChangeEvent, identity
+from revstream.streams.changefeed.event import ChangeEvent, EventBatch, identity
 from revstream.streams.changefeed.source import Source, SourceOptions
 from revstream.streams.coordination.checkpoint import Baseline, Checkpoint, Checkpoints
-from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.coordination.partition import Partition, collection_partitions
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import HistoryLost
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub, HubOptions
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW
@@ -76,9 +76,9 @@ def event(
     )
 
 
-def batch(*events: ChangeEvent) -> Batch:
+def batch(*events: ChangeEvent) -> EventBatch:
     """A round trip that brought these, and nothing stands behind the last of them."""
-    return Batch(events, events[-1].token)
+    return EventBatch(events, events[-1].token)
 
 
 async def turn() -> None:
@@ -131,7 +131,7 @@ class Recording:
         source: Any = None,
         hub_options: HubOptions | None = None,
         partition: Partition | None = None,
-        progress: Progress | None = None,
+        progress: ArchiveProgress | None = None,
     ) -> None:
         self.mongo = mongo
         self.collection = collection
@@ -143,7 +143,7 @@ class Recording:
         self.hub = Hub(
             [collection], position=resume_tokens.moment(Timestamp(1, 1)), options=hub_options
         )
-        self.progress = progress or Progress(self.checkpoints, self.hub, limit_s=15)
+        self.progress = progress or ArchiveProgress(self.checkpoints, self.hub, limit_s=15)
         self.source = source or Source(
             mongo,
             [collection],
@@ -169,9 +169,9 @@ class Recording:
         await self.archive.prepare()
         now = resume_tokens.moment(await self.mongo.operation_time())
         checkpoint = Checkpoint(now, now, Baseline(done=baseline_done))
-        await Coverages(self.mongo).begin(self.collection, None)
+        await CoverageStore(self.mongo).begin(self.collection, None)
         if baseline_done:
-            await Coverages(self.mongo).learn(self.collection, None)
+            await CoverageStore(self.mongo).learn(self.collection, None)
         await self.checkpoints.save(self.name, checkpoint, fencing_token=0)
         return checkpoint
 
@@ -237,13 +237,13 @@ class Divided:
         self, mongo: Mongo, count: int, make: Callable[..., Recording] = Recording, **options: Any
     ) -> None:
         self.mongo = mongo
-        self.partitions = partitions_of("things", count)
+        self.partitions = collection_partitions("things", count)
         self.hub = Hub(
             ["things"],
             position=resume_tokens.moment(Timestamp(1, 1)),
             options=HubOptions(ring_events=5),
         )
-        self.progress = Progress(Checkpoints(mongo), self.hub, limit_s=15)
+        self.progress = ArchiveProgress(Checkpoints(mongo), self.hub, limit_s=15)
         self.parts = [
             make(mongo, partition=each, progress=self.progress, **options)
             for each in self.partitions

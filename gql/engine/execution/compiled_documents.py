@@ -35,7 +35,7 @@ from revstream.gql.engine.request.references import ids_named
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.model.definition import Scalar
 from revstream.resolvers.values.dates import date_texts
-from revstream.streams.changefeed.event import PLAIN
+from revstream.streams.changefeed.event import PLAIN_KEY_TYPES
 from revstream.streams.core.errors import GatewayError
 from revstream.streams.mongo.driver.codecs import Document
 
@@ -244,7 +244,11 @@ class _Code:
         self._executor = executor
         self._rendering = rendering
         self._depth = depth
-        self._names: dict[str, Any] = {**NAMES, "PLAIN": PLAIN, "date_texts": date_texts}
+        self._names: dict[str, Any] = {
+            **NAMES,
+            "PLAIN_KEY_TYPES": PLAIN_KEY_TYPES,
+            "date_texts": date_texts,
+        }
         # What is made of all documents at once, by the name of each one's part.
         self._columns: dict[str, str] = {}
         self._reads: list[str] = []

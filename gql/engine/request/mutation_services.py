@@ -20,9 +20,9 @@ from revstream.resolvers.mutations.restore import Restoring
 from revstream.resolvers.mutations.writes import BeforeInsert, Writes, nothing_to_do
 from revstream.resolvers.subscriptions.saved_cursors import SavedCursors
 from revstream.streams.archive.store import Archive
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
-from revstream.streams.recording.versions.delete_attribution import Deletions
+from revstream.streams.recording.versions.delete_attribution import DeleteAttributions
 
 __all__ = ["Editing", "prepare_editing"]
 
@@ -66,7 +66,7 @@ async def prepare_editing(
     mongo: Mongo,
     model: Model,
     archives: Mapping[str, Archive],
-    progress: Progress,
+    progress: ArchiveProgress,
     own_writes: OwnWrites,
     *,
     repeat_window_s: float,
@@ -88,7 +88,7 @@ async def prepare_editing(
     cursors = SavedCursors(mongo, progress)
     await repeats.prepare()
     await cursors.prepare()
-    await Deletions(mongo).prepare()
+    await DeleteAttributions(mongo).prepare()
     await drafts.prepare(model.entities)
     await comments.prepare(model.entities)
     await kept.prepare(proposal_topics(model))

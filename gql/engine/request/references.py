@@ -25,7 +25,7 @@ from revstream.resolvers.values.output import (
     ValueLocation,
     converter,
 )
-from revstream.streams.changefeed.event import PLAIN, identity
+from revstream.streams.changefeed.event import PLAIN_KEY_TYPES, identity
 from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = ["follow", "followed_already", "ids_named"]
@@ -127,7 +127,7 @@ def ids_named(link: Link, documents: Iterable[Document]) -> dict[Any, Any]:
     convert = _id_converter(by)
     named: dict[Any, Any] = {}
     for id_ in ids:
-        name = id_ if id_.__class__ in PLAIN else identity(id_)
+        name = id_ if id_.__class__ in PLAIN_KEY_TYPES else identity(id_)
         if id_ is not None and name not in named and _is_id(convert, id_):
             named[name] = id_
     return named

@@ -14,10 +14,10 @@ import click
 from revstream.streams.archive.horizon import Horizons
 from revstream.streams.coordination.checkpoint import Checkpoints
 from revstream.streams.coordination.lease import Leases
-from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.coordination.leased_task import LeasedTask
 from revstream.streams.listeners.consumer import Consumer, Handler
 from revstream.streams.listeners.context import ListenerContext
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub
 
 __all__ = ["Make", "consumers_of", "own_listeners"]
@@ -39,16 +39,16 @@ def consumers_of(
     handlers: Sequence[Handler],
     context: ListenerContext,
     hub: Hub,
-    progress: Progress,
+    progress: ArchiveProgress,
     checkpoints: Checkpoints,
     leases: Leases,
-) -> tuple[tuple[Consumer, Listener], ...]:
+) -> tuple[tuple[Consumer, LeasedTask], ...]:
     """Each handler with what feeds it and the lease under which it works.
 
     Raises:
         click.UsageError: two have one name, or one follows a collection that the model has not.
     """
-    found: dict[str, tuple[Consumer, Listener]] = {}
+    found: dict[str, tuple[Consumer, LeasedTask]] = {}
     for handler in handlers:
         if handler.name in found:
             raise click.UsageError(f"two listeners are named {handler.name!r}: rename one of them")
@@ -68,7 +68,7 @@ def consumers_of(
             checkpoints,
             Horizons(context.mongo),
         )
-        found[handler.name] = consumer, Listener(handler.name, leases, consumer.run)
+        found[handler.name] = consumer, LeasedTask(handler.name, leases, consumer.run)
     return tuple(found.values())
 
 

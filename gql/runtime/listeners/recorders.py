@@ -7,10 +7,10 @@ from revstream.model.definition import Storage
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.source import Source, SourceOptions
 from revstream.streams.coordination.checkpoint import Checkpoints
-from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.coordination.partition import Partition, collection_partitions
 from revstream.streams.listeners.context import ListenerContext
 from revstream.streams.live.hub import Hub
-from revstream.streams.live.shared_source import JointSource
+from revstream.streams.live.shared_source import SharedSource
 from revstream.streams.mongo.server_check import Server
 from revstream.streams.recording.bootstrap.collection_setup import CollectionSetup
 from revstream.streams.recording.recorder import Recorder, RecorderOptions
@@ -40,7 +40,7 @@ def recorders_of(
     report: given how far a first reading has come.
     """
 
-    def source_of(archive: Archive, partition: Partition) -> Source | JointSource:
+    def source_of(archive: Archive, partition: Partition) -> Source | SharedSource:
         keeps = archive.layout.keeps
         own = Source(
             context.mongo,
@@ -54,7 +54,7 @@ def recorders_of(
             name=partition.name,
         )
         # The hub tells what the events of such a collection mean, not what was written.
-        return own if keeps else JointSource(own, live, hub, partition)
+        return own if keeps else SharedSource(own, live, hub, partition)
 
     return tuple(
         Recorder(
@@ -76,5 +76,5 @@ def recorders_of(
             ),
         )
         for entity in context.model.entities
-        for partition in partitions_of(entity.collection, entity.partitions)
+        for partition in collection_partitions(entity.collection, entity.partitions)
     )

@@ -18,7 +18,7 @@ from revstream.streams.layouts.core.stored_version import StoredVersion
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.transactions import Pipeline, Writing
-from revstream.streams.versioning.version import Last
+from revstream.streams.versioning.version import LastVersion
 
 __all__ = ["SETTLE_S", "Layout"]
 
@@ -151,7 +151,7 @@ class Layout(ABC):
         key: Any,
         pipeline: Pipeline,
         *,
-        expected: Last | None = None,
+        expected: LastVersion | None = None,
         demands: Sequence[Mapping[str, Any]] = (),
     ) -> RawBSONDocument | None:
         """Make a document's next version of the current one.
@@ -174,7 +174,7 @@ class Layout(ABC):
         key: Any,
         change: Document,
         *,
-        expected: Last | None = None,
+        expected: LastVersion | None = None,
         demands: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
         """Delete a document; False where it is not there, or not as it must be.

@@ -34,7 +34,7 @@ from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
 from revstream.streams.mongo.transactions import Pipeline, Writing
 from revstream.streams.raw_bson.diff import same
 from revstream.streams.raw_bson.fields import document_of, elements_of
-from revstream.streams.versioning.version import CHANGE_FIELD, Last, without_reserved
+from revstream.streams.versioning.version import CHANGE_FIELD, LastVersion, without_reserved
 
 __all__ = ["SelfVersionedLayout", "Stages"]
 
@@ -205,7 +205,7 @@ class SelfVersionedLayout(Layout):
         key: Any,
         pipeline: Pipeline,
         *,
-        expected: Last | None = None,
+        expected: LastVersion | None = None,
         demands: Sequence[Mapping[str, Any]] = (),
     ) -> RawBSONDocument | None:
         last = await self.last(key)
@@ -220,7 +220,7 @@ class SelfVersionedLayout(Layout):
         key: Any,
         change: Document,
         *,
-        expected: Last | None = None,
+        expected: LastVersion | None = None,
         demands: Sequence[Mapping[str, Any]] = (),
     ) -> bool:
         last = await self.last(key)
@@ -297,7 +297,7 @@ def _write(
     )
 
 
-def _stands(content: RawBSONDocument, expected: Last | None) -> bool:
+def _stands(content: RawBSONDocument, expected: LastVersion | None) -> bool:
     """Whether a document is what the version expected has left."""
     if expected is None:
         return True

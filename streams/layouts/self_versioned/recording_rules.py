@@ -16,7 +16,7 @@ from bson import Timestamp
 from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.core import resume_tokens
 from revstream.streams.layouts.core.stored_version import StoredVersion
-from revstream.streams.versioning.version import Last, archived_operation
+from revstream.streams.versioning.version import LastVersion, archived_operation
 
 __all__ = ["NotRecorded", "found_there", "write_of"]
 
@@ -29,7 +29,7 @@ class NotRecorded(Enum):
 
 
 def write_of(
-    event: ChangeEvent, last: Last | None, *, all_known: bool
+    event: ChangeEvent, last: LastVersion | None, *, all_known: bool
 ) -> dict[str, Any] | NotRecorded:
     """The version that a write makes, as `make_version` takes it.
 
@@ -64,7 +64,7 @@ def write_of(
 
 
 def found_there(
-    version: StoredVersion, last: Last | None, *, token: str, at: Timestamp, wall: datetime
+    version: StoredVersion, last: LastVersion | None, *, token: str, at: Timestamp, wall: datetime
 ) -> dict[str, Any] | None:
     """A version that the first reading has come to, as `make_version` takes it; None where it is
     known.
@@ -100,6 +100,6 @@ def found_there(
     }
 
 
-def _is_known(number: int | None, last: Last | None) -> bool:
+def _is_known(number: int | None, last: LastVersion | None) -> bool:
     known = None if last is None else last.kept
     return number is not None and known is not None and number <= known

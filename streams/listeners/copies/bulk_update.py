@@ -13,7 +13,7 @@ from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.listeners.copies.update_pipeline import setting
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.transactions import change_found
-from revstream.streams.versioning.copied_field import CopiedField, Known
+from revstream.streams.versioning.copied_field import CopiedField, SourceState
 from revstream.streams.versioning.copier_secret import copier_secret
 
 __all__ = ["Setter"]
@@ -36,7 +36,7 @@ class Setter:
         self._secret: str | None = None
         self._refused = LogThrottle(log, "copy refused")
 
-    async def set(self, groups: Sequence[tuple[Sequence[Known], Sequence[Any]]]) -> None:
+    async def set(self, groups: Sequence[tuple[Sequence[SourceState], Sequence[Any]]]) -> None:
         """The copies of some sources in some documents each, by `_id`."""
         refused = await self._change(groups)
         if not refused:
@@ -49,7 +49,7 @@ class Setter:
             self._refused.note(copy=self._copy.name, document=str(key), reason=reason)
 
     async def _change(
-        self, groups: Sequence[tuple[Sequence[Known], Sequence[Any]]]
+        self, groups: Sequence[tuple[Sequence[SourceState], Sequence[Any]]]
     ) -> dict[int, str]:
         if self._secret is None:
             self._secret = await copier_secret(self._mongo)

@@ -27,11 +27,11 @@ from revstream.streams.core.errors import ArchiveBehind
 from revstream.streams.listeners.consumer import Handler
 from revstream.streams.listeners.copies.bulk_update import Setter
 from revstream.streams.listeners.copies.propagation_job import PropagationJobs
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.content_encoding import PACKED
-from revstream.streams.versioning.copied_field import CopiedField, Known, copied_fields
+from revstream.streams.versioning.copied_field import CopiedField, SourceState, copied_fields
 from revstream.streams.versioning.version import Version
 
 __all__ = ["SourceSide", "TargetSide", "copiers"]
@@ -45,7 +45,7 @@ _LOOK_EVERY_S = 0.5
 
 
 def copiers(
-    model: Model, mongo: Mongo, archives: Mapping[str, Archive], progress: Progress
+    model: Model, mongo: Mongo, archives: Mapping[str, Archive], progress: ArchiveProgress
 ) -> list[SourceSide | TargetSide]:
     """Both sides of each copied field of a model."""
     return [
@@ -129,7 +129,7 @@ class TargetSide(Handler):
     start = "beginning"
 
     def __init__(
-        self, copy: CopiedField, mongo: Mongo, archive: Archive, progress: Progress | None
+        self, copy: CopiedField, mongo: Mongo, archive: Archive, progress: ArchiveProgress | None
     ) -> None:
         """Args:
         archive: of the source.
@@ -168,7 +168,7 @@ class TargetSide(Handler):
             with contextlib.suppress(ArchiveBehind):
                 await self._progress.wait(self._copy.source, token)
 
-    async def _states(self, wanted: Mapping[Any, Any]) -> dict[Any, Known]:
+    async def _states(self, wanted: Mapping[Any, Any]) -> dict[Any, SourceState]:
         states = await _states(self._copy, self._archive, wanted.values())
         # Before the first reading is done, a source that has no version may well be there.
         while not self._whole and any(each.number == 0 for each in states.values()):
@@ -181,7 +181,9 @@ class TargetSide(Handler):
         return states
 
 
-async def _states(copy: CopiedField, archive: Archive, keys: Iterable[Any]) -> dict[Any, Known]:
+async def _states(
+    copy: CopiedField, archive: Archive, keys: Iterable[Any]
+) -> dict[Any, SourceState]:
     """What each source is, by `identity`: two reads, however many."""
     sources = list(keys)
     if not sources:
@@ -197,10 +199,12 @@ async def _states(copy: CopiedField, archive: Archive, keys: Iterable[Any]) -> d
         identity(bounds[each["wanted"]]["key"]): each["since"] or each["earliest"]
         for each in changes
     }
-    found = {identity(each): Known(source=each, number=0, value=None, since=0) for each in sources}
+    found = {
+        identity(each): SourceState(source=each, number=0, value=None, since=0) for each in sources
+    }
     for record in newest:
         name = identity(record["doc"])
-        found[name] = Known(
+        found[name] = SourceState(
             source=found[name].source,
             number=record["v"],
             value=(record.get("full") or {}).get(copy.of),

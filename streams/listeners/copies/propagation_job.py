@@ -24,7 +24,7 @@ from revstream.streams.core.errors import TimeLimit
 from revstream.streams.listeners.copies.bulk_update import Setter
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.versioning.copied_field import CopiedField, Known
+from revstream.streams.versioning.copied_field import CopiedField, SourceState
 
 __all__ = ["COLLECTION", "PropagationJobs"]
 
@@ -59,7 +59,7 @@ class PropagationJobs:
         """Others may have left jobs."""
         self._idle = False
 
-    async def start(self, state: Known) -> None:
+    async def start(self, state: SourceState) -> None:
         """Set the first chunk of the copies of a source, and leave the others to `go_on`."""
         done, after = await self._take(state, None)
         if after is None:
@@ -92,7 +92,7 @@ class PropagationJobs:
         if job is None:
             self._idle, self.left = True, 0
             return False
-        state = Known(
+        state = SourceState(
             source=job["_id"]["source"], number=job["v"], value=job["value"], since=job["since"]
         )
         done, after = await self._take(state, (job["after"],))
@@ -120,7 +120,7 @@ class PropagationJobs:
         self.left = await self._left()
         return True
 
-    async def _take(self, state: Known, after: tuple[Any] | None) -> tuple[int, Any]:
+    async def _take(self, state: SourceState, after: tuple[Any] | None) -> tuple[int, Any]:
         """Set a chunk of the copies of a source. Returns how many targets were looked at, and the
         `_id` of the last one; None for that where there are no others."""
         query: Document = {self._copy.by_path: {"$eq": state.source}}

@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from revstream.streams.archive.store import Archive
-from revstream.streams.archive.tolerant_reader import versions_of
+from revstream.streams.archive.tolerant_reader import read_versions
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.listeners.webhooks.document_queue import DeliveryWorker, DocumentQueue, Lost
@@ -163,7 +163,7 @@ class Redelivery:
             fill=False,
         )
         wanted = [each for each in records if each["_id"] <= upto and self._wanted(each["op"])]
-        found = await versions_of(self._archive, wanted)
+        found = await read_versions(self._archive, wanted)
         versions = [
             Lost(each, waiting.document, record["v"]) if isinstance(each, str) else each
             for record, each in zip(wanted, found, strict=True)

@@ -13,14 +13,14 @@ from revstream.streams.layouts.core.snapshot_scan import last_place
 from revstream.streams.recording.commit_pipeline import CommitPipeline
 from revstream.streams.recording.coverage_writer import ARRIVED, CoverageWriter
 from revstream.streams.recording.version_builder import VersionBuilder
-from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 
-__all__ = ["Arrival", "read_on"]
+__all__ = ["CollectionArrival", "advance_baseline"]
 
-ReadChunk = Callable[[Baseline, ChangeEvent], Awaitable[Chunk]]
+ReadChunk = Callable[[Baseline, ChangeEvent], Awaitable[SnapshotChunk]]
 
 
-class Arrival:
+class CollectionArrival:
     """Arrivals of one recorder."""
 
     def __init__(
@@ -52,14 +52,14 @@ class Arrival:
             draft = await self._drafting.chunk(chunk, number)
             number += len(draft.records)
             await self._committing.write(draft)
-            baseline = read_on(baseline, chunk, number)
+            baseline = advance_baseline(baseline, chunk, number)
         if not (former.done or former.doubt):
             await self._coverage.replace(event)
         await self._coverage.complete(chunk, lost=later or bool(baseline.doubt))
         return baseline
 
 
-def read_on(baseline: Baseline, chunk: Chunk, number: int) -> Baseline:
+def advance_baseline(baseline: Baseline, chunk: SnapshotChunk, number: int) -> Baseline:
     """Return a reading's progress after a chunk, with so many records in all."""
     found = chunk.keys
     read = baseline.read + (len(found) if chunk.versions is not None else len(chunk.documents))

@@ -12,13 +12,13 @@ from revstream.streams.layouts.factory import layout_of
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.versioning.copied_field import copied_fields
 
-__all__ = ["IndexRefused", "create_indexes", "wanted_indexes"]
+__all__ = ["RefusedIndex", "create_indexes", "wanted_indexes"]
 
 Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class IndexRefused:
+class RefusedIndex:
     """An index that could not be made, and what the server said."""
 
     collection: str
@@ -28,7 +28,7 @@ class IndexRefused:
 
 async def create_indexes(
     mongo: Mongo, model: Model, collections: Sequence[str], report: Report
-) -> list[IndexRefused]:
+) -> list[RefusedIndex]:
     """Create what is missing on these collections; what is there already is left alone.
 
     Args:
@@ -50,22 +50,22 @@ async def create_indexes(
         try:
             await mongo.create_index(collection, keys, **options)
         except (DatabaseError, DuplicateKey, Unsuitable) as exc:
-            refused.append(IndexRefused(collection, index.fields, exc.message))
+            refused.append(RefusedIndex(collection, index.fields, exc.message))
     report("indexes", len(wanted), len(wanted))
     return refused
 
 
-Wanted = tuple[str, list[tuple[str, int]], Index, dict[str, Any]]
+WantedIndex = tuple[str, list[tuple[str, int]], Index, dict[str, Any]]
 
 
-def wanted_indexes(mongo: Mongo, model: Model) -> list[Wanted]:
+def wanted_indexes(mongo: Mongo, model: Model) -> list[WantedIndex]:
     """Those that a model asks for or needs: collection, keys, the model's index, and options; where
     the collection's layout has the fields, and has a use for an index."""
     wanted = [(entity.collection, index) for entity in model.entities for index in entity.indexes]
     wanted += [each for each in _back_references(model) if each not in wanted]
     wanted += [each for each in dict.fromkeys(_copies(model)) if each not in wanted]
     layouts = {each.collection: layout_of(mongo, each) for each in model.entities}
-    found: list[Wanted] = []
+    found: list[WantedIndex] = []
     for collection, index in wanted:
         keys = _keys(index)
         indexed = layouts[collection].indexed([name for name, _ in keys])

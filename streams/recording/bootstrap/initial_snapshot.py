@@ -28,7 +28,7 @@ from revstream.streams.layouts.core.snapshot_scan import (
 )
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.server_check import remedy
-from revstream.streams.recording.versions.snapshot_chunk import Chunk
+from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
 
 if TYPE_CHECKING:
     from revstream.streams.layouts.self_versioned.engine import SelfVersionedLayout
@@ -84,7 +84,7 @@ async def read_chunk(
     size: int,
     layout: SelfVersionedLayout | None = None,
     arrival: ChangeEvent | None = None,
-) -> Chunk:
+) -> SnapshotChunk:
     """The chunk after the last one: at most `size` documents, and not much more than 16 MB.
 
     Args:
@@ -123,7 +123,7 @@ async def _last_chunk(
     size: int,
     wall: datetime,
     arrival: ChangeEvent | None,
-) -> Chunk | None:
+) -> SnapshotChunk | None:
     """Read as of the last moment, in one batch, which says what moment that was: of a server that
     keeps no past (minSnapshotHistoryWindowInSeconds: 0).
 
@@ -138,7 +138,7 @@ async def _last_chunk(
             raise
         return None
     end = complete and len(found) <= size
-    return Chunk(at, wall, _after(baseline), found[:size], end, arrival=arrival)
+    return SnapshotChunk(at, wall, _after(baseline), found[:size], end, arrival=arrival)
 
 
 async def _chunk_at(
@@ -150,13 +150,13 @@ async def _chunk_at(
     wall: datetime,
     at: Timestamp,
     arrival: ChangeEvent | None,
-) -> Chunk:
+) -> SnapshotChunk:
     after = _after(baseline)
     if layout is not None:
         versions, end = await layout.read(after, size=size, at=at)
-        return Chunk(at, wall, after, (), end, versions, arrival)
+        return SnapshotChunk(at, wall, after, (), end, versions, arrival)
     documents, end = await read_documents(mongo, collection, _place(baseline), size=size, at=at)
-    return Chunk(at, wall, after, documents, end, arrival=arrival)
+    return SnapshotChunk(at, wall, after, documents, end, arrival=arrival)
 
 
 def _after(baseline: Baseline) -> tuple[Any] | None:

@@ -7,15 +7,15 @@ import time
 from revstream.streams.core.errors import Unsuitable
 from revstream.streams.layouts.core.interface import Layout
 from revstream.streams.recording.bootstrap.collection_setup import CollectionSetup
-from revstream.streams.recording.health import Stuck
+from revstream.streams.recording.health import CollectionStuck
 
-__all__ = ["Preparation"]
+__all__ = ["CollectionPreparation"]
 
 # How often it is looked whether the previous versions of a layout have a collection by now.
-_LOOK_S = 2.0
+_CHECK_S = 2.0
 
 
-class Preparation:
+class CollectionPreparation:
     """Of the collection of one recorder: what it lacks is made once a write says that it is there.
 
     Attributes:
@@ -54,11 +54,11 @@ class Preparation:
         try:
             prepared = await self._layout.prepare(create=False)
         except Unsuitable as exc:
-            raise Stuck(exc.message) from exc
+            raise CollectionStuck(exc.message) from exc
         self.done = there and prepared
         self._written = False
         if there and not prepared:
             # Programs that only insert never make a collection for previous versions.
-            self._look_at = time.monotonic() + _LOOK_S
+            self._look_at = time.monotonic() + _CHECK_S
         else:
             self._look_at = 0.0

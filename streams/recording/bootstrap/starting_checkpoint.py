@@ -6,22 +6,24 @@ from revstream.streams.coordination.checkpoint import (
     Baseline,
     Checkpoint,
     Checkpoints,
-    complete,
-    furthest,
+    complete_sets,
+    furthest_checkpoint,
 )
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.recording.bootstrap.initial_snapshot import oldest_start
 
-__all__ = ["forget_former", "stored_place"]
+__all__ = ["remove_former_checkpoints", "starting_checkpoint"]
 
 
-async def stored_place(mongo: Mongo, checkpoints: Checkpoints, partition: Partition) -> Checkpoint:
+async def starting_checkpoint(
+    mongo: Mongo, checkpoints: Checkpoints, partition: Partition
+) -> Checkpoint:
     """From where to go on: a partition's own checkpoint, or where the collection as a whole is
     archived further, as it was divided before."""
     stored = await checkpoints.of(partition.collection)
-    own, whole = stored.get(partition), furthest(stored)
+    own, whole = stored.get(partition), furthest_checkpoint(stored)
     if own is None and whole is None:
         if await mongo.find(f"{partition.collection}.versions", {}, limit=1, projection={"_id": 1}):
             # Versions that were brought from elsewhere: the oplog here is not theirs.
@@ -34,13 +36,15 @@ async def stored_place(mongo: Mongo, checkpoints: Checkpoints, partition: Partit
     return max(found, key=lambda each: each.token)
 
 
-async def forget_former(checkpoints: Checkpoints, partition: Partition) -> list[Partition]:
+async def remove_former_checkpoints(
+    checkpoints: Checkpoints, partition: Partition
+) -> list[Partition]:
     """Forget how the collection was divided before, once that tells nothing any more; returns what
     was forgotten."""
     stored = await checkpoints.of(partition.collection)
-    mine = complete(stored).get(partition.count)
+    mine = complete_sets(stored).get(partition.count)
     others = [each for each in stored if each.count != partition.count]
-    whole = furthest(stored)
+    whole = furthest_checkpoint(stored)
     if not others or mine is None or whole is None:
         return []
     if min(each.token for each in mine.values()) == whole.token:

@@ -9,19 +9,19 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.changefeed.event import ChangeEvent
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.recording.versions.snapshot_chunk import Chunk
-from revstream.streams.versioning.version import Last, archived_operation, without_reserved
+from revstream.streams.recording.versions.snapshot_chunk import SnapshotChunk
+from revstream.streams.versioning.version import LastVersion, archived_operation, without_reserved
 
-__all__ = ["event_of_reading", "make_bare_version"]
+__all__ = ["event_from_chunk", "make_bare_version"]
 
 
 def make_bare_version(
     event: ChangeEvent,
     after: RawBSONDocument | None,
-    last: Last | None,
+    last: LastVersion | None,
     *,
     read_at: Timestamp | None,
-) -> tuple[Document, Last]:
+) -> tuple[Document, LastVersion]:
     """Make the record of a write that cannot be read: a gap, with the stored content and without
     conclusions from it; and the part of it that the next version needs."""
     number = (0 if last is None else last.number) + 1
@@ -49,14 +49,14 @@ def make_bare_version(
     offset = 0 if last is None else last.offset
     if offset:
         record["offset"] = offset
-    made = Last(
+    made = LastVersion(
         token=event.token, number=number, full=full, kept=kept, read_at=read_at, offset=offset
     )
     return record, made
 
 
-def event_of_reading(
-    chunk: Chunk, token: str, key: Any, content: RawBSONDocument | None, kept: int | None
+def event_from_chunk(
+    chunk: SnapshotChunk, token: str, key: Any, content: RawBSONDocument | None, kept: int | None
 ) -> ChangeEvent:
     """Make an event of a document that a reading of the present has found."""
     return ChangeEvent(

@@ -15,12 +15,12 @@ from revstream.streams.changefeed.event import ChangeEvent, identity
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.transactions import Writing
 
-__all__ = ["Deletions"]
+__all__ = ["DeleteAttributions"]
 
 COLLECTION = "revstream.deletions"
 
 
-class Deletions:
+class DeleteAttributions:
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
 

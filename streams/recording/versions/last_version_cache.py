@@ -13,7 +13,7 @@ from bson.raw_bson import RawBSONDocument
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.driver.codecs import RAW
-from revstream.streams.versioning.version import Last
+from revstream.streams.versioning.version import LastVersion
 
 __all__ = ["LastVersionCache"]
 
@@ -30,7 +30,7 @@ class LastVersionCache:
         self._archive = archive
         self._capacity_bytes = capacity_bytes
         self._size_bytes = 0
-        self._known: OrderedDict[Any, Last | None] = OrderedDict()
+        self._known: OrderedDict[Any, LastVersion | None] = OrderedDict()
 
     @property
     def crowded(self) -> bool:
@@ -48,21 +48,21 @@ class LastVersionCache:
         for name in missing:
             self._set(name, _detached(found.get(name)))
 
-    def get(self, key: Any) -> Last | None:
+    def get(self, key: Any) -> LastVersion | None:
         """Of a key that was loaded or put since the last `load`."""
         name = identity(key)
         self._known.move_to_end(name)
         return self._known[name]
 
-    def put(self, key: Any, last: Last) -> None:
-        """One that was just made: see `Last`."""
+    def put(self, key: Any, last: LastVersion) -> None:
+        """One that was just made: see `LastVersion`."""
         self._set(identity(key), last)
 
     def clear(self) -> None:
         self._known.clear()
         self._size_bytes = 0
 
-    def _set(self, name: Any, last: Last | None) -> None:
+    def _set(self, name: Any, last: LastVersion | None) -> None:
         earlier = self._known.get(name)
         self._size_bytes += _size(last) - (_size(earlier) if name in self._known else 0)
         self._known[name] = last
@@ -77,7 +77,7 @@ class LastVersionCache:
             self._size_bytes -= _size(self._known.popitem(last=False)[1])
 
 
-def _detached(last: Last | None) -> Last | None:
+def _detached(last: LastVersion | None) -> LastVersion | None:
     """With bytes of its own, and nothing else.
 
     PyMongo cuts documents of 4 KB and more out of a reply as views (4.18, `RawBSONDocument.raw`),
@@ -90,5 +90,5 @@ def _detached(last: Last | None) -> Last | None:
     return replace(last, full=RawBSONDocument(bytes(last.full.raw), RAW))
 
 
-def _size(last: Last | None) -> int:
+def _size(last: LastVersion | None) -> int:
     return 300 if last is None else last.size_bytes

@@ -23,9 +23,9 @@ from revstream.streams.core.log_throttle import LogThrottle
 from revstream.streams.mongo.database import Mongo
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document, plain
 from revstream.streams.raw_bson.update_description import Ambiguous, apply_delta, apply_oplog_diff
-from revstream.streams.versioning.version import CHANGE_FIELD, COPIES_FIELD, Last
+from revstream.streams.versioning.version import CHANGE_FIELD, COPIES_FIELD, LastVersion
 
-__all__ = ["Rebuilt", "Reconstruction"]
+__all__ = ["RebuiltDocument", "Reconstruction"]
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _NEVER = Timestamp(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
+class RebuiltDocument:
     """`read_at` is set where the document was read again: it may hold later writes too."""
 
     document: RawBSONDocument
@@ -50,7 +50,7 @@ class Reconstruction:
             log, "version cannot be rebuilt exactly: read again, marked as a gap"
         )
 
-    async def after(self, event: ChangeEvent, last: Last | None) -> Rebuilt | None:
+    async def after(self, event: ChangeEvent, last: LastVersion | None) -> RebuiltDocument | None:
         """The document after `event`; None where it can only be read again and is gone.
 
         Args:
@@ -59,19 +59,19 @@ class Reconstruction:
         reason = "the state before is not known"
         if last is not None and last.full is not None and event.update is not None:
             state, update = plain(last.full), plain(event.update)
-            if not (_holds(state, last.full) and _holds(update, event.update)):
+            if not (_is_lossless(state, last.full) and _is_lossless(update, event.update)):
                 return await self._read(event, "there are values that Python has no types for")
             for name, beside in ((CHANGE_FIELD, last.change), (COPIES_FIELD, last.copies)):
                 if beside is not None:
                     state[name] = plain(beside)
             try:
-                return Rebuilt(_raw(apply_delta(state, update)))
+                return RebuiltDocument(_raw(apply_delta(state, update)))
             except Ambiguous as exc:
                 reason = str(exc)
             try:
                 diff = await self._oplog_diff(event)
                 if diff is not None:
-                    return Rebuilt(_raw(apply_oplog_diff(state, diff)))
+                    return RebuiltDocument(_raw(apply_oplog_diff(state, diff)))
             except (Ambiguous, GatewayError) as exc:
                 reason = f"{reason}; {exc}"
         return await self._read(event, reason)
@@ -101,7 +101,7 @@ class Reconstruction:
         diff = writes[0]["o"].get("diff")
         return None if diff is None else plain(diff)
 
-    async def _read(self, event: ChangeEvent, reason: str) -> Rebuilt | None:
+    async def _read(self, event: ChangeEvent, reason: str) -> RebuiltDocument | None:
         try:
             found = await self._find(event, event.at)
         except DatabaseError as exc:  # the server keeps only the last minutes
@@ -111,11 +111,11 @@ class Reconstruction:
             read_at = event.at if event.in_transaction else None
             if found is not None and read_at is not None:
                 self._log_gap(event, reason)
-            return None if found is None else Rebuilt(found, read_at)
+            return None if found is None else RebuiltDocument(found, read_at)
         self._log_gap(event, reason)
         now = await self._mongo.operation_time()
         found = await self._find(event, now)
-        return None if found is None else Rebuilt(found, now)
+        return None if found is None else RebuiltDocument(found, now)
 
     async def _find(self, event: ChangeEvent, at: Timestamp) -> RawBSONDocument | None:
         query = {"_id": event.key}
@@ -131,7 +131,7 @@ def _id_of(operation: Mapping[str, Any]) -> Any:
     return (operation.get("o2") or operation["o"]).get("_id")
 
 
-def _holds(values: Document, document: RawBSONDocument) -> bool:
+def _is_lossless(values: Document, document: RawBSONDocument) -> bool:
     """Whether Python's values hold all of it: not a symbol, say, nor text that is not UTF-8."""
     return bson.encode(values, codec_options=DECODED) == document.raw
 

@@ -15,11 +15,11 @@ from revstream.streams.changefeed.event import ChangeEvent, identity, is_exact
 from revstream.streams.core import resume_tokens
 from revstream.streams.layouts.core.stored_version import StoredVersion
 
-__all__ = ["Chunk"]
+__all__ = ["SnapshotChunk"]
 
 
 @dataclass(frozen=True)
-class Chunk:
+class SnapshotChunk:
     """Documents in `_id` order as they were at cluster time `at`; `end` where no others follow.
 
     `wall`: the database's clock at that time, since a cluster time knows only seconds.

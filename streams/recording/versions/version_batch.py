@@ -6,7 +6,7 @@ from bson.raw_bson import RawBSONDocument
 
 from revstream.streams.live.pending_versions import NumberedEvent
 from revstream.streams.mongo.driver.codecs import Document
-from revstream.streams.versioning.version import Last
+from revstream.streams.versioning.version import LastVersion
 
 __all__ = ["VersionBatch"]
 
@@ -29,7 +29,7 @@ class VersionBatch:
         self.numbered: dict[str, NumberedEvent] = {}
         self.spanning: list[str] = []
 
-    def add(self, record: Document, last: Last | None) -> None:
+    def add(self, record: Document, last: LastVersion | None) -> None:
         if "gap" not in record:
             previous = None if last is None else last.number
             self.numbered[record["_id"]] = NumberedEvent(
@@ -40,7 +40,7 @@ class VersionBatch:
         content = len(full.raw) if isinstance(full, RawBSONDocument) else 0
         self.size_bytes += _RECORD_BYTES + content
 
-    def note_spanning(self, last: Last | None, doubt: str) -> None:
+    def note_spanning(self, last: LastVersion | None, doubt: str) -> None:
         """Note a version that was there before a loss (`Baseline.doubt`) and is unchanged after
         it."""
         if doubt and last is not None and last.full is not None and last.token < doubt:

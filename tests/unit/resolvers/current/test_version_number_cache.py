@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from revstream.resolvers.current.version_number_cache import LastNumbers
-from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.changefeed.event import ChangeEvent, EventBatch
 from revstream.streams.core import resume_tokens
 from revstream.streams.live.hub import Hub
 from tests.support.streams import event
@@ -84,7 +84,7 @@ class KnownNumbers(RuleBasedStateMachine):
             if world.seen < each.second <= upto
         ]
         world.seen = upto
-        self.hub.publish(Batch(tuple(events), token(upto)))
+        self.hub.publish(EventBatch(tuple(events), token(upto)))
 
     @rule(key=KEYS, stale=st.integers(0, 2))
     def ask(self, key: str, stale: int) -> None:
@@ -149,7 +149,7 @@ def test_a_collection_that_is_dropped_is_forgotten(hub: Hub) -> None:
     numbers = LastNumbers(hub)
     numbers.learn("things", [("a", 7, token(99))], token(100))
     drop = event(101, key=None, operation="drop")
-    hub.publish(Batch((drop,), token(101)))
+    hub.publish(EventBatch((drop,), token(101)))
     assert numbers.of("things", there("a"), token(101)) == [None]
     numbers.learn("things", [("a", 7, token(99))], token(100))
     assert numbers.of("things", there("a"), token(101)) == [None]

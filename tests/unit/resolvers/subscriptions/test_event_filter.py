@@ -15,7 +15,7 @@ from revstream.resolvers.subscriptions import token_refresh
 from revstream.resolvers.subscriptions.event_enrichment import EventEnrichment
 from revstream.resolvers.subscriptions.event_filter import EventFilter
 from revstream.resolvers.subscriptions.start import ChangeRequest
-from revstream.streams.live.replay import Live
+from revstream.streams.live.replay import LiveEvents
 from tests.support.streams import event, token_at
 
 QUIET_S = 20.0
@@ -44,8 +44,8 @@ def watching_deletions() -> EventFilter:
     return EventFilter(THING, request, ALL_ROWS, completion, quiet_s=QUIET_S)
 
 
-def passed_over(second: int) -> Live:
-    return Live([event(second, before={"name": "a"}, after={"name": "b"})])
+def passed_over(second: int) -> LiveEvents:
+    return LiveEvents([event(second, before={"name": "a"}, after={"name": "b"})])
 
 
 async def due_after_s(watching: EventFilter, clock: Clock) -> int:
@@ -77,7 +77,7 @@ async def test_who_has_been_told_something_waits_anew(clock: Clock) -> None:
     watching = watching_deletions()
     await watching.take(passed_over(1))
     clock.now += QUIET_S - 1
-    gone = Live([event(2, operation="delete", before={"name": "b"})])
+    gone = LiveEvents([event(2, operation="delete", before={"name": "b"})])
     assert [each.operation for each in await watching.take(gone)] == ["DELETE"]
     assert watching.fresher_token() is None
     await watching.take(passed_over(3))
@@ -95,7 +95,7 @@ async def test_those_whose_filters_differ_are_told_the_same_change() -> None:
     document in that another one knew, there are two."""
     nothing: Any = None
     completion = EventEnrichment(THING, nothing, nothing, nothing)
-    told = Live([event(1, before={"name": "a"}, after={"name": "c"})])
+    told = LiveEvents([event(1, before={"name": "a"}, after={"name": "c"})])
     found = []
     for bound in ("b", "d", "e"):
         request = ChangeRequest(where=Compare("name", Comparison.LT, bound))

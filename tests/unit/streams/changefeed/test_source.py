@@ -12,7 +12,7 @@ import pytest
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
-from revstream.streams.changefeed.event import Batch
+from revstream.streams.changefeed.event import EventBatch
 from revstream.streams.changefeed.source import Source, SourceOptions
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import (
@@ -96,7 +96,7 @@ class Script:
         return {"ok": 1}
 
 
-async def read(script: Script, after: str, **options: Any) -> list[Batch]:
+async def read(script: Script, after: str, **options: Any) -> list[EventBatch]:
     """All batches until the script's end."""
     source = Source(script, ["things"], before_images=False, options=QUICK, **options)  # type: ignore[arg-type]
     found = []
@@ -107,7 +107,7 @@ async def read(script: Script, after: str, **options: Any) -> list[Batch]:
     return found
 
 
-def keys(batches: Sequence[Batch]) -> list[Any]:
+def keys(batches: Sequence[EventBatch]) -> list[Any]:
     return [event.key for batch in batches for event in batch.events]
 
 

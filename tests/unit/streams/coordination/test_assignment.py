@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revstream.streams.coordination.assignment import Member, divide
-from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.coordination.assignment import Member, assign_partitions
+from revstream.streams.coordination.partition import Partition, collection_partitions
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -24,40 +24,44 @@ def shares(divided: dict[Partition, str]) -> Counter[str]:
 
 def test_one_process_holds_all() -> None:
     """Who else should."""
-    assert shares(divide([member("a", things=4, others=1)], {})) == {"a": 5}
+    assert shares(assign_partitions([member("a", things=4, others=1)], {})) == {"a": 5}
 
 
 def test_who_comes_later_gets_its_share_and_no_more_moves_than_needed() -> None:
     """Two of four; the others stay where they are."""
-    held = dict.fromkeys(partitions_of("things", 4), "a")
-    divided = divide([member("a", 0, things=4), member("b", 1, things=4)], held)
+    held = dict.fromkeys(collection_partitions("things", 4), "a")
+    divided = assign_partitions([member("a", 0, things=4), member("b", 1, things=4)], held)
     assert shares(divided) == {"a": 2, "b": 2}
-    assert divide([member("a", 0, things=4), member("b", 1, things=4)], divided) == divided
+    assert (
+        assign_partitions([member("a", 0, things=4), member("b", 1, things=4)], divided) == divided
+    )
 
 
 def test_undivided_collections_are_shared_too() -> None:
     """As wholes."""
     offers = {name: 1 for name in "pqrs"}
     held = {Partition(name): "a" for name in "pqrs"}
-    divided = divide([member("a", 0, **offers), member("b", 1, **offers)], held)
+    divided = assign_partitions([member("a", 0, **offers), member("b", 1, **offers)], held)
     assert shares(divided) == {"a": 2, "b": 2}
 
 
 def test_the_partitions_of_each_collection_are_shared() -> None:
     """Not all of the busy one here, and all of the quiet ones there."""
     offers = {"busy": 4, "p": 1, "q": 1, "r": 1, "s": 1}
-    held = dict.fromkeys(partitions_of("busy", 4), "a") | {Partition(n): "b" for n in "pqrs"}
-    divided = divide([member("a", 0, **offers), member("b", 1, **offers)], held)
+    held = dict.fromkeys(collection_partitions("busy", 4), "a") | {
+        Partition(n): "b" for n in "pqrs"
+    }
+    divided = assign_partitions([member("a", 0, **offers), member("b", 1, **offers)], held)
     assert shares({k: v for k, v in divided.items() if k.collection == "busy"}) == {"a": 2, "b": 2}
     assert shares(divided) == {"a": 4, "b": 4}
 
 
 def test_what_the_dead_hold_waits_until_it_is_free() -> None:
     """Their leases have not run out; then those that live take it."""
-    first, *rest = partitions_of("things", 4)
+    first, *rest = collection_partitions("things", 4)
     held = {first: "dead", rest[0]: "a", rest[1]: "a", rest[2]: "a"}
-    assert first not in divide([member("a", things=4)], held)
-    assert divide([member("a", things=4)], dict.fromkeys(rest, "a"))[first] == "a"
+    assert first not in assign_partitions([member("a", things=4)], held)
+    assert assign_partitions([member("a", things=4)], dict.fromkeys(rest, "a"))[first] == "a"
 
 
 def test_where_models_differ_the_process_started_last_counts() -> None:
@@ -66,22 +70,24 @@ def test_where_models_differ_the_process_started_last_counts() -> None:
     whole = Partition("things")
     assert not any(
         each.collection == "things"
-        for each in divide([old, new], {whole: "old", Partition("others"): "old"})
+        for each in assign_partitions([old, new], {whole: "old", Partition("others"): "old"})
     )
-    divided = divide([old, new], {Partition("others"): "old"})
+    divided = assign_partitions([old, new], {Partition("others"): "old"})
     assert {k: v for k, v in divided.items() if k.collection == "things"} == dict.fromkeys(
-        partitions_of("things", 4), "new"
+        collection_partitions("things", 4), "new"
     )
     assert divided[Partition("others")] == "old"
     # Rolled back: once the newer one is gone, what the older one offers counts again.
-    assert whole not in divide([old], dict.fromkeys(partitions_of("things", 4), "new"))
-    assert divide([old], {})[whole] == "old"
+    assert whole not in assign_partitions(
+        [old], dict.fromkeys(collection_partitions("things", 4), "new")
+    )
+    assert assign_partitions([old], {})[whole] == "old"
 
 
 def test_who_lives_but_is_no_member_keeps_what_it_holds() -> None:
     """A release that knew of no members; it is stopped some day."""
     things, others = Partition("things"), Partition("others")
-    divided = divide([member("a", things=1, others=1)], {things: "before"})
+    divided = assign_partitions([member("a", things=1, others=1)], {things: "before"})
     assert divided == {others: "a"}
 
 
@@ -104,14 +110,14 @@ def test_every_free_partition_is_somebody_s_and_shares_are_equal(
         for (name, index), holder in held_numbers.items()
         if name in counts and index < counts[name]
     }
-    divided = divide(members, held)
+    divided = assign_partitions(members, held)
     by_holder = {each.holder: each for each in members}
     for name, count in counts.items():
-        for partition in partitions_of(name, count):
+        for partition in collection_partitions(name, count):
             if held.get(partition) is None:
                 assert by_holder[divided[partition]].offers[name] == count
         able = [each.holder for each in members if each.offers.get(name) == count]
         has = Counter(h for p, h in divided.items() if p.collection == name)
         loads = [has[each] for each in able]
         assert max(loads) - min(loads) <= 1
-    assert divide(members, held | divided) == divided
+    assert assign_partitions(members, held | divided) == divided

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from revstream.streams.coordination.lease import Lease, LeaseOptions
-from revstream.streams.coordination.leased_task import Listener
+from revstream.streams.coordination.leased_task import LeasedTask
 from revstream.streams.core.errors import LeaseLost, TimeLimit, Unavailable
 from tests.support.eventually import eventually
 from tests.support.streams import finished, turn
@@ -63,8 +63,8 @@ class Work:
             self.ended.append(fencing_token)
 
 
-def listening(leases: Given, work: Work) -> tuple[Listener, asyncio.Task[None]]:
-    listener = Listener(NAME, leases, work)  # type: ignore[arg-type]
+def listening(leases: Given, work: Work) -> tuple[LeasedTask, asyncio.Task[None]]:
+    listener = LeasedTask(NAME, leases, work)  # type: ignore[arg-type]
     return listener, asyncio.create_task(listener.run())
 
 
@@ -163,7 +163,7 @@ async def test_a_cancelled_listener_waits_for_its_work_to_end() -> None:
             await ends.wait()
             released_while_working.extend(leases.released)
 
-    listener = Listener(NAME, leases, slow_to_end)  # type: ignore[arg-type]
+    listener = LeasedTask(NAME, leases, slow_to_end)  # type: ignore[arg-type]
     task = asyncio.create_task(listener.run())
     await eventually(lambda: listener.state == "recording")
     task.cancel()
@@ -181,7 +181,7 @@ async def test_a_release_that_does_not_come_back_holds_nobody_up() -> None:
         async def release(self, lease: Lease) -> None:
             await asyncio.Event().wait()
 
-    listener = Listener(NAME, Stuck(7), Work(), release_limit_s=0.01)  # type: ignore[arg-type]
+    listener = LeasedTask(NAME, Stuck(7), Work(), release_limit_s=0.01)  # type: ignore[arg-type]
     task = asyncio.create_task(listener.run())
     await eventually(lambda: listener.state == "recording")
     await finished(task)
@@ -194,7 +194,7 @@ async def test_a_release_that_fails_does_not_hide_how_the_work_ended() -> None:
         async def release(self, lease: Lease) -> None:
             raise Unavailable("gone")
 
-    listener = Listener(NAME, Failing(7), Work(ZeroDivisionError()))  # type: ignore[arg-type]
+    listener = LeasedTask(NAME, Failing(7), Work(ZeroDivisionError()))  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
         await listener.run()
 
@@ -243,7 +243,7 @@ async def test_who_is_cancelled_while_the_work_ends_is_cancelled() -> None:
             ending.set()
             await end.wait()
 
-    listener = Listener(NAME, Given(7, None), slow)  # type: ignore[arg-type]
+    listener = LeasedTask(NAME, Given(7, None), slow)  # type: ignore[arg-type]
     task = asyncio.create_task(listener.run())
     await ending.wait()
     task.cancel()
@@ -269,7 +269,7 @@ class Share:
 async def test_what_is_another_one_s_share_is_no_trouble() -> None:
     """As after an outage in which others were counted in."""
     leases, share = Given(Unavailable("gone")), Share()
-    listener = Listener(NAME, leases, Work(), members=share)  # type: ignore[arg-type]
+    listener = LeasedTask(NAME, leases, Work(), members=share)  # type: ignore[arg-type]
     task = asyncio.create_task(listener.run())
     await eventually(lambda: listener.trouble is not None)
     share.is_mine = False
@@ -293,7 +293,7 @@ async def test_work_that_fails_later_each_time_is_not_taken_for_well_in_between(
             raise Unavailable("cannot write")
         await asyncio.Event().wait()
 
-    listener = Listener(NAME, Given(7), fails_late)  # type: ignore[arg-type]
+    listener = LeasedTask(NAME, Given(7), fails_late)  # type: ignore[arg-type]
     task = asyncio.create_task(listener.run())
     await eventually(lambda: begun == 4 and listener.trouble is None)
     assert seen[10:30] == ["work interrupted: cannot write"] * 20

@@ -16,7 +16,11 @@ from hypothesis import strategies as st
 
 from revstream.model.compiler.loader import read_model
 from revstream.streams.changefeed.event import identity, key_hash
-from revstream.streams.coordination.partition import Partition, partitions_in, partitions_of
+from revstream.streams.coordination.partition import (
+    Partition,
+    collection_partitions,
+    model_partitions,
+)
 from revstream.streams.mongo.driver.codecs import DECODED, RAW
 from tests.support.streams import event
 
@@ -114,7 +118,7 @@ def test_documents_are_spread(make: Any) -> None:
 def test_each_document_is_in_one_partition(key: Any, count: int) -> None:
     """In one of them, and not in two; what befalls the collection is in all."""
     key = stored(key)
-    partitions = partitions_of("things", count)
+    partitions = collection_partitions("things", count)
     [one] = [each for each in partitions if each.holds(key)]
     assert [each for each in partitions if each.concerns(event(1, key=key))] == [one]
     assert all(each.concerns(event(1, key=None, operation="drop")) for each in partitions)
@@ -142,7 +146,7 @@ def test_other_names_are_of_no_partition() -> None:
 
 def test_numbers_of_partitions_do_not_meet() -> None:
     """Where several have records at one place in the stream."""
-    numbers = [each.numbered(n) for each in partitions_of("a", 3) for n in range(5)]
+    numbers = [each.numbered(n) for each in collection_partitions("a", 3) for n in range(5)]
     assert sorted(numbers) == list(range(15))
 
 
@@ -154,4 +158,4 @@ def test_the_partitions_of_a_model() -> None:
         type A @collection(name: "as") { id: ID! n: Int }
         """
     )
-    assert [each.label for each in partitions_in(model)] == ["bs:1/2", "bs:2/2", "as"]
+    assert [each.label for each in model_partitions(model)] == ["bs:1/2", "bs:2/2", "as"]

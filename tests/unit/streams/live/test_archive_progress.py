@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from bson import Timestamp
 
-from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.changefeed.event import ChangeEvent, EventBatch
 from revstream.streams.coordination.checkpoint import Checkpoint
-from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.coordination.partition import Partition, collection_partitions
 from revstream.streams.core import resume_tokens
 from revstream.streams.core.errors import ArchiveBehind, Unavailable
 from revstream.streams.live import hub as hub_module
-from revstream.streams.live.archive_progress import Progress
+from revstream.streams.live.archive_progress import ArchiveProgress
 from revstream.streams.live.hub import Hub, HubOptions
 from tests.support.streams import batch, event, finished, token_at, turn
 
@@ -39,9 +39,9 @@ class Stored:
         return {} if self.token is None else {WHOLE: Checkpoint(self.token, token_at(0))}
 
 
-def progress_of(stored: Stored, hub: Hub | None = None, limit_s: float = 10) -> Progress:
+def progress_of(stored: Stored, hub: Hub | None = None, limit_s: float = 10) -> ArchiveProgress:
     hub = hub or Hub([NAME], position=token_at(0))
-    return Progress(
+    return ArchiveProgress(
         stored,  # type: ignore[arg-type]
         hub,
         limit_s=limit_s,
@@ -91,7 +91,7 @@ async def test_a_quiet_recorder_elsewhere_is_known_to_be_done_by_this_process_s_
     stored = Stored(token_at(5))
     progress = progress_of(stored, hub)
     hub.publish(batch(event(5)))
-    hub.publish(Batch((), resume_tokens.moment(Timestamp(9, 1))))
+    hub.publish(EventBatch((), resume_tokens.moment(Timestamp(9, 1))))
     await progress.wait(NAME, token_at(9))
     # The event after it is not archived yet.
     hub.publish(batch(event(10)))
@@ -99,7 +99,7 @@ async def test_a_quiet_recorder_elsewhere_is_known_to_be_done_by_this_process_s_
         await progress.wait(NAME, token_at(10), limit_s=0.01)
     # Nor may anything be concluded where the ring does not reach back to the checkpoint.
     late = progress_of(Stored(token_at(5)), Hub([NAME], position=token_at(8)))
-    late._hub.publish(Batch((), token_at(9)))
+    late._hub.publish(EventBatch((), token_at(9)))
     with pytest.raises(ArchiveBehind):
         await late.wait(NAME, token_at(9), limit_s=0.01)
     # Or where this process has not come to the moment itself.
@@ -228,7 +228,7 @@ async def test_the_lag_while_the_live_stream_is_silent_is_what_may_have_happened
     assert progress.lag_s(WHOLE) == pytest.approx(20, abs=5)
 
 
-PARTS = partitions_of(NAME, 3)
+PARTS = collection_partitions(NAME, 3)
 # Of each partition, the `_id` of a document in it.
 KEYS = {part: next(n for n in range(99) if part.holds(n)) for part in PARTS}
 
@@ -319,7 +319,7 @@ async def test_an_answer_that_was_long_on_its_way_is_not_the_last_word() -> None
 async def test_of_partitions_the_last_one_wakes_who_waits() -> None:
     """Of recorders in this process; who has stopped says nothing any more."""
     progress = progress_of(Stored())
-    one, other = partitions_of(NAME, 2)
+    one, other = collection_partitions(NAME, 2)
     for each in (one, other):
         progress.advance(each, token_at(5))
     waiting = asyncio.ensure_future(progress.wait(NAME, token_at(6)))
@@ -355,10 +355,10 @@ async def test_a_deletion_that_is_not_archived_is_waited_for(
     hub = Hub([NAME], position=token_at(5), options=HubOptions(ring_events=1))
     progress = progress_of(Stored(token_at(5)), hub)
     waiting = asyncio.ensure_future(progress.wait_deletions(NAME, token_at(8), [1, "x"]))
-    hub.publish(Batch(brought, token_at(7, 9)))
+    hub.publish(EventBatch(brought, token_at(7, 9)))
     await turn()
     assert not waiting.done()
-    hub.publish(Batch((), token_at(8)))
+    hub.publish(EventBatch((), token_at(8)))
     if waits:
         progress.advance(WHOLE, token_at(7))
         for _ in range(5):

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from bson import Decimal128
 
-from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.changefeed.event import ChangeEvent, EventBatch
 from revstream.streams.changefeed.routing import Interest
 from revstream.streams.core.errors import InexactKey, SlowConsumer, Unavailable
-from revstream.streams.live.hub import PORTION, Hub, HubOptions, Subscriber, follow
+from revstream.streams.live.hub import EVENTS_PER_READ, Hub, HubOptions, Subscriber, publish_source
 from tests.support.streams import batch, event, finished, token_at, turn
 
 pytestmark = pytest.mark.timeout(10)
@@ -147,11 +147,11 @@ async def test_what_waits_is_taken_in_portions() -> None:
     """In order and without a gap; what is made of a portion is all that one subscriber holds."""
     hub = hub_of(backlog=1000)
     subscriber = hub.attach("things")
-    hub.publish(batch(*(event(seconds) for seconds in range(1, 2 * PORTION + 51))))
+    hub.publish(batch(*(event(seconds) for seconds in range(1, 2 * EVENTS_PER_READ + 51))))
     portions = [await taken(subscriber) for _ in range(3)]
-    assert [len(each) for each in portions] == [PORTION, PORTION, 50]
+    assert [len(each) for each in portions] == [EVENTS_PER_READ, EVENTS_PER_READ, 50]
     assert [token for each in portions for token in each] == [
-        token_at(n) for n in range(1, 2 * PORTION + 51)
+        token_at(n) for n in range(1, 2 * EVENTS_PER_READ + 51)
     ]
 
 
@@ -212,7 +212,7 @@ async def test_reached_returns_once_a_token_is_published() -> None:
     await turn()
     await turn()
     assert not waiting.done()
-    hub.publish(Batch((), token_at(3)))
+    hub.publish(EventBatch((), token_at(3)))
     await waiting
     await hub.reached(token_at(2))
 
@@ -259,13 +259,13 @@ async def test_follow_publishes_from_where_the_hub_stands() -> None:
         async def batches(self, after: str):  # type: ignore[no-untyped-def]
             asked.append(after)
             yield batch(event(1))
-            yield Batch((), token_at(2))
+            yield EventBatch((), token_at(2))
             raise Unavailable("the script ends")
 
     hub = hub_of()
     subscriber = hub.attach("things")
     with pytest.raises(Unavailable, match="the script ends"):
-        await follow(Script(), hub)  # type: ignore[arg-type]
+        await publish_source(Script(), hub)  # type: ignore[arg-type]
     assert asked == [token_at(0)]
     assert hub.position == token_at(2)
     assert await taken(subscriber) == [token_at(1)]
@@ -282,7 +282,7 @@ async def test_what_becomes_no_version_is_in_the_ring_and_told_to_nobody() -> No
     hub = hub_of()
     subscriber = hub.attach("things")
     with pytest.raises(Unavailable, match="the script ends"):
-        await follow(Script(), hub)  # type: ignore[arg-type]
+        await publish_source(Script(), hub)  # type: ignore[arg-type]
     assert await taken(subscriber) == [token_at(2)]
     ring = hub.ring("things").after(token_at(0)) or ()
     assert [each.token for each in ring] == [token_at(1), token_at(2)]

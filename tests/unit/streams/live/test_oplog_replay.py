@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from bson import Timestamp
 
-from revstream.streams.changefeed.event import Batch
+from revstream.streams.changefeed.event import EventBatch
 from revstream.streams.core import resume_tokens
-from revstream.streams.live.oplog_replay import _Reading
+from revstream.streams.live.oplog_replay import _OplogReader
 from tests.support.streams import token_at
 
 
@@ -25,17 +25,17 @@ class Quick:
         self._horizon = horizon
         return self
 
-    async def batches(self, after: str) -> AsyncIterator[Batch]:
+    async def batches(self, after: str) -> AsyncIterator[EventBatch]:
         self.stretches.append(self._horizon.time - resume_tokens.cluster_time(after).time)
-        yield Batch((), after)
-        yield Batch((), resume_tokens.moment(self._horizon))
+        yield EventBatch((), after)
+        yield EventBatch((), resume_tokens.moment(self._horizon))
         raise AssertionError("read on behind its horizon")
 
 
 async def test_stretches_grow_where_reading_is_quick_up_to_a_bound() -> None:
     """One turn takes several, up to where memory begins."""
     source = Quick()
-    reading = _Reading(source, token_at(1000))
+    reading = _OplogReader(source, token_at(1000))
     assert await reading.page(token_at(4000)) == []
     assert reading.position >= token_at(4000)
     assert source.stretches == [60, 120, 240, 480, 600, 600, 600, 600]
@@ -47,7 +47,7 @@ async def test_a_turn_that_is_over_ends_at_the_first_reply_that_moves_on(
     """And the next one looks through less."""
     monkeypatch.setattr("revstream.streams.live.oplog_replay._PAGE_S", 0.0)
     source = Quick()
-    reading = _Reading(source, token_at(1000))
+    reading = _OplogReader(source, token_at(1000))
     reached = []
     for _ in range(3):
         await reading.page(token_at(4000))

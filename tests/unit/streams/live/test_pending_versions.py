@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revstream.streams.changefeed.event import ChangeEvent
-from revstream.streams.coordination.partition import Partition, partitions_of
+from revstream.streams.coordination.partition import Partition, collection_partitions
 from revstream.streams.live import pending_versions as module
-from revstream.streams.live.pending_versions import NumberedEvent, Numbers
+from revstream.streams.live.pending_versions import NumberedEvent, PendingVersions
 from revstream.streams.recording.versions.version_batch import VersionBatch
-from revstream.streams.versioning.version import Last, make_version
+from revstream.streams.versioning.version import LastVersion, make_version
 from tests.support.streams import event, finished, token_at, turn
 
 NAME = "things"
@@ -26,12 +26,12 @@ WHOLE = Partition(NAME)
 class Recorder:
     """Of events, drafted and written when it is told to."""
 
-    def __init__(self, numbers: Numbers) -> None:
+    def __init__(self, numbers: PendingVersions) -> None:
         self.numbers = numbers
         self.events: list[ChangeEvent] = []
         self.drafted = self.written = 0
         self.records: list[Mapping[str, Any]] = []
-        self.lasts: dict[Any, Last] = {}
+        self.lasts: dict[Any, LastVersion] = {}
 
     def draft(self, count: int) -> None:
         draft = VersionBatch()
@@ -89,7 +89,7 @@ def test_a_number_that_is_known_is_the_one_that_is_recorded(steps: list[Any]) ->
 
 
 async def drafted_and_asked(steps: list[Any]) -> None:
-    numbers = Numbers()
+    numbers = PendingVersions()
     recorder = Recorder(numbers)
     asked: list[asyncio.Task[Mapping[str, NumberedEvent]]] = []
     for second, step in enumerate(steps, 2):
@@ -128,7 +128,7 @@ def numbered(*seconds: int) -> dict[str, NumberedEvent]:
 
 async def test_who_asks_before_it_is_drafted_waits() -> None:
     """Until all of it is, and with others."""
-    numbers = Numbers()
+    numbers = PendingVersions()
     numbers.drafted(WHOLE, token_at(1), {})
     both = [event(2), event(3)]
     first, second, given_up = (asyncio.create_task(numbers.of(both)) for _ in range(3))
@@ -144,7 +144,7 @@ async def test_who_asks_before_it_is_drafted_waits() -> None:
 
 async def test_what_has_more_to_tell_is_not_waited_for() -> None:
     """As of a version with a gap, of which the archive has to be asked."""
-    numbers = Numbers()
+    numbers = PendingVersions()
     numbers.drafted(WHOLE, token_at(5), numbered(2))
     assert await numbers.of([event(2), event(3)]) == numbered(2)
 
@@ -153,16 +153,16 @@ async def test_a_recorder_that_is_far_behind_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
-    numbers = Numbers()
+    numbers = PendingVersions()
     numbers.drafted(WHOLE, token_at(1), {})
     assert await numbers.of([event(2)]) == {}
 
 
 async def test_a_recorder_elsewhere_is_not_waited_for() -> None:
     """Nor is one of several; what those here have drafted is known."""
-    numbers = Numbers()
+    numbers = PendingVersions()
     assert await numbers.of([event(2)]) == {}
-    here, elsewhere = partitions_of(NAME, 2)
+    here, elsewhere = collection_partitions(NAME, 2)
     numbers.drafted(here, token_at(2), numbered(2))
     assert await numbers.of([event(2), event(3)]) == numbered(2)
     numbers.drafted(elsewhere, token_at(2), {})
@@ -177,7 +177,7 @@ async def test_a_recorder_elsewhere_is_not_waited_for() -> None:
 
 async def test_of_a_recorder_that_stops_nothing_stays() -> None:
     """What it drafted may never have been written. Who waits for it is let go."""
-    numbers = Numbers()
+    numbers = PendingVersions()
     numbers.drafted(WHOLE, token_at(2), numbered(2))
     waiting = asyncio.create_task(numbers.of([event(2), event(3)]))
     await turn()
@@ -189,7 +189,7 @@ async def test_of_a_recorder_that_stops_nothing_stays() -> None:
 async def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the last events."""
     monkeypatch.setattr(module, "_EVENTS", 2)
-    numbers = Numbers()
+    numbers = PendingVersions()
     numbers.drafted(WHOLE, token_at(3), numbered(2, 3))
     numbers.drafted(WHOLE, token_at(4), numbered(4))
     assert await numbers.of([event(2), event(3), event(4)]) == numbered(3, 4)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.changefeed.event import ChangeEvent, EventBatch
 from revstream.streams.live.hub import Hub, Subscriber
 from revstream.streams.live.replay import Idle, Replay
 from tests.support.streams import token_at
@@ -34,7 +34,7 @@ async def test_those_who_began_together_are_not_told_at_once_how_far_the_stream_
     for n in range(1, 101):
         async with aclosing(replay.follow(None)) as parts:
             await anext(parts)
-            hub.publish(Batch((), token_at(n)))
+            hub.publish(EventBatch((), token_at(n)))
             assert await anext(parts) == Idle(token_at(n))
     seconds = [each for each in waits if each is not None]
     assert len(seconds) == len(waits) >= 100

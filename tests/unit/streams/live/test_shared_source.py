@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revstream.streams.changefeed.event import Batch, ChangeEvent
+from revstream.streams.changefeed.event import ChangeEvent, EventBatch
 from revstream.streams.changefeed.source import Source
 from revstream.streams.coordination.partition import Partition
 from revstream.streams.core import resume_tokens
 from revstream.streams.live.hub import Hub, HubOptions
-from revstream.streams.live.shared_source import JointSource
+from revstream.streams.live.shared_source import SharedSource
 from tests.support.eventually import eventually
 from tests.support.streams import event, finished, token_at, turn, unless_ended
 
@@ -41,7 +41,7 @@ class Oplog:
         self.opened = 0
         self.open = False
         self.hidden = 0
-        self.joint = JointSource(cast(Source, self), cast(Source, self), self.hub, partition)
+        self.joint = SharedSource(cast(Source, self), cast(Source, self), self.hub, partition)
 
     def happen(self, what: str, key: int = 0) -> None:
         second = len(self.events) + 2
@@ -75,14 +75,14 @@ class Oplog:
     def publish(self, count: int) -> None:
         events = tuple(self.events[self.published : self.published + count])
         self.published += len(events)
-        self.hub.publish(Batch(events, place(events[-1]) if events else self.hub.position))
+        self.hub.publish(EventBatch(events, place(events[-1]) if events else self.hub.position))
 
     def restart(self) -> None:
         """The live stream was away for too long, and goes on here."""
         self.published = len(self.events)
         self.hub.restart(max(self.end, self.hub.position))
 
-    async def batches(self, after: str) -> AsyncGenerator[Batch]:
+    async def batches(self, after: str) -> AsyncGenerator[EventBatch]:
         self.opened += 1
         self.open = True
         try:
@@ -90,7 +90,7 @@ class Oplog:
                 end = self.shown
                 found = self.between(after, end)[:3]
                 after = place(found[-1]) if len(found) == 3 else max(after, end)
-                yield Batch(tuple(found), after)
+                yield EventBatch(tuple(found), after)
                 await turn()
         finally:
             self.open = False

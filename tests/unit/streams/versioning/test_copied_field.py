@@ -11,7 +11,7 @@ from bson import Timestamp
 
 from revstream.model.compiler.loader import read_model
 from revstream.streams.recording.bootstrap.index_creation import wanted_indexes
-from revstream.streams.versioning.copied_field import Known, copied_fields
+from revstream.streams.versioning.copied_field import SourceState, copied_fields
 from revstream.streams.versioning.version import Version
 from tests.support.copying import BASKETS, SHOP
 
@@ -25,7 +25,7 @@ VERSION = Version(
 )
 # Where indexes should be is asked of the model alone.
 NOBODY: Any = None
-ANN = Known(source="ann", number=9, value="Ann", since=5)
+ANN = SourceState(source="ann", number=9, value="Ann", since=5)
 
 
 def test_every_copy_of_a_model_is_found_wherever_it_lies() -> None:

@@ -13,8 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revstream.streams.changefeed.event import ChangeEvent
-from revstream.streams.versioning.attribution import attribution, claimed_change
-from revstream.streams.versioning.version import RESERVED, Last, Version, make_version, next_number
+from revstream.streams.versioning.attribution import claimed_change, read_attribution
+from revstream.streams.versioning.version import (
+    RESERVED,
+    LastVersion,
+    Version,
+    make_version,
+    next_number,
+)
 from tests.support.streams import event, raw, token_at
 
 NAMES = st.sampled_from(["a", "version", "v", "subversion", "_change", "_copies", "x_change"])
@@ -94,8 +100,8 @@ def test_documents_without_a_version_field_are_counted_by_the_archive() -> None:
 )
 def test_an_author_of_any_type_reads_well(by: object, said: str | None) -> None:
     """Programs name their users by ids, or by documents."""
-    assert attribution({"by": by}).get("by") == said
-    assert attribution(raw({"by": by})).get("by") == said
+    assert read_attribution({"by": by}).get("by") == said
+    assert read_attribution(raw({"by": by})).get("by") == said
 
 
 def test_an_inserted_document_is_counted_from_its_insert_on() -> None:
@@ -123,7 +129,7 @@ def attributed(operation: str, after: Any, earlier: Any, update: Any = None) -> 
 
 def said(one: ChangeEvent, after: Any, earlier: Any, deletion: Any = None) -> dict[str, Any]:
     claimed = claimed_change(one, after, earlier, deletion)
-    return {} if claimed is None else attribution(claimed)
+    return {} if claimed is None else read_attribution(claimed)
 
 
 @pytest.mark.parametrize(
@@ -256,8 +262,8 @@ def test_what_other_programs_write_into_change_is_made_fit_to_show() -> None:
 
 
 def made(
-    after: dict[str, Any] | None, last: Last | None = None, **more: Any
-) -> tuple[dict[str, Any], Last]:
+    after: dict[str, Any] | None, last: LastVersion | None = None, **more: Any
+) -> tuple[dict[str, Any], LastVersion]:
     one = event(
         5, after=after, operation=more.pop("as_event", "insert"), update=more.pop("update", None)
     )
@@ -304,7 +310,7 @@ def test_a_version_is_made_of_a_document_as_of_its_decoded_fields(
     """Which are nearly never decoded: wherever its count, and what is kept beside its content, or
     what looks like them, stands in it."""
     before = raw({"_id": 1})
-    last = Last(token=token_at(1), number=last_number, full=before, offset=offset)
+    last = LastVersion(token=token_at(1), number=last_number, full=before, offset=offset)
     record, made_of_it = made(document, last, version_field=version_field, as_event=operation)
     fields = bson.decode(bson.encode(document))
     expected = next_number(

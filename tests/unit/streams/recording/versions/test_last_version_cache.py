@@ -12,12 +12,12 @@ from bson.raw_bson import RawBSONDocument
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.driver.codecs import RAW
 from revstream.streams.recording.versions.last_version_cache import LastVersionCache
-from revstream.streams.versioning.version import Last
+from revstream.streams.versioning.version import LastVersion
 from tests.support.streams import raw
 
 
-def last(number: int, size: int = 0) -> Last:
-    return Last(token=f"{number:016X}", number=number, full=raw({"_id": 1, "x": "x" * size}))
+def last(number: int, size: int = 0) -> LastVersion:
+    return LastVersion(token=f"{number:016X}", number=number, full=raw({"_id": 1, "x": "x" * size}))
 
 
 class Shelf:
@@ -27,7 +27,7 @@ class Shelf:
         self.asked: list[list[Any]] = []
         self.known = {identity(key): last(1) for key in known}
 
-    async def last(self, keys: Iterable[Any]) -> dict[Any, Last]:
+    async def last(self, keys: Iterable[Any]) -> dict[Any, LastVersion]:
         self.asked.append(list(keys))
         wanted = {identity(key) for key in self.asked[-1]}
         return {name: each for name, each in self.known.items() if name in wanted}
@@ -133,7 +133,7 @@ async def test_what_is_remembered_does_not_keep_the_reply_that_it_came_in() -> N
     """The driver's large documents are views on all that came with them."""
     shelf = Shelf()
     document = RawBSONDocument(memoryview(bson.encode({"_id": 1, "x": "x" * 5000})), RAW)
-    shelf.known[1] = Last(token="A", number=1, full=document)
+    shelf.known[1] = LastVersion(token="A", number=1, full=document)
     lasts = remembered(shelf)
     await lasts.load([1])
     found = lasts.get(1)
