@@ -10,15 +10,16 @@ from typing import Any
 from pymongo.database import Database
 
 from revstream.model.compiler.loader import read_model
-from revstream.model.definition import Model
+from revstream.model.definition import History, Model
 
 __all__ = ["CLASSIC", "LAYOUTS", "Program", "layout_model", "layout_text", "program"]
 
 Row = dict[str, Any]
 Step = Callable[[], object]
 
-CLASSIC = ("DOCUMENT_PER_VERSION", "CURRENT_FLAG", "EMBEDDED", "SEPARATE", "DELTAS")
-LAYOUTS = (*CLASSIC, "ARCHIVE")
+# As the model language has them, so that a layout that is added there is tested, too.
+CLASSIC = tuple(each.value for each in History if each is not History.ARCHIVE)
+LAYOUTS = (*CLASSIC, History.ARCHIVE.value)
 
 _MODEL = """
 type Product @collection(name: "NAME", plural: "products", history: HISTORY, version: "v") {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import strawberry
@@ -17,6 +18,7 @@ from graphql import (
 
 from revstream.gql.schema import build_schema, print_sdl
 from revstream.model.compiler.loader import read_model
+from revstream.model.errors import ModelErrors
 
 ONES = ("product", "supplier", "city", "reading")
 
@@ -44,6 +46,35 @@ def test_every_entity_has_all_root_fields(schema: strawberry.Schema) -> None:
         "allDraftChanges",
         "allCommentChanges",
     }
+
+
+def test_every_name_that_the_api_makes_is_refused_as_a_name_of_the_model() -> None:
+    """A model with such a type, or such a list, would be served with one of the two missing."""
+    text = (Path(__file__).parents[4] / "schema.graphql").read_text(encoding="utf-8")
+    model = read_model(text)
+    built = from_sdl(print_sdl(build_schema(model)))
+    assert built.query_type is not None
+    declared = {each.name for each in (*model.entities, *model.embeddeds, *model.enums)}
+    made = [each for each in built.type_map if each not in declared]
+    assert {"ProductVersion", "Change"} <= set(made)
+    more = [
+        *(f'type {each} @collection(name: "more") {{ id: ID! x: Int }}' for each in made),
+        *(
+            f'type More @collection(name: "more", plural: "{each}") {{ id: ID! x: Int }}'
+            for each in built.query_type.fields
+        ),
+    ]
+    harmless = 'type More @collection(name: "more", plural: "manyMore") { id: ID! x: Int }'
+    assert not _is_refused(f"{text}\n{harmless}\n")
+    assert [each for each in more if not _is_refused(f"{text}\n{each}\n")] == []
+
+
+def _is_refused(text: str) -> bool:
+    try:
+        read_model(text)
+    except ModelErrors:
+        return True
+    return False
 
 
 def test_everything_has_a_description(schema: strawberry.Schema) -> None:

@@ -4,6 +4,7 @@ refuses."""
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,10 @@ from strawberry.schema.config import StrawberryConfig
 from revstream.gql.engine.definitions.field import Argument, FieldInfo, Resolve
 from revstream.gql.schema.common.scalars import SCALAR_MAP, SCALARS
 from revstream.gql.schema.common.type_builder import Types
+from revstream.model.definition import Scalar
+from revstream.resolvers.filters.parser import OPERATORS
+from revstream.resolvers.values.input import EXPECTED, FROM_API
+from revstream.resolvers.values.output import TO_API
 
 NAMES = ("Long", "Decimal", "DateTime", "JSON", "ObjectID", "UUID", "ResumeToken")
 UUID_TEXT = "01234567-89ab-cdef-0123-456789abcdef"
@@ -154,3 +159,13 @@ def test_a_long_value_is_shortened_in_the_error(echo: Echo) -> None:
     )
     assert result.errors is not None
     assert len(result.errors[0].message) < 300
+
+
+def test_every_scalar_of_the_model_language_is_converted_filtered_and_in_the_snapshots() -> None:
+    """One that is added to the language is added to each table that has an entry per scalar."""
+    every = set(Scalar)
+    assert FROM_API.keys() == EXPECTED.keys() == TO_API.keys() == every
+    assert {each for each in every if each.value not in SCALARS} == set()
+    assert {each for each in every if each not in OPERATORS} == {Scalar.JSON}
+    model = (Path(__file__).parents[5] / "tests/snapshots/models/scalars.graphql").read_text()
+    assert {each for each in every if f": {each.value}" not in model} == set()
