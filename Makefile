@@ -25,7 +25,7 @@ test-lowest: setup
 
 # What is quick enough to run before each commit.
 check: setup lint
-	$(BIN)/python -m pytest tests/unit $(wildcard tests/contract tests/test_repository.py tests/test_surface.py tests/test_dependencies.py)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/unit $(wildcard tests/contract tests/test_repository.py tests/test_surface.py tests/test_dependencies.py)
 
 # Everything breaks for 20 minutes, and nothing may be lost (tests/faults). SEED=n repeats a run.
 faults: setup

@@ -7,12 +7,14 @@ import dataclasses
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from graphql import build_schema as parse_schema
 from graphql.utilities import find_breaking_changes
 
+from revstream.gql.cli.main import cli
 from revstream.gql.observability.error_table import TABLE
 from revstream.gql.observability.metric_definitions import METRICS
 from revstream.gql.runtime.configuration.settings import PREFIX, Settings
@@ -24,6 +26,8 @@ from tests.support.snapshots import SNAPSHOTS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+DEVELOPERS = ("CONTRIBUTING.md", "docs/architecture.md", "docs/adding.md")
 
 MEANINGS = {
     "BAD_USER_INPUT": "an argument cannot be understood, or does not fit another",
@@ -123,6 +127,11 @@ def test_the_example_models_sdl_can_be_parsed_and_breaks_nothing_of_the_snapshot
         assert entity.singular in parsed.query_type.fields
         assert f"{entity.plural}AsOf" in parsed.query_type.fields
         assert f"{entity.singular}Changes" in parsed.subscription_type.fields
+
+
+def test_the_readme_has_every_command() -> None:
+    """A command that nobody can find might as well not be there."""
+    assert {each for each in cli.commands if f"`revstream {each}" not in README} == set()
 
 
 def test_links_within_the_documentation_lead_somewhere() -> None:
@@ -254,3 +263,62 @@ def test_packages_are_small() -> None:
             assert len(path.read_text(encoding="utf-8").splitlines()) <= 420, path
             entries = [each for each in path.parent.iterdir() if each.name != "__pycache__"]
             assert len(entries) <= 14, f"{path.parent}: {len(entries)} entries"
+
+
+def test_what_the_pages_for_developers_name_is_in_the_repository() -> None:
+    """A file, folder or module that is moved is moved on these pages, too."""
+    files = [f"/{each.relative_to(ROOT).as_posix()}" for each in _python_files()]
+    tops = "gql|resolvers|streams|model|src|tests|docs|benchmarks|tools|web|examples"
+    for page in DEVELOPERS:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        named = re.findall(rf"(?<![\w/.<])((?:{tops})/[\w/.-]*\w|[\w/]+\.py)\b", text)
+        modules = re.findall(
+            r"\brevstream\.((?:gql|resolvers|streams|model|listeners)[\w.]*)", text
+        )
+        named += [f"src/revstream/{each.rstrip('.').replace('.', '/')}" for each in modules]
+        assert named, page
+        missing = {
+            each
+            for each in named
+            if not (ROOT / each).exists()
+            and not (ROOT / f"{each}.py").exists()
+            and not any(file.endswith(f"/{each}") for file in files)
+        }
+        assert missing == set(), page
+
+
+def test_the_page_of_packages_has_them_in_the_order_of_the_contracts() -> None:
+    """What may import what is said by pyproject.toml, and drawn on the page."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    for contract in tools["importlinter"]["contracts"]:
+        package = contract["name"]
+        if contract["type"] != "layers" or package not in ("gql", "resolvers", "streams", "model"):
+            continue
+        assert _drawn(page, package) == contract["layers"]
+        listed = re.findall(rf"`{package}/(\w+)(?:\.py)?`", _tables(page, package))
+        assert list(dict.fromkeys(listed)) == [
+            each for layer in contract["layers"] for each in layer.split(" | ")
+        ]
+
+
+def _drawn(page: str, package: str) -> list[str]:
+    box = re.search(rf"subgraph {package}\[.*?\n  end\n", page, re.S)
+    assert box is not None
+    return [each.replace(" · ", " | ") for each in re.findall(r'^    \w+\["(.*)"\]$', box[0], re.M)]
+
+
+def _tables(page: str, package: str) -> str:
+    """The first cells of the package's table."""
+    part = re.search(rf"^### `{package}/`.*?\n(?:##|\Z)", page, re.S | re.M)
+    assert part is not None
+    return "\n".join(re.findall(r"^\| (.*?) \|", part[0], re.M))
+
+
+def _python_files() -> list[Path]:
+    return [
+        path
+        for folder in ("gql", "resolvers", "streams", "model", "src", "tests", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+        if "node_modules" not in path.parts
+    ]
