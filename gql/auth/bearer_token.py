@@ -8,7 +8,6 @@ Source: RFC 8725 (JSON Web Token Best Current Practices).
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ import jwt
 from revstream.gql.auth.jwks import JsonWebKeySet
 from revstream.resolvers.access.principal import Principal
 from revstream.resolvers.errors import Unauthenticated
+from revstream.streams.core.lru_cache import LruCache
 from revstream.streams.versioning.attribution import RESERVED_NAMES, is_reserved_name
 
 __all__ = ["BearerOptions", "BearerTokens"]
@@ -57,7 +57,7 @@ class BearerOptions:
 class BearerTokens:
     def __init__(self, keys: JsonWebKeySet, options: BearerOptions) -> None:
         self.keys = keys
-        self._known: OrderedDict[str, Principal] = OrderedDict()
+        self._known = LruCache[str, Principal](most=_MOST_TOKENS)
         self._options = options
 
     async def principal(self, token: str) -> Principal:
@@ -83,9 +83,7 @@ class BearerTokens:
             expires_at=min(int(claims["exp"]) + self._options.leeway_s, _LATEST_S),
             key=key,
         )
-        self._known[token] = principal
-        while len(self._known) > _MOST_TOKENS:
-            self._known.popitem(last=False)
+        self._known.put(token, principal)
         return principal
 
     def known(self, token: str) -> Principal | None:
@@ -93,7 +91,6 @@ class BearerTokens:
         known = self._known.get(token)
         if known is None or known.expired or not self.keys.holds(known.key):
             return None
-        self._known.move_to_end(token)
         return known
 
     async def _checked(self, token: str) -> tuple[jwt.PyJWK, dict[str, Any]]:

@@ -13,7 +13,6 @@ import math
 import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +47,7 @@ from revstream.streams.core.errors import (
     Unsuitable,
 )
 from revstream.streams.core.log_throttle import LogThrottle
+from revstream.streams.core.lru_cache import LruCache
 
 __all__ = ["TABLE", "Incidents", "Rule", "finish_errors", "rule_of", "storms"]
 
@@ -127,22 +127,19 @@ class Incidents:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # By place: the number, since when, and how often since.
-        self._known: OrderedDict[Hashable, tuple[str, float, int]] = OrderedDict()
+        self._known = LruCache[Hashable, tuple[str, float, int]](most=_MOST_INCIDENTS)
 
     def number(self, cause: BaseException) -> tuple[str, int | None]:
         """Return the number of a fault, and how many before it had no line; None where it has none
         either."""
         place = _place_of(cause)
-        incident, since, more = self._known.get(place, ("", -math.inf, 0))
+        incident, since, more = self._known.get(place) or ("", -math.inf, 0)
         now = self._clock()
         if now - since < _SAME_INCIDENT_S:
-            self._known[place] = incident, since, more + 1
+            self._known.put(place, (incident, since, more + 1))
             return incident, None
         incident = secrets.token_hex(6)
-        self._known[place] = incident, now, 0
-        self._known.move_to_end(place)
-        if len(self._known) > _MOST_INCIDENTS:
-            self._known.popitem(last=False)
+        self._known.put(place, (incident, now, 0))
         return incident, more
 
 

@@ -9,7 +9,6 @@ import math
 import re
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +17,7 @@ import orjson
 from strawberry.http.exceptions import WebSocketDisconnected
 
 from revstream.streams.core.errors import Unavailable
+from revstream.streams.core.lru_cache import LruCache
 
 __all__ = ["LibraryThrottle", "configure_logging", "expect_refusals"]
 
@@ -100,22 +100,19 @@ class LibraryThrottle(logging.Filter):
         super().__init__()
         self._clock = clock
         # By kind: when the last one passed, and how many did not since.
-        self._told: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()
+        self._told = LruCache[Hashable, tuple[float, int]](most=_MOST_KINDS)
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.partition(".")[0] not in _LIBRARIES:
             return True
         failure = record.exc_info[0] if record.exc_info else None
         kind = record.name, str(record.msg)[:_MOST_FACT], failure
-        told_at, more = self._told.get(kind, (-math.inf, 0))
+        told_at, more = self._told.get(kind) or (-math.inf, 0)
         now = self._clock()
         if now - told_at < _LIBRARY_LINE_S:
-            self._told[kind] = told_at, more + 1
+            self._told.put(kind, (told_at, more + 1))
             return False
-        self._told[kind] = now, 0
-        self._told.move_to_end(kind)
-        if len(self._told) > _MOST_KINDS:
-            self._told.popitem(last=False)
+        self._told.put(kind, (now, 0))
         if more:
             record.more = more
         return True

@@ -238,11 +238,11 @@ class Checked(LruCache[str, KnownDocument]):
         if found is None and key in self._valid:
             # What is planned for it is this schema's own.
             found = KnownDocument(self._valid[key].document, self._valid[key].weighed)
-            self.keep(key, found, len(key))
+            self.put(key, found, len(key))
         return found
 
-    def keep(self, key: str, value: KnownDocument, size: int) -> None:
-        super().keep(key, value, size)
+    def put(self, key: str, value: KnownDocument, size: int) -> None:
+        super().put(key, value, size)
         self._valid.setdefault(key, value)
 
 

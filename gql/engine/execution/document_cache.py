@@ -220,7 +220,7 @@ class CheckedDocuments(SchemaExtension):
                 weighed = None
             text = context.query or ""
             self._known = KnownDocument(document, weighed)
-            self._documents.known.keep(text, self._known, len(text))
+            self._documents.known.put(text, self._known, len(text))
         return errors
 
     def get_results(self) -> dict[str, Any]:

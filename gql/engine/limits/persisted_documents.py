@@ -65,7 +65,7 @@ class AutomaticDocuments:
                 f"the document's SHA-256 is {is_}, and extensions.persistedQuery.sha256Hash is "
                 f"{asked[:64]}"
             )
-        self._kept.keep(asked, query, len(query))
+        self._kept.put(asked, query, len(query))
         return query
 
 

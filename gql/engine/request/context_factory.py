@@ -6,7 +6,6 @@ finds it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from revstream.gql.auth.sessions import Sessions
 from revstream.gql.engine.request.context import RequestContext
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
 from revstream.resolvers.errors import SignInEnded
+from revstream.streams.core.lru_cache import LruCache
 from revstream.streams.versioning.attribution import is_reserved_name
 
 __all__ = ["RequestContextFactory"]
@@ -42,7 +42,7 @@ class RequestContextFactory:
         self._make = make
         self._author_header = author_header
         self._deciding = deciding
-        self._kept: OrderedDict[Principal, RequestContext] = OrderedDict()
+        self._kept = LruCache[Principal, RequestContext](most=_MOST)
         self.sessions = Sessions() if sign_in is None else Sessions(sign_in.holds)
         for keys in () if sign_in is None else sign_in.keys:
             keys.changed = self.sessions.review
@@ -114,14 +114,11 @@ class RequestContextFactory:
 
     def _context(self, principal: Principal, headers: Mapping[str, str]) -> RequestContext:
         kept = self._kept.get(principal)
-        if kept is not None:
-            self._kept.move_to_end(principal)
-        else:
-            kept = self._kept[principal] = self._make(principal)
+        if kept is None:
+            kept = self._make(principal)
             kept.sessions = self.sessions
             kept.account = principal.account
-            while len(self._kept) > _MOST:
-                self._kept.popitem(last=False)
+            self._kept.put(principal, kept)
         name = principal.name
         if self._author_header is not None:
             name = headers.get(self._author_header)

@@ -127,7 +127,7 @@ class _PreparedPage:
             kept = self._readings.get(key)
             reading = kept or await self._reading(context, where, order_by, page)
             if kept is None:
-                self._readings.keep(key, reading, len(text))
+                self._readings.put(key, reading, len(text))
         rendering = self._rendering
         found = await context.current.read(reading, shown=True)
         return found, await rendering.related(context, found.items)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from revstream.model.definition import Model
 from revstream.streams.archive.store import Archive
 from revstream.streams.changefeed.event import identity
 from revstream.streams.core.errors import ArchiveBehind
+from revstream.streams.core.lru_cache import LruCache
 from revstream.streams.listeners.consumer import Handler
 from revstream.streams.listeners.copies.bulk_update import Setter
 from revstream.streams.listeners.copies.propagation_job import PropagationJobs
@@ -77,7 +77,7 @@ class SourceSide(Handler):
         self._archive = archive
         self.setter = Setter(copy, mongo)
         self._fan_out = PropagationJobs(copy, mongo, self.setter, chunk=chunk)
-        self._ahead: OrderedDict[Any, int] = OrderedDict()
+        self._ahead = LruCache[Any, int](most=_MOST_AHEAD)
 
     @property
     def left(self) -> int:
@@ -100,18 +100,16 @@ class SourceSide(Handler):
             state = states[name]
             await self._fan_out.start(state)
             if state.number > version.number:
-                self._ahead[name] = state.number
-                if len(self._ahead) > _MOST_AHEAD:
-                    self._ahead.popitem(last=False)
+                self._ahead.put(name, state.number)
 
     async def turn(self, fencing_token: int) -> bool:
         return await self._fan_out.go_on()
 
     def _was_copied(self, version: Version) -> bool:
         name = identity(version.document)
-        ahead = self._ahead.get(name, 0)
+        ahead = self._ahead.get(name) or 0
         if version.number >= ahead:
-            self._ahead.pop(name, None)
+            self._ahead.pop(name)
         return version.number <= ahead
 
 
