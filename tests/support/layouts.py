@@ -10,7 +10,7 @@ from typing import Any
 from pymongo.database import Database
 
 from revstream.model.compiler.loader import read_model
-from revstream.model.definition import History, Model
+from revstream.model.definition import HistoryKind, Model
 
 __all__ = ["CLASSIC", "LAYOUTS", "Program", "layout_model", "layout_text", "program"]
 
@@ -18,8 +18,8 @@ Row = dict[str, Any]
 Step = Callable[[], object]
 
 # As the model language has them, so that a layout that is added there is tested, too.
-CLASSIC = tuple(each.value for each in History if each is not History.ARCHIVE)
-LAYOUTS = (*CLASSIC, History.ARCHIVE.value)
+CLASSIC = tuple(each.value for each in HistoryKind if each is not HistoryKind.ARCHIVE)
+LAYOUTS = (*CLASSIC, HistoryKind.ARCHIVE.value)
 
 _MODEL = """
 type Product @collection(name: "NAME", plural: "products", history: HISTORY, version: "v") {
