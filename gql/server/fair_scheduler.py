@@ -1,7 +1,7 @@
-"""Turns of the event loop, of which nobody takes more than his share.
+"""Fair scheduler: bounded work per iteration of the event loop.
 
-Ten thousand clients that come back at once are ten thousand things to do, each small: what was
-ready would all be done before anything else is looked at, such as an event for those who stayed.
+Ten thousand clients that connect at once are ten thousand small tasks. Without a bound all of them
+would run before an event reaches the clients that are connected already.
 """
 
 from __future__ import annotations
@@ -9,117 +9,111 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-__all__ = ["FairScheduler", "FairStarter", "TimeSlice"]
+__all__ = ["FairScheduler", "TimeSlice"]
 
-# How long one works before others have their turn.
-_BREATH_S = 0.004
+_SLICE_S = 0.004
+"""Seconds of work after which a task yields."""
+
+_Start = Callable[[], bool]
+"""Run an entry; False if it was cancelled and takes no place in this iteration."""
 
 
 class FairScheduler:
-    """Lets a few go on in each turn of the loop, in the order in which they came: those who have
-    begun before those who are about to, but for one, so that nobody is begun with and then kept
-    waiting.
+    """Let at most `most` entries run per iteration of the event loop, first in, first out.
+
+    Work that has begun runs before new work, but one new entry is admitted each time. The first
+    entries of an iteration run at once.
 
     Args:
-        most: in one turn.
+        most: entries per iteration.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._left = most
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._beginning: deque[asyncio.Future[None]] = deque()
-        self._turning = False
+        self._continuing: deque[_Start] = deque()
+        self._beginning: deque[_Start] = deque()
+        self._scheduled = False
 
     def __len__(self) -> int:
-        """How many wait."""
-        return len(self._waiting) + len(self._beginning)
+        """Return the number of waiting entries."""
+        return len(self._continuing) + len(self._beginning)
+
+    def start(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Call a function now or in a later iteration."""
+        if self._take_place():
+            function(*arguments)
+        else:
+            self._continuing.append(partial(_call, function, arguments))
 
     async def next(self, *, beginning: bool = False) -> None:
-        """Return once it is one's turn. Cancellation: safe."""
-        loop = asyncio.get_running_loop()
-        if not self._turning:
-            self._turning = True
-            loop.call_soon(self._turn)
-        if self._left:
-            self._left -= 1
+        """Wait for a place. Cancellation: safe.
+
+        Args:
+            beginning: new work, such as a new connection.
+        """
+        if self._take_place():
             return
-        mine = loop.create_future()
-        (self._beginning if beginning else self._waiting).append(mine)
-        await mine
+        granted = asyncio.get_running_loop().create_future()
+        waiting = self._beginning if beginning else self._continuing
+        waiting.append(partial(_grant, granted))
+        await granted
 
-    def _turn(self) -> None:
+    def _take_place(self) -> bool:
+        self._schedule()
+        if self._left and not self._continuing:
+            self._left -= 1
+            return True
+        return False
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
         self._left = self._most
-        # One at least: those who have begun may not keep all others out.
-        self._grant(self._beginning, 1)
-        self._grant(self._waiting, self._left)
-        self._grant(self._beginning, self._left)
-        self._turning = self._left < self._most
-        if self._turning:
-            asyncio.get_running_loop().call_soon(self._turn)
+        self._scheduled = False
+        if len(self):
+            # Before the entries, any of which may raise.
+            self._schedule()
+        self._run_some(self._beginning, 1)
+        self._run_some(self._continuing, self._left)
+        self._run_some(self._beginning, self._left)
 
-    def _grant(self, waiting: deque[asyncio.Future[None]], most: int) -> None:
+    def _run_some(self, waiting: deque[_Start], most: int) -> None:
         while most and waiting:
-            first = waiting.popleft()
-            if not first.done():
-                first.set_result(None)
-                self._left -= 1
+            self._left -= 1
+            if waiting.popleft()():
                 most -= 1
+            else:
+                self._left += 1
 
 
-class FairStarter:
-    """Calls a few functions in each turn of the loop, in the order in which they came; the first of
-    a turn at once.
+def _call(function: Callable[..., object], arguments: tuple[Any, ...]) -> bool:
+    function(*arguments)
+    return True
 
-    What thirty requests read that come in one turn would be sent once all of them have been looked
-    at, and MongoDB would have nothing to do until then, nor the gateway from then on.
 
-    Args:
-        most: in one turn.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._left = most
-        self._waiting: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
-        self._turning = False
-
-    def __len__(self) -> int:
-        """How many wait."""
-        return len(self._waiting)
-
-    def start(self, begin: Callable[..., object], *arguments: Any) -> None:
-        if not self._turning:
-            self._turning = True
-            asyncio.get_running_loop().call_soon(self._turn)
-        if self._left and not self._waiting:
-            self._left -= 1
-            begin(*arguments)
-        else:
-            self._waiting.append((begin, arguments))
-
-    def _turn(self) -> None:
-        self._left = self._most
-        # First: whatever one of them raises, the others go on.
-        self._turning = bool(self._waiting)
-        if self._turning:
-            asyncio.get_running_loop().call_soon(self._turn)
-        while self._waiting and self._left:
-            self._left -= 1
-            begin, arguments = self._waiting.popleft()
-            begin(*arguments)
+def _grant(granted: asyncio.Future[None]) -> bool:
+    if granted.done():
+        return False
+    granted.set_result(None)
+    return True
 
 
 class TimeSlice:
-    """Of somebody who has much to do: lets others have their turn when it has taken a while."""
+    """Yield to the event loop when the current task has run for more than 4 ms."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._since = self._loop.time()
 
-    async def take(self) -> None:
-        if self._loop.time() - self._since > _BREATH_S:
+    async def maybe_yield(self) -> None:
+        """Yield if the slice is used up, and begin a new one."""
+        if self._loop.time() - self._since > _SLICE_S:
             await asyncio.sleep(0)
             self._since = self._loop.time()

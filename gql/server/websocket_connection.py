@@ -28,7 +28,7 @@ from websockets.http11 import Response as RawResponse
 from websockets.protocol import State
 
 from revstream.gql.http.request import Refused
-from revstream.gql.server.fair_scheduler import FairScheduler, FairStarter
+from revstream.gql.server.fair_scheduler import FairScheduler
 from revstream.gql.server.http_connection_limit import RESERVE, HttpConnections
 from revstream.gql.server.slow_client import SlowClientTimeout
 from revstream.gql.server.writer import WRITER
@@ -91,7 +91,7 @@ class Connections:
         self.stalled_s = stalled_s
         self.failed = failed
         self.turns = FairScheduler(_MESSAGES_A_TURN)
-        self.starts = FairStarter(_REQUESTS_A_TURN)
+        self.starts = FairScheduler(_REQUESTS_A_TURN)
         self.http = HttpConnections(most=most_http, most_bytes=most_http_bytes)
         self.refused = 0
         self.stalled = 0

@@ -164,7 +164,7 @@ class BroadcastGroup:
         if position >= floor or recent.dropped:
             return
         earlier: list[BroadcastMessage] = []
-        breath = TimeSlice()
+        time_slice = TimeSlice()
         try:
             async with aclosing(lead.behind(position)) as parts:
                 async for events in parts:
@@ -172,7 +172,7 @@ class BroadcastGroup:
                     earlier += wanted
                     if len(wanted) < len(events):
                         break
-                    await breath.take()
+                    await time_slice.maybe_yield()
         except GatewayError:
             # Whoever wanted it goes on alone, and is told.
             return
@@ -204,7 +204,7 @@ class BroadcastGroup:
         self._told(count)
 
     async def _lead(self, lead: EventSource, position: str) -> None:
-        me, breath = asyncio.current_task(), TimeSlice()
+        me, time_slice = asyncio.current_task(), TimeSlice()
         try:
             async with aclosing(lead.behind(position)) as parts:
                 async for events in parts:
@@ -218,7 +218,7 @@ class BroadcastGroup:
                     elif not events[-1].counts:
                         await self._greet(lead)
                     else:
-                        await breath.take()
+                        await time_slice.maybe_yield()
         except SlowConsumer:
             # Not theirs: more comes than one can make responses of for all of them.
             for seat in list(self._members):
@@ -235,7 +235,7 @@ class BroadcastGroup:
     async def _greet(self, lead: EventSource) -> None:
         """The leader has caught up with the stream: so do all who came meanwhile."""
         awaiting, self._awaiting = self._awaiting or set(), None
-        breath = TimeSlice()
+        time_slice = TimeSlice()
         for seat in list(self._members):
             greeting = None
             if seat in awaiting or seat.token < self._position:
@@ -246,7 +246,7 @@ class BroadcastGroup:
                     self._leave(seat)
                 else:
                     self._catch_up(seat, missed, greeting)
-            await breath.take()
+            await time_slice.maybe_yield()
 
     async def _tell(self, events: Sequence[BroadcastMessage]) -> None:
         """To all. While they are, the next ones come together, so that whoever is behind writes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from revstream.gql.server.fair_scheduler import FairScheduler, FairStarter
+from revstream.gql.server.fair_scheduler import FairScheduler
 from tests.support.streams import turn
 
 
@@ -65,7 +65,7 @@ async def test_who_has_begun_goes_before_who_is_about_to() -> None:
 
 async def test_of_what_comes_at_once_a_few_begin_in_each_turn() -> None:
     """The first at once, the others in the order in which they came, whatever one of them does."""
-    starts, begun = FairStarter(3), []
+    starts, begun = FairScheduler(3), []
 
     def begin(number: int) -> None:
         begun.append(number)
