@@ -5,38 +5,23 @@ Source: docs/decisions/0004-driver.md.
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
 import warnings
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import pymongo
 import pymongo.errors
-import pymongo.lock
 from motor.motor_asyncio import AsyncIOMotorClient
 
 from revstream.streams.core.errors import Unsuitable
 from revstream.streams.mongo.driver.error_translation import harmless
+from revstream.streams.mongo.driver.pymongo_internals import release_lock_on_cancellation
 
 __all__ = ["Driver", "MongoOptions", "open_client"]
 
 Driver = Literal["motor", "pymongo"]
-
-T = TypeVar("T")
-
-if sys.version_info < (3, 12):
-    # PyMongo brings the locks and conditions of Python 3.13, but waits by the `wait_for` of the
-    # Python that runs, which makes a second task before 3.12. Who is cancelled just as the time is
-    # up leaves that one behind, and with it the lock of all servers, for good; each wait for a
-    # primary takes half a second. This is what 3.12 does (python/cpython pull request 98518).
-    async def _wait_for(awaitable: Awaitable[T], timeout_s: float | None) -> T:
-        async with asyncio.timeout(timeout_s):
-            return await awaitable
-
-    pymongo.lock.wait_for = _wait_for  # type: ignore[attr-defined, assignment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +47,8 @@ def open_client(uri: str, options: MongoOptions, *, listeners: Sequence[Any] = (
         Unsuitable: the URI cannot be understood.
     """
     kind = AsyncIOMotorClient if options.driver == "motor" else pymongo.AsyncMongoClient
+    if kind is pymongo.AsyncMongoClient:
+        release_lock_on_cancellation()
     heard: dict[str, Any] = {"event_listeners": listeners} if listeners else {}
     try:
         with warnings.catch_warnings():

@@ -19,6 +19,7 @@ from typing import Any
 import pymongo.errors
 
 from revstream.streams.core.task_cleanup import seen
+from revstream.streams.mongo.driver.pymongo_internals import reset_pools
 
 __all__ = ["SessionPool"]
 
@@ -56,7 +57,7 @@ class SessionPool:
             if not str(exc).startswith(_NONE):
                 raise
             try:
-                await self._forget_connections()
+                await reset_pools(self._client)
             except AttributeError:
                 # Another PyMongo: the connection would go on being used.
                 raise exc from None
@@ -76,12 +77,3 @@ class SessionPool:
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().end_session()
-
-    async def _forget_connections(self) -> None:
-        """Those that are lent are closed when they come back."""
-        # Motor has one; of others each attribute is a database.
-        driver = vars(self._client).get("delegate", self._client)
-        for server in list(driver._topology._servers.values()):
-            resetting = server.pool.reset_without_pause()
-            if inspect.isawaitable(resetting):
-                await resetting

@@ -18,12 +18,12 @@ import bson
 import pymongo
 import pymongo.errors
 from bson.raw_bson import RawBSONDocument
-from pymongo.server_selectors import writable_server_selector
 
 from revstream.streams.mongo.driver.codecs import DECODED, RAW, Document
 from revstream.streams.mongo.driver.error_translation import error_from_reply
+from revstream.streams.mongo.driver.pymongo_internals import borrowed_connection
 
-__all__ = ["HEADER", "Unsupported", "WireConnection", "borrowed"]
+__all__ = ["HEADER", "WireConnection", "borrowed"]
 
 # Length, number, number of what is answered, opcode; flags, and the kind of the one section.
 HEADER = struct.Struct("<iiiiIB")
@@ -32,11 +32,6 @@ _OP_MSG = 2013
 _SOON_S = 0.1
 
 _Client = pymongo.AsyncMongoClient[Document]
-
-
-class Unsupported(Exception):
-    """The driver's connections are not what is understood here: another version of it, or they
-    compress."""
 
 
 class WireConnection(asyncio.Protocol):
@@ -157,23 +152,5 @@ async def borrowed(
     Raises:
         Unsupported, and as the driver.
     """
-    # Parts of PyMongo 4.15 to 4.20 that are nobody's business; where one is missing, it is said.
-    try:
-        topology = await client._get_topology()
-        server = await topology.select_server(writable_server_selector, "find", selection_s)
-        checkout = server.pool.checkout()
-    except (AttributeError, TypeError) as exc:
-        raise Unsupported(f"PyMongo {pymongo.version} is not understood: {exc}") from exc
-    async with checkout as connection:
-        try:
-            try:
-                if connection.compression_context is not None:
-                    raise Unsupported("the MongoDB URI asks for compression")
-                protocol = connection.conn.get_conn
-                wire = WireConnection(protocol.transport, protocol, connection.address, replied)
-            except (AttributeError, TypeError) as exc:
-                raise Unsupported(f"PyMongo {pymongo.version} is not understood: {exc}") from exc
-            yield wire
-        finally:
-            # Not to be used again: the driver's protocol has lost its place on it.
-            await connection.close_conn(None)
+    async with borrowed_connection(client, selection_s) as (transport, protocol, address):
+        yield WireConnection(transport, protocol, address, replied)

@@ -22,7 +22,8 @@ from revstream.streams.core.read_limiter import READ_SLOTS
 from revstream.streams.mongo.driver.client import MongoOptions, open_client
 from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.mongo.driver.error_translation import translate_driver_errors
-from revstream.streams.mongo.wire.connection import Unsupported, WireConnection, borrowed
+from revstream.streams.mongo.driver.pymongo_internals import Unsupported
+from revstream.streams.mongo.wire.connection import WireConnection, borrowed
 
 __all__ = ["SharedWires", "WirePool"]
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pymongo.lock
 
-from revstream.streams.mongo.driver import client
+from revstream.streams.mongo.driver.client import MongoOptions, open_client
 from tests.support.eventually import eventually
 
 
 async def test_who_is_cancelled_just_as_the_time_is_up_does_not_keep_the_drivers_lock() -> None:
     """As those that wait for a primary when a process ends: nobody else would get the lock, not
     even to close the client."""
-    # What mends the driver when it is imported.
-    assert client
+    client = open_client("mongodb://127.0.0.1:1", MongoOptions(driver="pymongo"))
+    await client.close()
     lock: Any = pymongo.lock._async_create_lock()
     condition: Any = pymongo.lock._async_create_condition(lock)
 
