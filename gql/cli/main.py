@@ -39,7 +39,7 @@ from revstream.gql.runtime.configuration.settings import Settings
 from revstream.gql.runtime.embedded.mongod import EmbeddedError
 from revstream.gql.runtime.progress_display import Report, shown_progress
 from revstream.gql.runtime.server import Failed, run, serve
-from revstream.gql.schema import build_schema, naming_of, print_sdl
+from revstream.gql.schema import build_schema, print_sdl, select_naming
 from revstream.model.compiler.loader import read_model
 from revstream.model.definition import Model
 from revstream.model.errors import ModelErrors
@@ -185,7 +185,7 @@ def schema_command(**given: Any) -> None:
     """Print the API's SDL, for code generators."""
     settings = _settings(given, log=False)
     click.echo(
-        print_sdl(build_schema(_model(settings.schema), naming=naming_of(relay=settings.relay)))
+        print_sdl(build_schema(_model(settings.schema), naming=select_naming(relay=settings.relay)))
     )
 
 

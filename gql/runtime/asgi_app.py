@@ -25,7 +25,7 @@ from revstream.gql.engine.request.context import RequestContext
 from revstream.gql.engine.request.context_factory import RequestContextFactory
 from revstream.gql.runtime.gateway import Gateway
 from revstream.gql.runtime.metrics_endpoint import metrics_route
-from revstream.gql.schema import build_schema, naming_of, print_sdl
+from revstream.gql.schema import build_schema, print_sdl, select_naming
 from revstream.gql.server.websocket_connection import Connections
 from revstream.resolvers.access.permissions import OPEN, Scope, has_access
 from revstream.resolvers.access.principal import ANONYMOUS, Principal
@@ -110,7 +110,7 @@ def create_app(gateway: Gateway, sign_in: Authenticator | None = None) -> Starle
         settings.limits(),
         settings.limiter(),
         settings.persisted(),
-        naming_of(relay=settings.relay),
+        select_naming(relay=settings.relay),
     )
     gateway.availability.changed = schema.limiter.interrupt
     sdl = print_sdl(schema)

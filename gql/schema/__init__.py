@@ -10,6 +10,6 @@ descriptions     what is said of fields whose model says nothing
 """
 
 from revstream.gql.schema.build import build_schema, print_sdl
-from revstream.gql.schema.common.id_naming import naming_of
+from revstream.gql.schema.common.id_naming import select_naming
 
-__all__ = ["build_schema", "naming_of", "print_sdl"]
+__all__ = ["build_schema", "print_sdl", "select_naming"]

@@ -20,22 +20,22 @@ from revstream.gql.schema.common.filter_inputs import define_filters
 from revstream.gql.schema.common.id_naming import DEFAULT_NAMING, Naming, check_naming
 from revstream.gql.schema.common.scalars import SCALAR_MAP, SCALARS
 from revstream.gql.schema.common.type_builder import Types
-from revstream.gql.schema.entities.back_references import back_link_field
+from revstream.gql.schema.entities.back_references import back_reference_field
 from revstream.gql.schema.entities.comments import define_comment
 from revstream.gql.schema.entities.connections import define_connections
 from revstream.gql.schema.entities.documents import define_states
 from revstream.gql.schema.entities.drafts import (
     define_draft,
     define_drafts,
-    draft_of_comment,
-    version_of_comment,
+    resolve_comment_draft,
+    resolve_comment_version,
 )
 from revstream.gql.schema.entities.interfaces import define_interfaces
 from revstream.gql.schema.entities.versions import define_versions, history_fields
-from revstream.gql.schema.roots.fenced_mutations import applied_name
+from revstream.gql.schema.roots.fenced_mutations import applied_type_name
 from revstream.gql.schema.roots.mutation import define_mutation
 from revstream.gql.schema.roots.proposal_subscription import (
-    define_draft_change,
+    define_entity_draft_change,
     define_proposal_changes,
 )
 from revstream.gql.schema.roots.query import define_query
@@ -76,21 +76,21 @@ def build_schema(
     define_inputs(types, shapes)
     define_refusals(types, shapes.values())
     define_draft(types)
-    define_comment(types, version_of_comment, draft_of_comment)
+    define_comment(types, resolve_comment_version, resolve_comment_draft)
     define_proposal_changes(types)
     for shape in shapes.values():
         if not shape.is_entity:
             define_states(types, shape)
             continue
-        back_links = [back_link_field(model, each) for each in shape.back_links.values()]
+        back_links = [back_reference_field(model, each) for each in shape.back_links.values()]
         define_states(types, shape, [*back_links, *history_fields(model, shape)])
         define_versions(types, model, shape)
         define_connections(types, shape)
         define_drafts(types, model, shape)
-        define_draft_change(types, shape)
+        define_entity_draft_change(types, shape)
         define_written(types, shape)
         if shape.entity.fence is not None:
-            define_applied(types, applied_name(shape.entity))
+            define_applied(types, applied_type_name(shape.entity))
     define_query(types, model, shapes)
     define_mutation(types, model, shapes)
     define_subscription(types, model, shapes)

@@ -16,7 +16,7 @@ from revstream.gql.observability.error_response import answer
 from revstream.gql.observability.error_table import TABLE
 from revstream.gql.observability.metric_definitions import METRICS
 from revstream.gql.runtime.configuration.settings import PREFIX, Settings
-from revstream.gql.schema import build_schema, naming_of, print_sdl
+from revstream.gql.schema import build_schema, print_sdl, select_naming
 from revstream.model.compiler.loader import read_model
 from tests.support.gateway import ROOT, run_command
 
@@ -30,7 +30,7 @@ _LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
 def sdl(model: Path, *, relay: bool = False) -> str:
     """Return the SDL of the API of a model."""
     read = read_model(model.read_text(encoding="utf-8"))
-    return print_sdl(build_schema(read, naming=naming_of(relay=relay))) + "\n"
+    return print_sdl(build_schema(read, naming=select_naming(relay=relay))) + "\n"
 
 
 def help_pages() -> str:

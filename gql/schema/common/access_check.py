@@ -11,34 +11,34 @@ from revstream.gql.engine.definitions.field import Read, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 
-__all__ = ["guarded_member", "shown_to_readers"]
+__all__ = ["check_field_access", "require_read_access"]
 
 
-def guarded_member(shape: ObjectTypeInfo, field: StrawberryField) -> StrawberryField:
+def check_field_access(shape: ObjectTypeInfo, field: StrawberryField) -> StrawberryField:
     """A field of a document, as the model says who may read it."""
     member = shape.guarded.get(field.graphql_name or "")
     if member is None:
         return field
-    return _guarded(field, lambda info: info.context.scope.check_read(shape.type, member))
+    return _with_check(field, lambda info: info.context.scope.check_read(shape.type, member))
 
 
-def shown_to_readers(shape: ObjectTypeInfo, field: StrawberryField) -> StrawberryField:
+def require_read_access(shape: ObjectTypeInfo, field: StrawberryField) -> StrawberryField:
     """What a write answers with: for whoever may read the entity, too."""
     access = shape.type.access
     if access is None or access.read is None:
         return field
-    return _guarded(field, lambda info: info.context.scope.check_shown(shape.entity))
+    return _with_check(field, lambda info: info.context.scope.check_shown(shape.entity))
 
 
-def _guarded(field: StrawberryField, check: Callable[[ResolveInfo], None]) -> Resolve:
+def _with_check(field: StrawberryField, check: Callable[[ResolveInfo], None]) -> Resolve:
     assert isinstance(field, Read | Resolve)
     assert field.graphql_name is not None
 
-    def resolve(source: Any, info: ResolveInfo, **given: Any) -> Any:
+    def resolve(source: Any, info: ResolveInfo, **arguments: Any) -> Any:
         check(info)
         if isinstance(field, Read):
             return field.read(source)
-        return field.resolve(source, info, **given)
+        return field.resolve(source, info, **arguments)
 
-    arguments = field.declared if isinstance(field, Resolve) else ()
-    return Resolve(field.graphql_name, field.type_text, field.description, resolve, arguments)
+    declared = field.declared if isinstance(field, Resolve) else ()
+    return Resolve(field.graphql_name, field.type_text, field.description, resolve, declared)

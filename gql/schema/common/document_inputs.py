@@ -29,14 +29,17 @@ def define_inputs(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
         types.add_input(
             f"{shape.name}Input",
             [
-                InputField(each.name, _whole(each), field_description(shape, each))
+                InputField(each.name, _complete_type(each), field_description(shape, each))
                 for each in fields
             ],
             f"A whole {shape.name}. What is left out, or null, has no value.",
         )
         types.add_input(
             f"{shape.name}Patch",
-            [InputField(each.name, _part(each), field_description(shape, each)) for each in fields],
+            [
+                InputField(each.name, _patch_type(each), field_description(shape, each))
+                for each in fields
+            ],
             f"What to change of {with_article(shape.name)}. Absent: left as it is. Null: unset. "
             "Embedded documents merge field by field, lists are replaced (RFC 7396).",
         )
@@ -72,19 +75,19 @@ def has_counters(shape: ObjectTypeInfo) -> bool:
     return shape.is_entity and any(True for _ in countable(shape.entity))
 
 
-def _whole(field: Field) -> str:
-    text = _listed(field, _item(field, "Input"))
+def _complete_type(field: Field) -> str:
+    text = _wrap_in_list(field, _item_type(field, "Input"))
     return f"{text}!" if field.required else text
 
 
-def _part(field: Field) -> str:
+def _patch_type(field: Field) -> str:
     # The items of a list are given whole, since the list is replaced.
-    return _listed(field, _item(field, "Input" if field.is_list else "Patch"))
+    return _wrap_in_list(field, _item_type(field, "Input" if field.is_list else "Patch"))
 
 
-def _listed(field: Field, item: str) -> str:
+def _wrap_in_list(field: Field, item: str) -> str:
     return f"[{item}{'!' if field.item_required else ''}]" if field.is_list else item
 
 
-def _item(field: Field, suffix: str) -> str:
+def _item_type(field: Field, suffix: str) -> str:
     return f"{field.type}{suffix}" if isinstance(field.type, str) else field.type_name

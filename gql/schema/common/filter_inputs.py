@@ -15,9 +15,9 @@ from revstream.model.definition import EnumType, Field, Scalar
 from revstream.resolvers.filters.parser import operators
 from revstream.resolvers.history.version_filter import OPERATION
 
-__all__ = ["define_filters", "orderable"]
+__all__ = ["define_filters", "orderable_fields"]
 
-_OPERATOR_SAYS: Mapping[str, str] = {
+_OPERATOR_DESCRIPTIONS: Mapping[str, str] = {
     "eq": "Equal to this. `null` means that there is no value.",
     "ne": "Not equal to this, or without a value. `null` means that there is a value.",
     "in": "Equal to one of these. An empty list matches nothing.",
@@ -39,7 +39,7 @@ _OPERATOR_SAYS: Mapping[str, str] = {
 }
 _LISTS = frozenset({"in", "notIn", "hasEvery", "hasSome"})
 _FLAGS = frozenset({"exists", "isEmpty"})
-_PARTS = frozenset({"some", "every", "none"})
+_QUANTIFIERS = frozenset({"some", "every", "none"})
 
 
 def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
@@ -57,7 +57,7 @@ def define_filters(types: Types, shapes: Mapping[str, ObjectTypeInfo]) -> None:
             _define_filter(types, each)
 
 
-def orderable(shape: ObjectTypeInfo) -> list[str]:
+def orderable_fields(shape: ObjectTypeInfo) -> list[str]:
     """The fields that an entity's documents can be ordered by: single values that can be
     compared."""
     names = [
@@ -105,7 +105,7 @@ def _define_embedded_where(types: Types, shape: ObjectTypeInfo, fields: list[Fie
         [
             *_combinators(name),
             *map(_field_filter, fields),
-            InputField("exists", "Boolean", _OPERATOR_SAYS["exists"]),
+            InputField("exists", "Boolean", _OPERATOR_DESCRIPTIONS["exists"]),
         ],
         f"Which embedded documents of type {shape.name} match: "
         "those that match everything that is given.",
@@ -147,8 +147,8 @@ def _define_list_of_embedded_filter(types: Types, field: Field) -> None:
     types.add_input(
         _filter_name(field),
         [
-            InputField(each, f"{item}Where", _OPERATOR_SAYS[each])
-            if each in _PARTS
+            InputField(each, f"{item}Where", _OPERATOR_DESCRIPTIONS[each])
+            if each in _QUANTIFIERS
             else _operator(each, item)
             for each in operators(field)
         ],
@@ -158,13 +158,13 @@ def _define_list_of_embedded_filter(types: Types, field: Field) -> None:
 
 def _operator(name: str, item: str) -> InputField:
     type_ = "Boolean" if name in _FLAGS else f"[{item}!]" if name in _LISTS else item
-    return InputField(name, type_, _OPERATOR_SAYS[name])
+    return InputField(name, type_, _OPERATOR_DESCRIPTIONS[name])
 
 
 def _define_order(types: Types, shape: ObjectTypeInfo) -> None:
     types.add_input(
         f"{shape.name}Order",
-        [InputField(each, "SortDirection", f"By `{each}`.") for each in orderable(shape)],
+        [InputField(each, "SortDirection", f"By `{each}`.") for each in orderable_fields(shape)],
         f"One field to order documents of {shape.name} by; "
         "give several in a list, the most important first.",
         one_of=True,

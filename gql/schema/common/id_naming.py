@@ -15,7 +15,7 @@ import click
 
 from revstream.model.definition import Entity, Model
 
-__all__ = ["DEFAULT_NAMING", "RELAY_NAMING", "Naming", "check_naming", "naming_of"]
+__all__ = ["DEFAULT_NAMING", "RELAY_NAMING", "Naming", "check_naming", "select_naming"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ DEFAULT_NAMING = Naming(node="nodeId", document="id", state="id")
 RELAY_NAMING = Naming(node="id", document="documentId", state="stateId")
 
 
-def naming_of(*, relay: bool) -> Naming:
+def select_naming(*, relay: bool) -> Naming:
     return RELAY_NAMING if relay else DEFAULT_NAMING
 
 
@@ -51,14 +51,14 @@ def check_naming(model: Model, naming: Naming) -> None:
         return
     taken = {naming.document, naming.state}
     for entity in model.entities:
-        for name in sorted(taken & _names(entity)):
+        for name in sorted(taken & _field_names(entity)):
             raise click.UsageError(
                 f"--relay: {entity.name}.{name} has a name that is the API's then; call it "
                 f'otherwise, with @stored(as: "{name}")'
             )
 
 
-def _names(entity: Entity) -> set[str]:
+def _field_names(entity: Entity) -> set[str]:
     stored = {each.name for each in entity.fields}
     links = {each.name for each in entity.references}
     return stored | links | {each.name for each in entity.back_references}

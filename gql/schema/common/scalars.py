@@ -64,7 +64,7 @@ _DESCRIPTIONS = {
 }
 
 
-def _refusal(name: str, shown: str, expected: str) -> GraphQLError:
+def _coercion_error(name: str, shown: str, expected: str) -> GraphQLError:
     shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
     return GraphQLError(f"{shown} is not a value of {name}: {expected.rstrip(',')} expected.")
 
@@ -74,7 +74,7 @@ def _parser(scalar: Scalar) -> Callable[[Any], Any]:
         try:
             return from_api(scalar, value, scalar.value)
         except BadUserInput:
-            raise _refusal(scalar.value, repr(value), EXPECTED[scalar]) from None
+            raise _coercion_error(scalar.value, repr(value), EXPECTED[scalar]) from None
 
     return parse
 
@@ -86,8 +86,8 @@ def _literal_parser(
         if scalar is Scalar.DECIMAL and isinstance(node, IntValueNode | FloatValueNode):
             # Its digits as written: a float would lose the zero of 12.50.
             return parse(node.value)
-        if scalar is not Scalar.JSON and node.kind in _NOT_THEIRS:
-            raise _refusal(scalar.value, print_ast(node), EXPECTED[scalar])
+        if scalar is not Scalar.JSON and node.kind in _FOREIGN_LITERALS:
+            raise _coercion_error(scalar.value, print_ast(node), EXPECTED[scalar])
         return parse(_without_undefined(value_from_ast_untyped(node, variables)))
 
     return parse_literal
@@ -107,20 +107,20 @@ def _without_undefined(value: Any) -> Any:
     return None if value is Undefined else value
 
 
-_NOT_THEIRS = frozenset({"enum_value", "list_value", "object_value"})
+_FOREIGN_LITERALS = frozenset({"enum_value", "list_value", "object_value"})
 
 
 def _parse_token(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise _refusal("ResumeToken", repr(value), "the text of a resumeToken field")
+        raise _coercion_error("ResumeToken", repr(value), "the text of a resumeToken field")
     return value
 
 
-def _date_out(value: Any) -> Any:
+def _serialize_date(value: Any) -> Any:
     return date_text(value) if isinstance(value, datetime | DatetimeMS) else value
 
 
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
@@ -129,7 +129,7 @@ def _definition(scalar: Scalar) -> ScalarDefinition:
     return strawberry.scalar(
         name=scalar.value,
         description=_DESCRIPTIONS[scalar],
-        serialize=_date_out if scalar is Scalar.DATETIME else _as_it_is,
+        serialize=_serialize_date if scalar is Scalar.DATETIME else _identity,
         parse_value=parse,
         parse_literal=_literal_parser(scalar, parse),
     )
@@ -148,7 +148,7 @@ SCALAR_MAP: Mapping[object, ScalarDefinition] = {
             "Opaque, ordered, comparable as text: where in the change stream an event or a read "
             "stands. Whoever subscribes after it misses nothing and gets nothing twice."
         ),
-        serialize=_as_it_is,
+        serialize=_identity,
         parse_value=_parse_token,
     ),
 }

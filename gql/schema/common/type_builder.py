@@ -53,7 +53,8 @@ class Types:
                 wrapped_cls=_PlainText,  # type: ignore[arg-type]
                 name=name,
                 values=[
-                    EnumValue(value, value, description=says) for value, says in values.items()
+                    EnumValue(value, value, description=description_)
+                    for value, description_ in values.items()
                 ],
                 description=description,
             ),
@@ -87,7 +88,7 @@ class Types:
         one_of: bool = False,
     ) -> None:
         """Functions are given a dict by API names, with what was given and nothing else."""
-        made = [
+        typed = [
             self._typed(
                 StrawberryField(
                     python_name=each.name, graphql_name=each.name, description=each.description
@@ -96,11 +97,11 @@ class Types:
             )
             for each in fields
         ]
-        self._define(name, made, description, (), is_input=True, one_of=one_of)
+        self._define(name, typed, description, (), is_input=True, one_of=one_of)
 
     def add_union(self, name: str, members: Sequence[str], description: str | None) -> None:
         """What is returned for it has an attribute `type_name`, the name of one of its members."""
-        annotations = tuple(_Named(self, f"{each}!") for each in members)
+        annotations = tuple(_NamedType(self, f"{each}!") for each in members)
         self._add(name, _Union(name=name, type_annotations=annotations, description=description))
 
     def finish(self) -> list[Any]:
@@ -166,7 +167,7 @@ class Types:
             is_type_of=None if is_interface or is_input else _always,
             resolve_type=_type_name if is_interface else None,
             fields=[],
-            from_input=_as_given if is_input else None,
+            from_input=_same_value if is_input else None,
         )
         # Not above: the definition looks at the types of its fields, which may be made later than
         # this one.
@@ -182,7 +183,7 @@ class Types:
                 StrawberryArgument(
                     python_name=_snake_case(each.name),
                     graphql_name=each.name,
-                    type_annotation=_Named(self, each.type),
+                    type_annotation=_NamedType(self, each.type),
                     description=each.description,
                     default=each.default,
                 )
@@ -191,16 +192,16 @@ class Types:
         return field
 
     def _typed(self, field: StrawberryField, text: str) -> StrawberryField:
-        field.type_annotation = _Named(self, text)
+        field.type_annotation = _NamedType(self, text)
         return field
 
-    def _add(self, name: str, made: object) -> None:
+    def _add(self, name: str, type_: object) -> None:
         if name in self._types:
             raise ValueError(f"two types of the API would be named {name}")
-        self._types[name] = made
+        self._types[name] = type_
 
 
-class _Named(StrawberryAnnotation):
+class _NamedType(StrawberryAnnotation):
     """A type by its text, looked up when it is first asked for."""
 
     __slots__ = ("_types",)
@@ -241,7 +242,7 @@ def _type_name(source: Any, _info: object, _abstract: object) -> str:
     return name
 
 
-def _as_given(_type: type, value: Mapping[str, Any], _context: object) -> Mapping[str, Any]:
+def _same_value(_type: type, value: Mapping[str, Any], _context: object) -> Mapping[str, Any]:
     return value
 
 

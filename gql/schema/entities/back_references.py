@@ -14,26 +14,26 @@ from revstream.gql.engine.request.source import CurrentDocument
 from revstream.gql.schema.entities.connections import (
     PAGE_ARGUMENTS,
     PageRecord,
-    allowed_order,
     connection_name,
-    current_page,
+    document_page_record,
     edge_name,
     filter_arguments,
+    parse_allowed_order,
 )
 from revstream.model.definition import Entity, Model
 from revstream.resolvers.current.stored_ids import other_ids
 from revstream.resolvers.pagination.page import page_request
 
-__all__ = ["back_link_field"]
+__all__ = ["back_reference_field"]
 
 
-def _alike(entity: Entity, id_: Any) -> Any:
+def _equivalent_ids(entity: Entity, id_: Any) -> Any:
     """Return the id, or the list of all that show as it does: references may hold any of them."""
     others = other_ids(entity, id_)
     return [id_, *others] if others else id_
 
 
-def back_link_field(model: Model, link: BackLink) -> StrawberryField:
+def back_reference_field(model: Model, link: BackLink) -> StrawberryField:
     """A connection of the documents that refer to one."""
     target, by = link.target, link.by
 
@@ -54,9 +54,9 @@ def back_link_field(model: Model, link: BackLink) -> StrawberryField:
             return await context.current.pages_by_parent(
                 target.entity,
                 by.stored,
-                [_alike(source.shape.entity, each) for each in ids],
+                [_equivalent_ids(source.shape.entity, each) for each in ids],
                 where=await context.parse_filter(model, target.entity, where),
-                order=allowed_order(context, target, order_by),
+                order=parse_allowed_order(context, target, order_by),
                 page=page_request(**page),
                 fields=selections.stored(selected.items, target, target.name),
                 total=selected.total,
@@ -65,7 +65,7 @@ def back_link_field(model: Model, link: BackLink) -> StrawberryField:
 
         kind = (source.shape.name, link.reference.name, *map(id, info.field_nodes))
         found = await context.loads.together(kind, source.values["_id"], read)
-        return await current_page(info, target, found, selected.items)
+        return await document_page_record(info, target, found, selected.items)
 
     return Resolve(
         link.reference.name,

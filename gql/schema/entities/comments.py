@@ -26,15 +26,15 @@ from revstream.resolvers.values.output import ValueLocation
 __all__ = [
     "COMMENT_WHERE",
     "CommentRecord",
-    "comment_page",
+    "comment_page_record",
     "comments_field",
-    "comments_of_version",
     "define_comment",
-    "shown_comments",
-    "total_selected",
+    "is_total_selected",
+    "read_comment_page",
+    "resolve_version_comments",
 ]
 
-Find = Callable[["CommentRecord", ResolveInfo], Any]
+SubjectFinder = Callable[["CommentRecord", ResolveInfo], Any]
 
 
 class CommentRecord:
@@ -55,7 +55,7 @@ class CommentRecord:
         return id_text(self.shape, self.comment.document, self)
 
 
-def define_comment(types: Types, find_version: Find, find_draft: Find) -> None:
+def define_comment(types: Types, find_version: SubjectFinder, find_draft: SubjectFinder) -> None:
     """Define the type Comment, its connection and its filter.
 
     Args:
@@ -102,27 +102,29 @@ def comments_field(description: str, resolve: Callable[..., Any]) -> Resolve:
     )
 
 
-def comments_of_version(source: VersionRecord, info: ResolveInfo, **page: Any) -> Any:
+def resolve_version_comments(source: VersionRecord, info: ResolveInfo, **page: Any) -> Any:
     version = source.version
-    return comment_page(info, source.shape, (version.document, "version", version.number), page)
+    return read_comment_page(
+        info, source.shape, (version.document, "version", version.number), page
+    )
 
 
-async def comment_page(
+async def read_comment_page(
     info: ResolveInfo, shape: ObjectTypeInfo, subject: Subject, page: Mapping[str, Any]
 ) -> PageRecord:
     """Read the page of the comments on one version or draft that a field asks for; together for
     all versions or drafts of a list."""
-    request, total = page_request(**page), total_selected(info)
+    request, total = page_request(**page), is_total_selected(info)
 
     async def read(subjects: list[Subject]) -> Any:
         return await info.context.editing.comments.on(shape.entity, subjects, request, total=total)
 
     kind = ("comments", shape.name, *map(id, info.field_nodes))
     found = await info.context.loads.of_subjects(kind, subject, read)
-    return shown_comments({shape.name: shape}, found)
+    return comment_page_record({shape.name: shape}, found)
 
 
-def total_selected(info: ResolveInfo) -> bool:
+def is_total_selected(info: ResolveInfo) -> bool:
     selections = info.context.selections(info)
     return bool(
         selections.connection(
@@ -131,7 +133,7 @@ def total_selected(info: ResolveInfo) -> bool:
     )
 
 
-def shown_comments(
+def comment_page_record(
     shapes: Mapping[str, ObjectTypeInfo], page: Page[tuple[Entity, Comment]]
 ) -> PageRecord:
     items = [CommentRecord(shapes[entity.name], comment) for entity, comment in page.items]

@@ -22,12 +22,12 @@ from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.selection import ConnectionSelection
 from revstream.gql.schema.entities.connections import (
     PageRecord,
-    allowed_order,
     connection_name,
     edge_name,
-    item_places,
-    shown_page,
-    trusted_page,
+    item_selections,
+    parse_allowed_order,
+    rendered_page_record,
+    unchecked_page_record,
 )
 from revstream.model.definition import Model
 from revstream.resolvers.access.permissions import Scope
@@ -36,15 +36,15 @@ from revstream.resolvers.pagination.page import Page, page_request
 from revstream.streams.core.lru_cache import LruCache
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["Readings", "prepared_page"]
+__all__ = ["PageQueryCache", "compile_page"]
 
-Readings: TypeAlias = "LruCache[tuple[_PreparedPage, Scope, bytes], PageQuery]"
+PageQueryCache: TypeAlias = "LruCache[tuple[_CompiledPage, Scope, bytes], PageQuery]"
 """By the place where a page is selected, who asks, and the text of its arguments."""
 
 
-def prepared_page(
-    executor: Executor, model: Model, shape: ObjectTypeInfo, details: Any, readings: Readings
-) -> _PreparedPage | None:
+def compile_page(
+    executor: Executor, model: Model, shape: ObjectTypeInfo, details: Any, readings: PageQueryCache
+) -> _CompiledPage | None:
     """None where something of it takes a closer look.
 
     Args:
@@ -57,7 +57,7 @@ def prepared_page(
     selected = selections.connection(nodes, connection_name(shape.name), edge_name(shape.name))
     types: Any = executor.schema.type_map
     connection = types[connection_name(shape.name)]
-    places = item_places(executor, shape.name, details)
+    places = item_selections(executor, shape.name, details)
     if len(places) > 1:
         # Each place has another part of the same documents.
         return None
@@ -68,7 +68,7 @@ def prepared_page(
     growth = rendering.growth
     if growth is not None:
         growth += _connection_growth(executor, connection, types[edge_name(shape.name)], details)
-    return _PreparedPage(model, selected, rendering, make, readings, growth)
+    return _CompiledPage(model, selected, rendering, make, readings, growth)
 
 
 def _connection_growth(executor: Executor, connection: Any, edge: Any, details: Any) -> float:
@@ -86,7 +86,7 @@ def _connection_growth(executor: Executor, connection: Any, edge: Any, details: 
     return growth
 
 
-class _PreparedPage:
+class _CompiledPage:
     """Args:
     make: the connection, from a page whose items are as the response has them. growth: see
         `gql.engine.definitions.field.CompiledRootField`.
@@ -98,7 +98,7 @@ class _PreparedPage:
         selected: ConnectionSelection,
         rendering: CompiledDocuments,
         make: Make,
-        readings: Readings,
+        readings: PageQueryCache,
         growth: float | None,
     ) -> None:
         self.growth = growth
@@ -143,7 +143,7 @@ class _PreparedPage:
         return context.current.reading(
             shape.entity,
             where=await context.parse_filter(self._model, shape.entity, where),
-            order=allowed_order(context, shape, order_by),
+            order=parse_allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=self._rendering.fields,
             total=selected.total,
@@ -155,9 +155,13 @@ class _PreparedPage:
         if page.unordered:
             return FALLBACK
         items = self._rendering.made(page.items, related, context)
-        return items if items is FALLBACK else self._make(shown_page(context, page, items), context)
+        return (
+            items
+            if items is FALLBACK
+            else self._make(rendered_page_record(context, page, items), context)
+        )
 
     def record(self, found: tuple[Page[Document], RelatedData], info: ResolveInfo) -> PageRecord:
         page, related = found
         documents = self._rendering.records(page.items, related, info.context)
-        return trusted_page(info, documents, page, self._shape, self._selected.items)
+        return unchecked_page_record(info, documents, page, self._shape, self._selected.items)

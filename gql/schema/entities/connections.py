@@ -24,17 +24,17 @@ from revstream.streams.mongo.driver.codecs import Document
 
 __all__ = [
     "PAGE_ARGUMENTS",
-    "allowed_order",
     "connection_name",
-    "current_page",
     "define_connection",
     "define_connections",
+    "document_page_record",
     "edge_name",
     "filter_arguments",
-    "item_places",
-    "order_of",
-    "shown_page",
-    "trusted_page",
+    "item_selections",
+    "parse_allowed_order",
+    "parse_order",
+    "rendered_page_record",
+    "unchecked_page_record",
 ]
 
 PAGE_ARGUMENTS = (
@@ -62,14 +62,14 @@ def filter_arguments(shape: ObjectTypeInfo) -> tuple[Argument, ...]:
     )
 
 
-def order_of(
+def parse_order(
     order_by: Sequence[Mapping[str, Literal["ASC", "DESC"]]] | None,
 ) -> list[tuple[str, Literal["ASC", "DESC"]]]:
     """What the argument says: API names with ASC or DESC."""
     return [item for each in order_by or () for item in each.items()]
 
 
-def allowed_order(
+def parse_allowed_order(
     context: RequestContext,
     shape: ObjectTypeInfo,
     order_by: Sequence[Mapping[str, Literal["ASC", "DESC"]]] | None,
@@ -79,7 +79,7 @@ def allowed_order(
     Raises:
         Forbidden: a field that the caller may not read.
     """
-    order = order_of(order_by)
+    order = parse_order(order_by)
     for name, _ in order:
         if name in shape.guarded:
             context.scope.check_read(shape.type, shape.guarded[name])
@@ -94,7 +94,7 @@ def edge_name(type_name: str) -> str:
     return f"{type_name}Edge"
 
 
-def item_places(executor: Executor, item: str, details: Any) -> list[Any]:
+def item_selections(executor: Executor, item: str, details: Any) -> list[Any]:
     """Where the items of a connection are in the response.
 
     Args:
@@ -184,7 +184,7 @@ class PageRecord:
         return self._page.total
 
 
-async def current_page(
+async def document_page_record(
     info: ResolveInfo, shape: ObjectTypeInfo, page: Page[Document], nodes: Nodes
 ) -> PageRecord:
     """Without the documents that cannot be shown: see `gql.engine.request.invalid_documents`;
@@ -197,11 +197,11 @@ async def current_page(
     documents = [CurrentDocument(shape, each) for each in page.items]
     await prefetch(info, documents, shape, nodes)
     if info.context.trusting and not page.unordered:
-        return trusted_page(info, documents, page, shape, nodes)
-    return await _checked_page(info, documents, page, shape, nodes)
+        return unchecked_page_record(info, documents, page, shape, nodes)
+    return await _checked_page_record(info, documents, page, shape, nodes)
 
 
-def trusted_page(
+def unchecked_page_record(
     info: ResolveInfo,
     documents: Sequence[CurrentDocument],
     page: Page[Document],
@@ -209,11 +209,11 @@ def trusted_page(
     nodes: Nodes,
 ) -> PageRecord:
     """With all of its documents; `checked` is without those that cannot be shown."""
-    checked = partial(_checked_page, info, documents, page, shape, nodes)
-    return PageRecord(documents, None, page, _token_of(info.context, page), checked)
+    checked = partial(_checked_page_record, info, documents, page, shape, nodes)
+    return PageRecord(documents, None, page, _encoded_token(info.context, page), checked)
 
 
-async def _checked_page(
+async def _checked_page_record(
     info: ResolveInfo,
     documents: Sequence[CurrentDocument],
     page: Page[Document],
@@ -222,15 +222,17 @@ async def _checked_page(
 ) -> PageRecord:
     fits = await without_invalid(info, documents, shape, nodes)
     report_unordered(info, page)
-    return PageRecord(documents, fits, page, _token_of(info.context, page))
+    return PageRecord(documents, fits, page, _encoded_token(info.context, page))
 
 
-def shown_page(context: RequestContext, page: Page[Document], items: Sequence[Any]) -> PageRecord:
+def rendered_page_record(
+    context: RequestContext, page: Page[Document], items: Sequence[Any]
+) -> PageRecord:
     """With its documents as the response has them."""
-    return PageRecord(items, None, page, _token_of(context, page))
+    return PageRecord(items, None, page, _encoded_token(context, page))
 
 
-def _token_of(context: RequestContext, page: Page[Document]) -> str | None:
+def _encoded_token(context: RequestContext, page: Page[Document]) -> str | None:
     return None if page.token is None else context.token_out(page.token)
 
 
@@ -269,7 +271,7 @@ def define_connection(types: Types, item: str, description: str, *more: Read | R
         [
             Read("edges", f"[{edge}!]!", "The items, each with its place.", attrgetter("edges")),
             Read("nodes", f"[{item}!]!", "The items alone.", attrgetter("nodes")),
-            Read("pageInfo", "PageInfo!", "Where this page stands.", _itself),
+            Read("pageInfo", "PageInfo!", "Where this page stands.", _identity),
             Read("totalCount", "Int!", "How many there are on all pages.", attrgetter("total")),
             *more,
         ],
@@ -290,5 +292,5 @@ def define_connection(types: Types, item: str, description: str, *more: Read | R
     )
 
 
-def _itself(source: object) -> object:
+def _identity(source: object) -> object:
     return source

@@ -20,7 +20,7 @@ from revstream.gql.engine.request.source import (
     State,
     not_recorded,
 )
-from revstream.gql.schema.common.access_check import guarded_member
+from revstream.gql.schema.common.access_check import check_field_access
 from revstream.gql.schema.common.descriptions import field_description
 from revstream.gql.schema.common.id_naming import Naming
 from revstream.gql.schema.common.type_builder import Types
@@ -49,9 +49,9 @@ def define_states(
     )
     current = _fields(shape, past=False, type_of=lambda inner: inner.name)
     past = _fields(shape, past=True, type_of=lambda inner: inner.snapshot)
-    current = [guarded_member(shape, each) for each in current]
-    past = [guarded_member(shape, each) for each in past]
-    more = [guarded_member(shape, each) for each in more]
+    current = [check_field_access(shape, each) for each in current]
+    past = [check_field_access(shape, each) for each in past]
+    more = [check_field_access(shape, each) for each in more]
     if shape.is_entity:
         current = [*_identity(shape, types.naming), _version(shape), *current, *more]
         past = [*_snapshot_identity(shape, types.naming), *past]
@@ -75,7 +75,7 @@ def _fields(
     shape: ObjectTypeInfo, *, past: bool, type_of: Callable[[ObjectTypeInfo], str]
 ) -> list[StrawberryField]:
     """In the model's order, references behind the field that holds their id."""
-    made: list[StrawberryField] = []
+    fields: list[StrawberryField] = []
     links: dict[str, list[Link]] = {}
     for link in shape.links.values():
         links.setdefault(link.by.name, []).append(link)
@@ -85,20 +85,22 @@ def _fields(
         if not (shape.is_entity and field is shape.entity.id):
             embedded = shape.embedded.get(field.name)
             inner = field.type_name if embedded is None else type_of(embedded)
-            made.append(
+            fields.append(
                 Read(
                     field.name,
-                    _written(field, inner, past=past),
+                    _field_type(field, inner, past=past),
                     field_description(shape, field),
                     _reader(field, embedded, past=past),
                     None if embedded else field,
                 )
             )
-        made += [_reference(link, type_of(link.target), past) for link in links.get(field.name, ())]
-    return made
+        fields += [
+            _reference(link, type_of(link.target), past) for link in links.get(field.name, ())
+        ]
+    return fields
 
 
-def _written(field: Field, inner: str, *, past: bool) -> str:
+def _field_type(field: Field, inner: str, *, past: bool) -> str:
     """The type as GraphQL writes it; of past states no field is required, items of lists are."""
     text = f"[{inner}{'!' if field.item_required else ''}]" if field.is_list else inner
     return text if past or not field.required else f"{text}!"
@@ -146,9 +148,11 @@ def _reference(link: Link, inner: str, past: bool) -> Resolve:
         return followed_already(link, [each.node for each in details])
 
     as_of = " As it was at the same moment." if past else ""
-    says = reference.description or f"The {link.target.name} that `{link.by.name}` names."
+    description = reference.description or f"The {link.target.name} that `{link.by.name}` names."
     type_ = f"{inner}!" if reference.required and not past else inner
-    return Resolve(reference.name, type_, says + as_of, resolve, ready=None if past else ready)
+    return Resolve(
+        reference.name, type_, description + as_of, resolve, ready=None if past else ready
+    )
 
 
 def _identity(shape: ObjectTypeInfo, naming: Naming) -> list[StrawberryField]:
@@ -170,22 +174,22 @@ def _version(shape: ObjectTypeInfo) -> StrawberryField:
     def version(source: CurrentDocument, info: ResolveInfo) -> Any:
         if source.number is not None:
             return source.number
-        return _number(shape, source, info)
+        return _load_number(shape, source, info)
 
     return Resolve(
         "version",
         "Int!",
         "The number of its latest version: what `expectedVersion` is compared with.",
         version,
-        ready=lambda executor, details: _known_number,
+        ready=lambda executor, details: _loaded_number,
     )
 
 
-def _known_number(source: CurrentDocument, context: RequestContext) -> Any:
+def _loaded_number(source: CurrentDocument, context: RequestContext) -> Any:
     return FALLBACK if source.number is None else source.number
 
 
-async def _number(shape: ObjectTypeInfo, source: CurrentDocument, info: ResolveInfo) -> int:
+async def _load_number(shape: ObjectTypeInfo, source: CurrentDocument, info: ResolveInfo) -> int:
     [number] = await info.context.loads.numbers(shape.entity, [source.values])
     if number is None:
         raise not_recorded(source)

@@ -19,9 +19,9 @@ from revstream.gql.engine.request.source import (
     VersionRecord,
     id_text,
 )
-from revstream.gql.schema.common.access_check import shown_to_readers
+from revstream.gql.schema.common.access_check import require_read_access
 from revstream.gql.schema.common.type_builder import Types
-from revstream.gql.schema.entities.comments import CommentRecord, comment_page, comments_field
+from revstream.gql.schema.entities.comments import CommentRecord, comments_field, read_comment_page
 from revstream.gql.schema.entities.connections import (
     PAGE_ARGUMENTS,
     PageRecord,
@@ -29,7 +29,7 @@ from revstream.gql.schema.entities.connections import (
     define_connection,
     edge_name,
 )
-from revstream.gql.schema.entities.interfaces import never
+from revstream.gql.schema.entities.interfaces import raise_unresolved
 from revstream.model.definition import Entity, Model
 from revstream.model.naming import with_article
 from revstream.resolvers.drafts.draft import Draft
@@ -41,15 +41,15 @@ from revstream.resolvers.values.output import ValueLocation
 __all__ = [
     "DRAFT_WHERE",
     "DraftRecord",
-    "ProposalRecord",
+    "DraftWrittenRecord",
     "define_draft",
     "define_drafts",
-    "draft_of_comment",
-    "draft_of_version",
-    "draft_page",
+    "draft_page_record",
     "drafts_field",
+    "resolve_comment_draft",
+    "resolve_comment_version",
     "selected_drafts",
-    "version_of_comment",
+    "version_draft_field",
 ]
 
 
@@ -82,7 +82,7 @@ class DraftRecord:
         return SnapshotDocument(self.shape, draft.full, name, draft.moment)
 
 
-class ProposalRecord:
+class DraftWrittenRecord:
     """A draft that was made or decided about."""
 
     __slots__ = ("draft", "shape")
@@ -145,8 +145,8 @@ def _draft_fields(**resolvers: Callable[..., Any]) -> list[StrawberryField]:
         fact("author", "String", "The author of the proposal."),
         fact("comment", "String", "The reason for the proposal."),
         fact("at", "DateTime!", "The time of the proposal."),
-        Resolve("diff", "[FieldChange!]!", "Its changes.", resolvers.get("diff", never)),
-        comments_field("The comments on it.", resolvers.get("comments", never)),
+        Resolve("diff", "[FieldChange!]!", "Its changes.", resolvers.get("diff", raise_unresolved)),
+        comments_field("The comments on it.", resolvers.get("comments", raise_unresolved)),
         fact("publishedAs", "Int", "The number of the version that it has become."),
         fact("decidedBy", "String", "The name of the caller that published or rejected it."),
         fact("decidedAt", "DateTime", "The time of that decision."),
@@ -169,7 +169,7 @@ def define_drafts(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
 
     def comments(source: DraftRecord, info: ResolveInfo, **page: Any) -> Any:
         draft = source.draft
-        return comment_page(info, shape, (draft.document, "draft", draft.number), page)
+        return read_comment_page(info, shape, (draft.document, "draft", draft.number), page)
 
     document = Read(
         "document", f"{shape.snapshot}!", "The document as it would be.", attrgetter("snapshot")
@@ -185,7 +185,7 @@ def define_drafts(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
     types.add_object(
         f"{shape.name}Drafted",
         [
-            shown_to_readers(
+            require_read_access(
                 shape, Read("draft", f"{shape.name}Draft!", "The draft.", attrgetter("draft"))
             )
         ],
@@ -236,7 +236,7 @@ def drafts_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
 
         kind = ("drafts", shape.name, *map(id, info.field_nodes))
         found = await context.loads.together(kind, source.values["_id"], read)
-        return draft_page({shape.name: shape}, found)
+        return draft_page_record({shape.name: shape}, found)
 
     return Resolve(
         "drafts",
@@ -259,14 +259,14 @@ def selected_drafts(
     return not fields.isdisjoint({"document", "diff"}), found.total
 
 
-def draft_page(
+def draft_page_record(
     shapes: Mapping[str, ObjectTypeInfo], page: Page[tuple[Entity, Draft]]
 ) -> PageRecord:
     items = [DraftRecord(shapes[entity.name], draft) for entity, draft in page.items]
     return PageRecord(items, None, page)
 
 
-def draft_of_version(shape: ObjectTypeInfo) -> StrawberryField:
+def version_draft_field(shape: ObjectTypeInfo) -> StrawberryField:
     """The draft that was published as a version."""
 
     async def draft(source: VersionRecord, info: ResolveInfo) -> DraftRecord | None:
@@ -284,7 +284,7 @@ def draft_of_version(shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-async def draft_of_comment(source: CommentRecord, info: ResolveInfo) -> DraftRecord | None:
+async def resolve_comment_draft(source: CommentRecord, info: ResolveInfo) -> DraftRecord | None:
     comment = source.comment
     if comment.draft is None:
         return None
@@ -293,7 +293,7 @@ async def draft_of_comment(source: CommentRecord, info: ResolveInfo) -> DraftRec
     return None if found is None else DraftRecord(source.shape, found)
 
 
-async def version_of_comment(source: CommentRecord, info: ResolveInfo) -> VersionRecord | None:
+async def resolve_comment_version(source: CommentRecord, info: ResolveInfo) -> VersionRecord | None:
     comment, shape, context = source.comment, source.shape, info.context
     if comment.version is None:
         return None

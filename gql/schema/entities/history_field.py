@@ -17,12 +17,12 @@ from revstream.gql.engine.request.selection import Nodes, Selections
 from revstream.gql.engine.request.source import CurrentDocument
 from revstream.gql.schema.entities.connections import PAGE_ARGUMENTS, PageRecord, connection_name
 from revstream.gql.schema.entities.version_pages import (
-    VersionReading,
+    VersionReadOptions,
     compiled_versions,
-    selected_versions,
-    version_page,
-    version_reading,
+    version_page_record,
+    version_read_options,
     version_records,
+    version_selection,
 )
 from revstream.model.definition import Model
 from revstream.resolvers.history.version_filter import parse_version_where
@@ -39,10 +39,10 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def history(source: CurrentDocument, info: ResolveInfo, **arguments: Any) -> PageRecord:
         context, id_, nodes = info.context, source.values["_id"], info.field_nodes
         selections = context.selections(info)
-        selected = selected_versions(selections, nodes, shape)
+        selected = version_selection(selections, nodes, shape)
         found = context.read_ahead(nodes, id_)
         if found is None:
-            reading = version_reading(context, selections, selected, shape)
+            reading = version_read_options(context, selections, selected, shape)
 
             async def read(ids: list[Any]) -> Any:
                 return await pages(context, ids, reading, **arguments)
@@ -52,12 +52,12 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         elif isinstance(found, Exception):
             # Raised here, where it is known where that is in the response.
             raise found
-        return version_page(info, shape, found, selected.items)
+        return version_page_record(info, shape, found, selected.items)
 
     async def pages(
         context: RequestContext,
         ids: Sequence[Any],
-        reading: VersionReading,
+        reading: VersionReadOptions,
         where: Mapping[str, Any] | None = None,
         **page: Any,
     ) -> list[Page[Any]]:
@@ -74,22 +74,22 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     ) -> Callable[[CurrentDocument, RequestContext], Any] | CompleteValue:
         nodes = [each.node for each in details]
         compiled = compiled_versions(executor, shape, details)
-        made = None if compiled is None else compiled.made
+        render = None if compiled is None else compiled.made
 
         def known(source: CurrentDocument, context: RequestContext) -> Any:
             found = context.read_ahead(nodes, source.values["_id"])
             if not isinstance(found, Page):
                 return FALLBACK
-            if made is not None:
-                return made(found, context)
+            if render is not None:
+                return render(found, context)
             return PageRecord(version_records(shape, found), None, found)
 
-        return known if made is None else CompleteValue(known)
+        return known if render is None else CompleteValue(known)
 
-    def beside(selections: Selections, nodes: Nodes, arguments: Arguments) -> _Histories:
-        selected = selected_versions(selections, nodes, shape)
-        return _Histories(
-            nodes, arguments, pages, version_reading(None, selections, selected, shape)
+    def beside(selections: Selections, nodes: Nodes, arguments: Arguments) -> _HistoryReader:
+        selected = version_selection(selections, nodes, shape)
+        return _HistoryReader(
+            nodes, arguments, pages, version_read_options(None, selections, selected, shape)
         )
 
     return Resolve(
@@ -103,11 +103,15 @@ def history_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-class _Histories:
+class _HistoryReader:
     """See `gql.engine.definitions.field.IdOnlyField`."""
 
     def __init__(
-        self, nodes: Nodes, arguments: Arguments, pages: Callable[..., Any], reading: VersionReading
+        self,
+        nodes: Nodes,
+        arguments: Arguments,
+        pages: Callable[..., Any],
+        reading: VersionReadOptions,
     ) -> None:
         self.nodes = nodes
         self._arguments = arguments

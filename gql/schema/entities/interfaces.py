@@ -18,8 +18,8 @@ from revstream.gql.schema.entities.comments import comments_field
 __all__ = [
     "change_fields",
     "define_interfaces",
-    "never",
     "node_id_field",
+    "raise_unresolved",
     "version_fields",
 ]
 
@@ -44,7 +44,7 @@ def define_interfaces(types: Types) -> None:
     )
     types.add_interface(
         "Node",
-        [node_id_field(types.naming, never)],
+        [node_id_field(types.naming, raise_unresolved)],
         "An object with an id that is unique across all types; "
         f"`{types.naming.node}` of a version or a snapshot names that one state for ever.",
     )
@@ -181,8 +181,8 @@ def define_interfaces(types: Types) -> None:
 
 def node_id_field(naming: Naming, read: Callable[..., Any]) -> Read:
     """The field that identifies an object among those of all types."""
-    says = f"Names this object among all types; `node({naming.node}:)` finds it again."
-    return Read("nodeId", "ID!", says, read, shown_as=naming.node)
+    description = f"Names this object among all types; `node({naming.node}:)` finds it again."
+    return Read("nodeId", "ID!", description, read, shown_as=naming.node)
 
 
 def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[StrawberryField]:
@@ -194,7 +194,7 @@ def version_fields(naming: Naming, **reads: Callable[..., Any]) -> list[Strawber
     """
 
     def read(name: str) -> Callable[..., Any]:
-        return reads.get(name, never)
+        return reads.get(name, raise_unresolved)
 
     return [
         node_id_field(naming, read("node_id")),
@@ -263,7 +263,7 @@ def change_fields(**reads: Callable[..., Any]) -> list[StrawberryField]:
     """The fields of the interface Change, as `version_fields`."""
 
     def read(name: str) -> Callable[..., Any]:
-        return reads.get(name, never)
+        return reads.get(name, raise_unresolved)
 
     return [
         Read("kind", "ChangeKind!", "What this is about.", read("kind")),
@@ -384,5 +384,5 @@ def _define_stream_status(types: Types) -> None:
     )
 
 
-def never(_source: object, _context: object = None) -> Any:
+def raise_unresolved(_source: object, _context: object = None) -> Any:
     raise AssertionError("an interface's fields are resolved by the types that implement it")

@@ -21,8 +21,8 @@ from revstream.gql.schema.entities.connections import (
     PageRecord,
     connection_name,
     edge_name,
-    item_places,
-    shown_page,
+    item_selections,
+    rendered_page_record,
 )
 from revstream.resolvers.pagination.page import Page
 from revstream.resolvers.pagination.projection import Fields
@@ -30,24 +30,24 @@ from revstream.streams.mongo.driver.codecs import Document
 from revstream.streams.versioning.version import Version
 
 __all__ = [
-    "FoundVersions",
-    "VersionReading",
+    "VersionPage",
+    "VersionReadOptions",
     "compiled_versions",
-    "prepare_versions",
-    "resolve_versions",
-    "selected_versions",
-    "version_page",
-    "version_reading",
+    "version_field_compiler",
+    "version_field_resolver",
+    "version_page_record",
+    "version_read_options",
     "version_records",
+    "version_selection",
 ]
 
-FoundVersions: TypeAlias = "tuple[Page[Any], Timestamp | None]"
+VersionPage: TypeAlias = "tuple[Page[Any], Timestamp | None]"
 """A page, and the moment of an as-of root."""
-ReadVersions: TypeAlias = "Callable[..., Awaitable[FoundVersions]]"
+VersionPageReader: TypeAlias = "Callable[..., Awaitable[VersionPage]]"
 """(context, what of the page is read, the field's arguments by keyword) -> the page."""
 
 
-class VersionReading(TypedDict):
+class VersionReadOptions(TypedDict):
     """What of a page of versions is read: see `resolvers.history.versions`."""
 
     fields: Fields | None
@@ -56,19 +56,19 @@ class VersionReading(TypedDict):
     shown: bool
 
 
-def selected_versions(
+def version_selection(
     selections: Selections, nodes: Nodes, shape: ObjectTypeInfo
 ) -> ConnectionSelection:
     """What is selected of a page of versions."""
     return selections.connection(nodes, connection_name(shape.version), edge_name(shape.version))
 
 
-def version_reading(
+def version_read_options(
     context: RequestContext | None,
     selections: Selections,
     selected: ConnectionSelection,
     shape: ObjectTypeInfo,
-) -> VersionReading:
+) -> VersionReadOptions:
     """What is selected of it, and no more.
 
     Args:
@@ -83,7 +83,7 @@ def version_reading(
     }
 
 
-def version_page(
+def version_page_record(
     info: ResolveInfo,
     shape: ObjectTypeInfo,
     page: Page[Any],
@@ -115,7 +115,7 @@ def version_records(
     shape: ObjectTypeInfo, page: Page[Any], moment: Timestamp | None = None
 ) -> list[VersionRecord]:
     """The versions of a page, each with the one before where that was read, too."""
-    page = _versions(page)
+    page = _decode_page(page)
     read: dict[str | None, Version] = {each.token: each for each in page.items}
     if page.beyond is not None:
         read[page.beyond.token] = page.beyond
@@ -125,7 +125,7 @@ def version_records(
     ]
 
 
-def _versions(page: Page[Any]) -> Page[Version]:
+def _decode_page(page: Page[Any]) -> Page[Version]:
     """Pages that are only shown are of records."""
     records = not isinstance(page.items[0] if page.items else page.beyond, Version | None)
     return page.made(Version.from_record) if records else page
@@ -146,7 +146,11 @@ class CompiledVersions:
     ) -> Any:
         """What the response has of it, or FALLBACK."""
         rows = FALLBACK if page.unordered else self._rendering.made(page, context, moment)
-        return rows if rows is FALLBACK else self._make(shown_page(context, page, rows), context)
+        return (
+            rows
+            if rows is FALLBACK
+            else self._make(rendered_page_record(context, page, rows), context)
+        )
 
 
 def compiled_versions(
@@ -157,7 +161,7 @@ def compiled_versions(
     Args:
         details: where the connection is selected, as graphql-core collects it.
     """
-    places = item_places(executor, shape.version, details)
+    places = item_selections(executor, shape.version, details)
     if len(places) > 1:
         # Each place has another part of the same versions.
         return None
@@ -168,38 +172,38 @@ def compiled_versions(
     return None if rendering is None or make is None else CompiledVersions(rendering, make)
 
 
-def resolve_versions(
-    shape: ObjectTypeInfo, read: ReadVersions
+def version_field_resolver(
+    shape: ObjectTypeInfo, read: VersionPageReader
 ) -> Callable[..., Awaitable[PageRecord]]:
     """What a root field does that gives a page of versions."""
 
     async def resolve(_root: None, info: ResolveInfo, **arguments: Any) -> PageRecord:
         selections = info.context.selections(info)
-        selected = selected_versions(selections, info.field_nodes, shape)
-        reading = version_reading(info.context, selections, selected, shape)
+        selected = version_selection(selections, info.field_nodes, shape)
+        reading = version_read_options(info.context, selections, selected, shape)
         page, moment = await read(info.context, reading, **arguments)
-        return version_page(info, shape, page, selected.items, moment)
+        return version_page_record(info, shape, page, selected.items, moment)
 
     return resolve
 
 
-def prepare_versions(
-    shape: ObjectTypeInfo, read: ReadVersions
-) -> Callable[[Executor, Any], _PreparedVersions | None]:
+def version_field_compiler(
+    shape: ObjectTypeInfo, read: VersionPageReader
+) -> Callable[[Executor, Any], _CompiledVersionField | None]:
     """The same, compiled for one place of a query."""
 
-    def prepare(executor: Executor, details: Any) -> _PreparedVersions | None:
+    def prepare(executor: Executor, details: Any) -> _CompiledVersionField | None:
         page, selections = compiled_versions(executor, shape, details), executor.plan.selections
         if page is None or selections is None:
             return None
-        selected = selected_versions(selections, [each.node for each in details], shape)
-        reading = version_reading(None, selections, selected, shape)
-        return _PreparedVersions(page, selected.items, read, reading)
+        selected = version_selection(selections, [each.node for each in details], shape)
+        reading = version_read_options(None, selections, selected, shape)
+        return _CompiledVersionField(page, selected.items, read, reading)
 
     return prepare
 
 
-class _PreparedVersions:
+class _CompiledVersionField:
     """Args:
     items: where the versions' fields are selected.
     """
@@ -207,20 +211,24 @@ class _PreparedVersions:
     growth = None
 
     def __init__(
-        self, page: CompiledVersions, items: Nodes, read: ReadVersions, reading: VersionReading
+        self,
+        page: CompiledVersions,
+        items: Nodes,
+        read: VersionPageReader,
+        reading: VersionReadOptions,
     ) -> None:
         self._page = page
         self._items = items
         self._read = read
         self._reading = reading
 
-    async def read(self, info: ResolveInfo, **arguments: Any) -> FoundVersions:
+    async def read(self, info: ResolveInfo, **arguments: Any) -> VersionPage:
         return await self._read(info.context, self._reading, **arguments)
 
-    def made(self, found: FoundVersions, context: RequestContext) -> Any:
+    def made(self, found: VersionPage, context: RequestContext) -> Any:
         page, moment = found
         return self._page.made(page, context, moment)
 
-    def record(self, found: FoundVersions, info: ResolveInfo) -> PageRecord:
+    def record(self, found: VersionPage, info: ResolveInfo) -> PageRecord:
         page, moment = found
-        return version_page(info, self._page.shape, page, self._items, moment)
+        return version_page_record(info, self._page.shape, page, self._items, moment)

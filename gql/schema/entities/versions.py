@@ -18,8 +18,8 @@ from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.selection import Nodes
 from revstream.gql.engine.request.source import CurrentDocument, VersionRecord
 from revstream.gql.schema.common.type_builder import Types
-from revstream.gql.schema.entities.comments import comments_of_version
-from revstream.gql.schema.entities.drafts import draft_of_version, drafts_field
+from revstream.gql.schema.entities.comments import resolve_version_comments
+from revstream.gql.schema.entities.drafts import drafts_field, version_draft_field
 from revstream.gql.schema.entities.history_field import history_field
 from revstream.gql.schema.entities.interfaces import version_fields
 from revstream.model.definition import Model
@@ -37,7 +37,7 @@ __all__ = [
     "STATE_ARGUMENTS",
     "define_versions",
     "history_fields",
-    "version_asked_for",
+    "read_version",
 ]
 
 STATE_ARGUMENTS = (
@@ -50,7 +50,7 @@ _DIFF_COST = 10
 _BLAME_COST = 50
 """Two whole states are read and compared; hundreds of versions may have to be looked through."""
 
-_WHOLE = frozenset({"INSERT", "BASELINE"})
+_INITIAL_OPERATIONS = frozenset({"INSERT", "BASELINE"})
 """Operations before which there was no document."""
 
 
@@ -104,12 +104,12 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         gap=attrgetter("version.gap"),
         cut=attrgetter("version.cut"),
         resume_token=resume_token,
-        comments=comments_of_version,
+        comments=resolve_version_comments,
     )
 
     async def previous(source: VersionRecord, info: ResolveInfo) -> VersionRecord | None:
         fields = info.context.selections(info).version(info.field_nodes, shape).fields
-        return _recorded(shape, await _before(source.version, info, fields))
+        return _version_record(shape, await _before(source.version, info, fields))
 
     def diff(source: VersionRecord, info: ResolveInfo) -> Any:
         if has_read_much():
@@ -124,11 +124,13 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
     def known_diff(source: VersionRecord, context: RequestContext) -> Any:
         """Without waiting: FALLBACK where the version before was not read with the page."""
         version, before = source.version, source.before
-        if version.cut is not None and version.operation not in _WHOLE:
+        if version.cut is not None and version.operation not in _INITIAL_OPERATIONS:
             return counted(compared(context).latest(version.changed, version.full))
         if version.previous is not None and before is None:
             return FALLBACK
-        return counted(compared(context).changes(_full(before), version.full, version.changed))
+        return counted(
+            compared(context).changes(_content_from_version(before), version.full, version.changed)
+        )
 
     async def read_diff(source: VersionRecord, info: ResolveInfo) -> Sequence[FieldChange]:
         before = await _before(source.version, info, shape.everything)
@@ -136,8 +138,8 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
         after = in_utc(source.version.full)
         changes = compared(info.context).changes
         if has_read_much():
-            return counted(await off_loop(changes, _full(before), after))
-        return counted(changes(_full(before), after))
+            return counted(await off_loop(changes, _content_from_version(before), after))
+        return counted(changes(_content_from_version(before), after))
 
     async def _before(
         version: Version, info: ResolveInfo, fields: frozenset[str] | None
@@ -173,7 +175,7 @@ def define_versions(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
                 diff,
                 ready=lambda executor, details: known_diff,
             ),
-            draft_of_version(shape),
+            version_draft_field(shape),
         ],
         f"One version of {with_article(shape.name)}: what a write made of it.",
         ["Node", "Version"],
@@ -210,7 +212,7 @@ def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]
         as_of: Mapping[str, Any] | None = None,
     ) -> VersionRecord | None:
         id_ = source.values["_id"]
-        found = await version_asked_for(info, shape, id_, info.field_nodes, version, as_of)
+        found = await read_version(info, shape, id_, info.field_nodes, version, as_of)
         # Before there was this document, there may have been one whose id shows alike.
         own = found is None or identity(found.version.document) == identity(in_utc(id_))
         return found if own else None
@@ -295,7 +297,7 @@ def history_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]
     ]
 
 
-async def version_asked_for(
+async def read_version(
     info: ResolveInfo,
     shape: ObjectTypeInfo,
     id_: Any,
@@ -312,21 +314,21 @@ async def version_asked_for(
     """
     context = info.context
     if (number is None) == (as_of is None):
-        given = "neither" if number is None else "both"
-        raise BadUserInput(f"give one of version and asOf; got {given}")
+        got = "neither" if number is None else "both"
+        raise BadUserInput(f"give one of version and asOf; got {got}")
     fields = context.selections(info).version(nodes, shape).fields
     if number is not None:
         found = await context.loads.version_numbered(shape.entity, id_, number, fields)
-        return _recorded(shape, found)
+        return _version_record(shape, found)
     assert as_of is not None
     moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
     found = await context.loads.version_at(shape.entity, id_, moment.at, fields)
     return None if found is None else VersionRecord(shape, found, moment.at)
 
 
-def _recorded(shape: ObjectTypeInfo, version: Version | None) -> VersionRecord | None:
+def _version_record(shape: ObjectTypeInfo, version: Version | None) -> VersionRecord | None:
     return None if version is None else VersionRecord(shape, version)
 
 
-def _full(version: Version | None) -> Document | None:
+def _content_from_version(version: Version | None) -> Document | None:
     return None if version is None else version.full

@@ -12,9 +12,9 @@ from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.schema.common.document_inputs import has_input
 from revstream.gql.schema.entities.comments import CommentRecord
-from revstream.gql.schema.entities.drafts import ProposalRecord
-from revstream.gql.schema.roots.node import with_id
-from revstream.gql.schema.roots.write_field import COMMENT, ID, document_argument, writing_field
+from revstream.gql.schema.entities.drafts import DraftWrittenRecord
+from revstream.gql.schema.roots.node import run_with_id
+from revstream.gql.schema.roots.write_field import COMMENT, ID, document_argument, write_field
 from revstream.gql.schema.roots.write_result import RefusedRecord
 from revstream.model.definition import Model
 from revstream.resolvers.current.stored_ids import RecordKind
@@ -23,41 +23,43 @@ from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.mutations.document_input import new_id, parse_change, parse_document
 from revstream.resolvers.mutations.result import Author, WriteRefused, Written
 
-__all__ = ["drafting_fields"]
+__all__ = ["draft_mutation_fields"]
 
 Propose = Callable[[ResolveInfo, Author, Mapping[str, Any]], Awaitable[Draft]]
 
-_DRAFT = Argument("draft", "Int!", "The draft's number.")
+_DRAFT_NUMBER = Argument("draft", "Int!", "The draft's number.")
 
 
-def drafting_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
+def draft_mutation_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
     """What may be done to the drafts and comments of an entity."""
-    proposing = [_propose(model, shape), _propose_new(model, shape)] if has_input(shape) else []
-    return [*proposing, _publish(shape), _reject(shape), _comment_on(shape)]
+    proposing = (
+        [_propose_field(model, shape), _propose_new_field(model, shape)] if has_input(shape) else []
+    )
+    return [*proposing, _publish_field(shape), _reject_field(shape), _comment_field(shape)]
 
 
-def _propose(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    async def propose(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
-        if given.get("based_on") is not None and given.get("based_on_draft") is not None:
+def _propose_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    async def propose(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Draft:
+        if arguments.get("based_on") is not None and arguments.get("based_on_draft") is not None:
             raise BadUserInput("give one of basedOn and basedOnDraft; got both")
-        info.context.scope.check_content(shape.entity, given["patch"], merges=True)
-        change = parse_change(model, shape.entity, given["patch"])
-        return await with_id(
+        info.context.scope.check_content(shape.entity, arguments["patch"], merges=True)
+        change = parse_change(model, shape.entity, arguments["patch"])
+        return await run_with_id(
             info,
             shape,
-            given["id"],
+            arguments["id"],
             lambda key: info.context.editing.drafts.propose(
                 shape.entity,
                 key,
                 change,
                 author,
-                based_on=given.get("based_on"),
-                based_on_draft=given.get("based_on_draft"),
+                based_on=arguments.get("based_on"),
+                based_on_draft=arguments.get("based_on_draft"),
             ),
             "drafts",
         )
 
-    return _proposing(
+    return _draft_writing_field(
         f"propose{shape.name}",
         shape,
         "Propose a change: a draft, which becomes a version when it is published.",
@@ -74,17 +76,17 @@ def _propose(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-def _propose_new(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    async def propose(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
+def _propose_new_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    async def propose(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Draft:
         entity = shape.entity
-        info.context.scope.check_content(entity, given.get("document"))
-        document = parse_document(model, entity, given.get("document") or {})
-        key = new_id(entity, given.get("id"))
+        info.context.scope.check_content(entity, arguments.get("document"))
+        document = parse_document(model, entity, arguments.get("document") or {})
+        key = new_id(entity, arguments.get("id"))
         return await info.context.editing.drafts.propose_new(
             entity, {"_id": key, **document}, author
         )
 
-    return _proposing(
+    return _draft_writing_field(
         f"proposeNew{shape.name}",
         shape,
         "Propose a new document: a draft, which is inserted when it is published.",
@@ -94,30 +96,32 @@ def _propose_new(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-def _reject(shape: ObjectTypeInfo) -> StrawberryField:
-    async def reject(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Draft:
+def _reject_field(shape: ObjectTypeInfo) -> StrawberryField:
+    async def reject(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Draft:
         drafts = info.context.editing.drafts
-        return await with_id(
+        return await run_with_id(
             info,
             shape,
-            given["id"],
-            lambda key: drafts.reject(shape.entity, key, given["draft"], author),
+            arguments["id"],
+            lambda key: drafts.reject(shape.entity, key, arguments["draft"], author),
             "drafts",
         )
 
-    return _proposing(f"reject{shape.name}", shape, "Decide against a draft.", reject, ID, _DRAFT)
+    return _draft_writing_field(
+        f"reject{shape.name}", shape, "Decide against a draft.", reject, ID, _DRAFT_NUMBER
+    )
 
 
-def _comment_on(shape: ObjectTypeInfo) -> StrawberryField:
-    async def resolve(_root: None, info: ResolveInfo, id: str, **given: Any) -> CommentRecord:
-        author = info.context.author_of(info, {"id": id, **given})
+def _comment_field(shape: ObjectTypeInfo) -> StrawberryField:
+    async def resolve(_root: None, info: ResolveInfo, id: str, **arguments: Any) -> CommentRecord:
+        author = info.context.author_of(info, {"id": id, **arguments})
         comments = info.context.editing.comments
-        comment = await with_id(
+        comment = await run_with_id(
             info,
             shape,
             id,
-            lambda key: comments.add(shape.entity, key, author=author, **given),
-            _subject_kind(given),
+            lambda key: comments.add(shape.entity, key, author=author, **arguments),
+            _subject_kind(arguments),
             missing=BadUserInput,
         )
         info.context.forget()
@@ -138,45 +142,45 @@ def _comment_on(shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-def _subject_kind(given: Mapping[str, Any]) -> RecordKind:
+def _subject_kind(arguments: Mapping[str, Any]) -> RecordKind:
     """Return the records of a document one of which a comment is about."""
-    if given.get("reply_to") is not None:
+    if arguments.get("reply_to") is not None:
         return "comments"
-    return "versions" if given.get("draft") is None else "drafts"
+    return "versions" if arguments.get("draft") is None else "drafts"
 
 
-def _publish(shape: ObjectTypeInfo) -> StrawberryField:
-    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+def _publish_field(shape: ObjectTypeInfo) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Written:
         publishing = info.context.editing.publishing
-        return await with_id(
+        return await run_with_id(
             info,
             shape,
-            given["id"],
-            lambda key: publishing.publish(shape.entity, key, given["draft"], author),
+            arguments["id"],
+            lambda key: publishing.publish(shape.entity, key, arguments["draft"], author),
             "drafts",
         )
 
-    return writing_field(
+    return write_field(
         f"publish{shape.name}",
         shape,
         "Make a draft the next version, and with it those that it goes on from. A conflict where "
         "the same fields were changed since.",
         write,
         ID,
-        _DRAFT,
+        _DRAFT_NUMBER,
     )
 
 
-def _proposing(
-    name: str, shape: ObjectTypeInfo, description: str, propose: Propose, *arguments: Argument
+def _draft_writing_field(
+    name: str, shape: ObjectTypeInfo, description: str, propose: Propose, *definitions: Argument
 ) -> StrawberryField:
-    async def resolve(_root: None, info: ResolveInfo, **given: Any) -> Any:
-        author = info.context.author_of(info, given)
+    async def resolve(_root: None, info: ResolveInfo, **arguments: Any) -> Any:
+        author = info.context.author_of(info, arguments)
         try:
-            return ProposalRecord(shape, await propose(info, author, given))
+            return DraftWrittenRecord(shape, await propose(info, author, arguments))
         except WriteRefused as exc:
             return RefusedRecord(shape, exc)
         finally:
             info.context.forget()
 
-    return Resolve(name, f"{shape.name}Proposal!", description, resolve, (*arguments, COMMENT))
+    return Resolve(name, f"{shape.name}Proposal!", description, resolve, (*definitions, COMMENT))

@@ -11,7 +11,7 @@ from revstream.gql.engine.definitions.field import Argument, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.schema.roots.node import stored_id
-from revstream.gql.schema.roots.write_field import ID, document_argument, writing_field
+from revstream.gql.schema.roots.write_field import ID, document_argument, write_field
 from revstream.gql.schema.roots.write_result import AppliedRecord
 from revstream.model.definition import Entity, Model
 from revstream.model.naming import upper_first
@@ -19,33 +19,33 @@ from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.mutations.document_input import parse_document
 from revstream.resolvers.mutations.result import Author, InvalidDocument, Written
 
-__all__ = ["applied_name", "applying_fields"]
+__all__ = ["applied_type_name", "fenced_mutation_fields"]
 
 _MOST_EVENTS = 10_000
 
 
-def applied_name(entity: Entity) -> str:
+def applied_type_name(entity: Entity) -> str:
     """The type of what applying a batch answers."""
     return f"{upper_first(entity.plural)}Applied"
 
 
-def applying_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
+def fenced_mutation_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
     """None for an entity without a fencing token."""
     if shape.entity.fence is None:
         return []
-    return [_apply(model, shape), _apply_each(model, shape)]
+    return [_apply_field(model, shape), _apply_batch_field(model, shape)]
 
 
-def _apply(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
-        info.context.scope.check_content(shape.entity, given["document"])
-        document = parse_document(model, shape.entity, given["document"])
-        key = stored_id(shape, given["id"])
+def _apply_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Written:
+        info.context.scope.check_content(shape.entity, arguments["document"])
+        document = parse_document(model, shape.entity, arguments["document"])
+        key = stored_id(shape, arguments["id"])
         return await info.context.editing.fences.apply(shape.entity, key, document, author)
 
     fence = shape.entity.fence
     assert fence is not None
-    return writing_field(
+    return write_field(
         f"apply{shape.name}",
         shape,
         f"Make this the document's state if its `{fence.name}` is above the one applied, whatever "
@@ -56,7 +56,7 @@ def _apply(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-def _apply_each(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+def _apply_batch_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     entity = shape.entity
     name = f"apply{upper_first(entity.plural)}"
 
@@ -84,7 +84,7 @@ def _apply_each(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
 
     return Resolve(
         name,
-        f"{applied_name(entity)}!",
+        f"{applied_type_name(entity)}!",
         "Apply many events as one write, in no order; of several of one document the newest alone.",
         resolve,
         (Argument("events", f"[{shape.name}Event!]!", "The events."),),

@@ -12,10 +12,10 @@ from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.schema.common.document_inputs import has_counters, has_input
 from revstream.gql.schema.common.type_builder import Types
-from revstream.gql.schema.roots.draft_mutations import drafting_fields
-from revstream.gql.schema.roots.fenced_mutations import applying_fields
-from revstream.gql.schema.roots.node import with_id
-from revstream.gql.schema.roots.write_field import EXPECTED, ID, document_argument, writing_field
+from revstream.gql.schema.roots.draft_mutations import draft_mutation_fields
+from revstream.gql.schema.roots.fenced_mutations import fenced_mutation_fields
+from revstream.gql.schema.roots.node import run_with_id
+from revstream.gql.schema.roots.write_field import EXPECTED, ID, document_argument, write_field
 from revstream.model.definition import Model
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.mutations.document_input import new_id, parse_change, parse_document
@@ -30,31 +30,31 @@ def define_mutation(types: Types, model: Model, shapes: Mapping[str, ObjectTypeI
     fields: list[StrawberryField] = []
     for entity in model.entities:
         shape = shapes[entity.name]
-        fields.append(_create(model, shape))
+        fields.append(_create_field(model, shape))
         if has_input(shape):
-            fields += [_update(model, shape), _replace(model, shape)]
-        fields += [_delete(shape), _restore(shape)]
-        fields += drafting_fields(model, shape)
-        fields += applying_fields(model, shape)
+            fields += [_update_field(model, shape), _replace_field(model, shape)]
+        fields += [_delete_field(shape), _restore_field(shape)]
+        fields += draft_mutation_fields(model, shape)
+        fields += fenced_mutation_fields(model, shape)
     types.add_object(
         "Mutation",
-        [*fields, _save_cursor(), _remove_cursor()],
+        [*fields, _save_cursor_field(), _remove_cursor_field()],
         "What can be written. Send `Idempotency-Key` with a request, or `idempotencyKey` among its "
         "`extensions`, and it may be sent again without being done again.",
     )
 
 
-def _create(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
-        entity, id_ = shape.entity, given.get("id")
+def _create_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Written:
+        entity, id_ = shape.entity, arguments.get("id")
         key = new_id(entity, id_)
-        info.context.scope.check_content(entity, given.get("document"))
-        document = parse_document(model, entity, given.get("document") or {})
+        info.context.scope.check_content(entity, arguments.get("document"))
+        document = parse_document(model, entity, arguments.get("document") or {})
         return await info.context.editing.writes.create(
             entity, key, document, author, fresh=id_ is None
         )
 
-    return writing_field(
+    return write_field(
         f"create{shape.name}",
         shape,
         "Insert a document.",
@@ -64,21 +64,23 @@ def _create(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-def _update(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+def _update_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Written:
         scope = info.context.scope
-        scope.check_content(shape.entity, given.get("patch"), merges=True)
-        scope.check_increment(shape.entity, given.get("increment"))
-        change = parse_change(model, shape.entity, given.get("patch"), given.get("increment"))
-        return await with_id(
+        scope.check_content(shape.entity, arguments.get("patch"), merges=True)
+        scope.check_increment(shape.entity, arguments.get("increment"))
+        change = parse_change(
+            model, shape.entity, arguments.get("patch"), arguments.get("increment")
+        )
+        return await run_with_id(
             info,
             shape,
-            given["id"],
+            arguments["id"],
             lambda key: info.context.editing.writes.alter(
                 shape.entity,
                 key,
                 Alteration.update(change),
-                given.get("expected_version"),
+                arguments.get("expected_version"),
                 author,
             ),
         )
@@ -86,7 +88,7 @@ def _update(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     increment = Argument(
         "increment", f"{shape.name}Increment", "What to add to numbers, atomically."
     )
-    return writing_field(
+    return write_field(
         f"update{shape.name}",
         shape,
         "Change some fields of a document.",
@@ -98,25 +100,25 @@ def _update(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-def _replace(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+def _replace_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Written:
         scope = info.context.scope
-        scope.check_content(shape.entity, given["document"])
-        document = parse_document(model, shape.entity, given["document"])
-        return await with_id(
+        scope.check_content(shape.entity, arguments["document"])
+        document = parse_document(model, shape.entity, arguments["document"])
+        return await run_with_id(
             info,
             shape,
-            given["id"],
+            arguments["id"],
             lambda key: info.context.editing.writes.alter(
                 shape.entity,
                 key,
                 Alteration.replacement(scope.writable(shape.entity), document),
-                given.get("expected_version"),
+                arguments.get("expected_version"),
                 author,
             ),
         )
 
-    return writing_field(
+    return write_field(
         f"replace{shape.name}",
         shape,
         "Give a document other content, whole. What the model does not name stays.",
@@ -127,17 +129,17 @@ def _replace(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-def _delete(shape: ObjectTypeInfo) -> StrawberryField:
-    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
-        expected, writes = given.get("expected_version"), info.context.editing.writes
-        return await with_id(
+def _delete_field(shape: ObjectTypeInfo) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Written:
+        expected, writes = arguments.get("expected_version"), info.context.editing.writes
+        return await run_with_id(
             info,
             shape,
-            given["id"],
+            arguments["id"],
             lambda key: writes.delete(shape.entity, key, expected, author),
         )
 
-    return writing_field(
+    return write_field(
         f"delete{shape.name}",
         shape,
         "Delete a document. Its history stays, and it can be restored.",
@@ -147,14 +149,14 @@ def _delete(shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-def _restore(shape: ObjectTypeInfo) -> StrawberryField:
-    async def write(info: ResolveInfo, author: Author, given: Mapping[str, Any]) -> Written:
+def _restore_field(shape: ObjectTypeInfo) -> StrawberryField:
+    async def write(info: ResolveInfo, author: Author, arguments: Mapping[str, Any]) -> Written:
         editing = info.context.editing
-        version, draft = given.get("version"), given.get("draft")
+        version, draft = arguments.get("version"), arguments.get("draft")
         if (version is None) == (draft is None):
             got = "neither" if version is None else "both"
             raise BadUserInput(f"give one of version and draft; got {got}")
-        entity, expected = shape.entity, given.get("expected_version")
+        entity, expected = shape.entity, arguments.get("expected_version")
 
         def restored(key: Any) -> Awaitable[Written]:
             if draft is not None:
@@ -162,11 +164,11 @@ def _restore(shape: ObjectTypeInfo) -> StrawberryField:
             assert version is not None
             return editing.restoring.restore(entity, key, version, expected, author)
 
-        return await with_id(
-            info, shape, given["id"], restored, "versions" if draft is None else "drafts"
+        return await run_with_id(
+            info, shape, arguments["id"], restored, "versions" if draft is None else "drafts"
         )
 
-    return writing_field(
+    return write_field(
         f"restore{shape.name}",
         shape,
         "Make a new version with the content of an old one, which brings deleted documents back, "
@@ -179,7 +181,7 @@ def _restore(shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-def _save_cursor() -> StrawberryField:
+def _save_cursor_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo, name: str, token: str) -> str:
         context = info.context
         await context.editing.cursors.save(context.owner, name, context.token_in(token))
@@ -198,7 +200,7 @@ def _save_cursor() -> StrawberryField:
     )
 
 
-def _remove_cursor() -> StrawberryField:
+def _remove_cursor_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo, name: str) -> bool:
         there: bool = await info.context.editing.cursors.remove(info.context.owner, name)
         return there

@@ -22,7 +22,7 @@ from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.prefetch import prefetch, read_ahead
 from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument, VersionRecord
 from revstream.gql.schema.entities.drafts import DraftRecord
-from revstream.gql.schema.entities.versions import version_asked_for
+from revstream.gql.schema.entities.versions import read_version
 from revstream.resolvers.current.stored_ids import RecordKind
 from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.mutations.result import DocumentNotFound
@@ -31,7 +31,7 @@ from revstream.resolvers.values.input import ids_from_api
 from revstream.streams.changefeed.event import identity
 from revstream.streams.mongo.driver.codecs import Document
 
-__all__ = ["current_document", "node_field", "prepared_document", "stored_id", "with_id"]
+__all__ = ["compile_document", "node_field", "read_current_document", "run_with_id", "stored_id"]
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ def stored_ids(shape: ObjectTypeInfo) -> Callable[[str], Any]:
     return ids_from_api(scalar, f"{shape.name}.id")
 
 
-async def with_id(
+async def run_with_id(
     info: ResolveInfo,
     shape: ObjectTypeInfo,
     text: str,
@@ -81,7 +81,7 @@ async def with_id(
     return await work(other)
 
 
-async def current_document(
+async def read_current_document(
     info: ResolveInfo, shape: ObjectTypeInfo, id_: Any
 ) -> CurrentDocument | None:
     """A document as it is now, or None."""
@@ -93,7 +93,7 @@ async def current_document(
     # No other field of this response can ask for it; those of others share the lookup.
     reading = context.current.by_ids(shape.entity, [id_], fields, shown=True)
     besides = context.selections(info).needs(info.field_nodes, shape).beside
-    document = await _one_beside(context, id_, reading, besides)
+    document = await _read_with_related(context, id_, reading, besides)
     if document is None:
         return None
     found = CurrentDocument(shape, document)
@@ -101,7 +101,7 @@ async def current_document(
     return found
 
 
-async def _one_beside(
+async def _read_with_related(
     context: RequestContext,
     id_: Any,
     reading: Awaitable[list[Document | None]],
@@ -122,21 +122,21 @@ async def _one_beside(
     return document
 
 
-def prepared_document(
+def compile_document(
     executor: Executor, shape: ObjectTypeInfo, details: Any
-) -> _PreparedDocument | None:
+) -> _CompiledDocumentField | None:
     """The same, compiled for one place of a query."""
     rendering = rendering_of(executor, shape, details)
     if rendering is None:
         return None
-    return _PreparedDocument(rendering)
+    return _CompiledDocumentField(rendering)
 
 
-_Found = tuple[list[Document], RelatedData]
+_DocumentRead = tuple[list[Document], RelatedData]
 """A document, and what was read beside it."""
 
 
-class _PreparedDocument:
+class _CompiledDocumentField:
     """See `gql.engine.definitions.field.CompiledRootField`."""
 
     # It may be read for others as well.
@@ -146,26 +146,26 @@ class _PreparedDocument:
         self._rendering = rendering
         self._stored_id = stored_ids(rendering.shape)
 
-    async def read(self, info: ResolveInfo, id: str) -> _Found | None:
+    async def read(self, info: ResolveInfo, id: str) -> _DocumentRead | None:
         context, rendering = info.context, self._rendering
         id_ = self._stored_id(id)
         reading = context.current.by_ids(
             rendering.shape.entity, [id_], rendering.fields, shown=True
         )
-        document = await _one_beside(context, id_, reading, rendering.besides)
+        document = await _read_with_related(context, id_, reading, rendering.besides)
         if document is None:
             return None
         return [document], await rendering.related(context, [document])
 
-    def made(self, found: _Found, context: RequestContext) -> Any:
+    def made(self, found: _DocumentRead, context: RequestContext) -> Any:
         made = self._rendering.made(*found, context)
         return made if made is FALLBACK else made[0]
 
-    def record(self, found: _Found, info: ResolveInfo) -> CurrentDocument:
+    def record(self, found: _DocumentRead, info: ResolveInfo) -> CurrentDocument:
         return self._rendering.records(*found, info.context)[0]
 
 
-_Find = Callable[[ResolveInfo, str], Awaitable[Any]]
+_Finder = Callable[[ResolveInfo, str], Awaitable[Any]]
 
 
 def node_field(shapes: Mapping[str, ObjectTypeInfo], name: str) -> StrawberryField:
@@ -174,13 +174,13 @@ def node_field(shapes: Mapping[str, ObjectTypeInfo], name: str) -> StrawberryFie
     Args:
         name: what a `nodeId` is called.
     """
-    finders: dict[str, _Find] = {}
+    finders: dict[str, _Finder] = {}
     for shape in shapes.values():
         if shape.is_entity:
             finders |= _finders(shape)
 
-    async def resolve(_root: None, info: ResolveInfo, **given: str) -> Any:
-        (node_id,) = given.values()
+    async def resolve(_root: None, info: ResolveInfo, **arguments: str) -> Any:
+        (node_id,) = arguments.values()
         type_name, id_text = parse_node_id(node_id, name)
         find = finders.get(type_name)
         if find is None:
@@ -198,13 +198,13 @@ def node_field(shapes: Mapping[str, ObjectTypeInfo], name: str) -> StrawberryFie
     )
 
 
-def _finders(shape: ObjectTypeInfo) -> dict[str, _Find]:
+def _finders(shape: ObjectTypeInfo) -> dict[str, _Finder]:
     async def current(info: ResolveInfo, id_text: str) -> CurrentDocument | None:
-        return await current_document(info, shape, stored_id(shape, id_text))
+        return await read_current_document(info, shape, stored_id(shape, id_text))
 
     async def version(info: ResolveInfo, id_text: str) -> VersionRecord | None:
         id_, number = _id_and_number(shape, id_text)
-        return await version_asked_for(info, shape, id_, info.field_nodes, number, None)
+        return await read_version(info, shape, id_, info.field_nodes, number, None)
 
     async def snapshot(info: ResolveInfo, id_text: str) -> SnapshotDocument | None:
         context = info.context

@@ -10,28 +10,32 @@ from strawberry.types.field import StrawberryField
 from revstream.gql.engine.definitions.field import Argument, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
-from revstream.gql.schema.entities.comments import COMMENT_WHERE, shown_comments, total_selected
+from revstream.gql.schema.entities.comments import (
+    COMMENT_WHERE,
+    comment_page_record,
+    is_total_selected,
+)
 from revstream.gql.schema.entities.connections import PAGE_ARGUMENTS, PageRecord, connection_name
-from revstream.gql.schema.entities.drafts import DRAFT_WHERE, draft_page, selected_drafts
+from revstream.gql.schema.entities.drafts import DRAFT_WHERE, draft_page_record, selected_drafts
 from revstream.gql.schema.roots.node import stored_id
 from revstream.model.definition import Model
 from revstream.resolvers.current.stored_ids import ids_shown_as
 from revstream.resolvers.drafts.pages import RecordFilter, draft_query
 from revstream.resolvers.pagination.page import PageRequest, page_request
 
-__all__ = ["all_comments", "all_drafts", "comment_list", "draft_list"]
+__all__ = ["all_comments_field", "all_drafts_field", "comment_list_field", "draft_list_field"]
 
 
-_Read: TypeAlias = Callable[
+_PageReader: TypeAlias = Callable[
     [ResolveInfo, Mapping[str, ObjectTypeInfo], Mapping[str, Any], PageRequest],
     Awaitable[PageRecord],
 ]
 """Reads a page of drafts or comments of entities, by a query over records."""
 
-_OF_ONE = Argument("documentId", "ID", "Only those of one document.")
+_DOCUMENT_ID = Argument("documentId", "ID", "Only those of one document.")
 
 
-def draft_list(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+def draft_list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     """The root field of an entity's drafts."""
     item = f"{shape.name}Draft"
     return Resolve(
@@ -39,45 +43,45 @@ def draft_list(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         f"{connection_name(item)}!",
         f"The proposed changes of all documents of {shape.name}, and proposed new ones, the newest "
         "first.",
-        _of_type(model, shape, "DraftWhere", _drafts(item)),
-        (_OF_ONE, DRAFT_WHERE, *PAGE_ARGUMENTS),
+        _entity_resolver(model, shape, "DraftWhere", _draft_page_reader(item)),
+        (_DOCUMENT_ID, DRAFT_WHERE, *PAGE_ARGUMENTS),
     )
 
 
-def all_drafts(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> StrawberryField:
+def all_drafts_field(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> StrawberryField:
     """The root field of the drafts of all entities, for moderators."""
     return Resolve(
         "allDrafts",
         f"{connection_name('Draft')}!",
         "The proposed changes of all types that the caller may read, the newest first.",
-        _of_all(model, shapes, "DraftWhere", _drafts("Draft")),
+        _all_entities_resolver(model, shapes, "DraftWhere", _draft_page_reader("Draft")),
         (DRAFT_WHERE, *PAGE_ARGUMENTS),
     )
 
 
-def comment_list(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+def comment_list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     """The root field of the comments on an entity's documents."""
     return Resolve(
         f"{shape.entity.singular}Comments",
         f"{connection_name('Comment')}!",
         f"The comments on versions and drafts of {shape.name}, the newest first.",
-        _of_type(model, shape, "CommentWhere", _comments),
-        (_OF_ONE, COMMENT_WHERE, *PAGE_ARGUMENTS),
+        _entity_resolver(model, shape, "CommentWhere", _read_comments),
+        (_DOCUMENT_ID, COMMENT_WHERE, *PAGE_ARGUMENTS),
     )
 
 
-def all_comments(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> StrawberryField:
+def all_comments_field(model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> StrawberryField:
     """The root field of the comments on all entities' documents, for moderators."""
     return Resolve(
         "allComments",
         f"{connection_name('Comment')}!",
         "The comments on documents of all types that the caller may read, the newest first.",
-        _of_all(model, shapes, "CommentWhere", _comments),
+        _all_entities_resolver(model, shapes, "CommentWhere", _read_comments),
         (COMMENT_WHERE, *PAGE_ARGUMENTS),
     )
 
 
-def _drafts(item: str) -> _Read:
+def _draft_page_reader(item: str) -> _PageReader:
     """Read drafts, of which the items of the connection have this type."""
 
     async def read(
@@ -91,12 +95,12 @@ def _drafts(item: str) -> _Read:
         found = await info.context.editing.drafts.page(
             entities, query, page, whole=whole, total=total
         )
-        return draft_page(shapes, found)
+        return draft_page_record(shapes, found)
 
     return read
 
 
-async def _comments(
+async def _read_comments(
     info: ResolveInfo,
     shapes: Mapping[str, ObjectTypeInfo],
     query: Mapping[str, Any],
@@ -104,13 +108,13 @@ async def _comments(
 ) -> PageRecord:
     entities = [each.entity for each in shapes.values()]
     found = await info.context.editing.comments.page(
-        entities, query, page, total=total_selected(info)
+        entities, query, page, total=is_total_selected(info)
     )
-    return shown_comments(shapes, found)
+    return comment_page_record(shapes, found)
 
 
-def _of_type(
-    model: Model, shape: ObjectTypeInfo, filter_: RecordFilter, read: _Read
+def _entity_resolver(
+    model: Model, shape: ObjectTypeInfo, filter_: RecordFilter, read: _PageReader
 ) -> Callable[..., Awaitable[PageRecord]]:
     async def resolve(
         _root: None,
@@ -128,8 +132,8 @@ def _of_type(
     return resolve
 
 
-def _of_all(
-    model: Model, shapes: Mapping[str, ObjectTypeInfo], filter_: RecordFilter, read: _Read
+def _all_entities_resolver(
+    model: Model, shapes: Mapping[str, ObjectTypeInfo], filter_: RecordFilter, read: _PageReader
 ) -> Callable[..., Awaitable[PageRecord]]:
     async def resolve(
         _root: None, info: ResolveInfo, where: Mapping[str, Any] | None = None, **page: Any

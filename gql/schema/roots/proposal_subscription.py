@@ -19,7 +19,7 @@ from revstream.gql.schema.entities.comments import COMMENT_WHERE, CommentRecord
 from revstream.gql.schema.entities.drafts import DRAFT_WHERE, DraftRecord
 from revstream.gql.schema.entities.interfaces import change_fields
 from revstream.gql.schema.roots.node import stored_id
-from revstream.gql.schema.roots.resumption import ENDS, Resumption
+from revstream.gql.schema.roots.resumption import RESUMABLE_ERRORS, Resumption
 from revstream.gql.schema.roots.tracked_subscription import TrackedSubscription
 from revstream.model.definition import Entity, Model
 from revstream.model.naming import with_article
@@ -32,18 +32,21 @@ from revstream.resolvers.values.output import ValueLocation
 from revstream.streams.core.operation import OPERATION
 
 __all__ = [
-    "all_proposal_changes",
-    "define_draft_change",
+    "all_proposal_change_fields",
+    "define_entity_draft_change",
     "define_proposal_changes",
     "proposal_change_fields",
 ]
 
 Shapes = Mapping[str, ObjectTypeInfo]
 
-_SHARED = {"kind", "operation", "transition", "documentId", "at", "replayed", "resumeToken"}
-_WHERE: Mapping[ProposalKind, RecordFilter] = {"drafts": "DraftWhere", "comments": "CommentWhere"}
+_COMMON_FIELDS = {"kind", "operation", "transition", "documentId", "at", "replayed", "resumeToken"}
+_FILTER_TYPES: Mapping[ProposalKind, RecordFilter] = {
+    "drafts": "DraftWhere",
+    "comments": "CommentWhere",
+}
 _AFTER = Argument("after", "ResumeToken", "Resume behind a token; without it, from now on.")
-_DOCUMENT = Argument("documentId", "ID", "Only those of one document.")
+_DOCUMENT_ID = Argument("documentId", "ID", "Only those of one document.")
 
 
 class ProposalChangeRecord:
@@ -95,7 +98,7 @@ def define_proposal_changes(types: Types) -> None:
     types.add_object(
         "CommentChange",
         [
-            *_fields(),
+            *_common_fields(),
             Read("commentId", "ID", "The id of the comment.", attrgetter("change.key")),
             Read(
                 "comment",
@@ -108,7 +111,7 @@ def define_proposal_changes(types: Types) -> None:
     )
 
 
-def define_draft_change(types: Types, shape: ObjectTypeInfo) -> None:
+def define_entity_draft_change(types: Types, shape: ObjectTypeInfo) -> None:
     """Define the events of the drafts of an entity."""
     types.add_object(
         f"{shape.name}DraftChange",
@@ -119,15 +122,15 @@ def define_draft_change(types: Types, shape: ObjectTypeInfo) -> None:
 
 
 def _draft_fields(draft: str) -> list[StrawberryField]:
-    says = "The draft as this change left it; null once it is removed."
+    description = "The draft as this change left it; null once it is removed."
     return [
-        *_fields(),
+        *_common_fields(),
         Read("number", "Int", "The draft's number.", attrgetter("change.key")),
-        Read("draft", draft, says, attrgetter("draft")),
+        Read("draft", draft, description, attrgetter("draft")),
     ]
 
 
-def _fields() -> list[StrawberryField]:
+def _common_fields() -> list[StrawberryField]:
     def resume_token(source: ProposalChangeRecord, info: ResolveInfo) -> str:
         token: str = info.context.token_out(source.change.token)
         return token
@@ -142,7 +145,7 @@ def _fields() -> list[StrawberryField]:
         resume_token=resume_token,
     )
     return [
-        *(each for each in changes if each.graphql_name in _SHARED),
+        *(each for each in changes if each.graphql_name in _COMMON_FIELDS),
         Read("type", "String", "The name of the document's type.", attrgetter("type")),
     ]
 
@@ -150,7 +153,7 @@ def _fields() -> list[StrawberryField]:
 def proposal_change_fields(model: Model, shape: ObjectTypeInfo) -> list[StrawberryField]:
     """Return the subscriptions to the drafts and the comments of an entity."""
     return [
-        _changes(
+        _changes_field(
             model,
             {shape.name: shape},
             "drafts",
@@ -158,10 +161,10 @@ def proposal_change_fields(model: Model, shape: ObjectTypeInfo) -> list[Strawber
             f"{shape.name}DraftChange!",
             f"Every proposal of {with_article(shape.name)}, and every decision about one, in "
             "order, none twice and none left out.",
-            _DOCUMENT,
+            _DOCUMENT_ID,
             DRAFT_WHERE,
         ),
-        _changes(
+        _changes_field(
             model,
             {shape.name: shape},
             "comments",
@@ -169,17 +172,17 @@ def proposal_change_fields(model: Model, shape: ObjectTypeInfo) -> list[Strawber
             "CommentChange!",
             f"Every comment on a version or a draft of {with_article(shape.name)}, in order, none "
             "twice and none left out.",
-            _DOCUMENT,
+            _DOCUMENT_ID,
             COMMENT_WHERE,
         ),
     ]
 
 
-def all_proposal_changes(model: Model, shapes: Shapes) -> list[StrawberryField]:
+def all_proposal_change_fields(model: Model, shapes: Shapes) -> list[StrawberryField]:
     """Return the subscriptions to the drafts and the comments of all entities, for moderators."""
     of_entities = {each.name: shapes[each.name] for each in model.entities}
     return [
-        _changes(
+        _changes_field(
             model,
             of_entities,
             "drafts",
@@ -189,7 +192,7 @@ def all_proposal_changes(model: Model, shapes: Shapes) -> list[StrawberryField]:
             "in order, none twice and none left out.",
             DRAFT_WHERE,
         ),
-        _changes(
+        _changes_field(
             model,
             of_entities,
             "comments",
@@ -202,7 +205,7 @@ def all_proposal_changes(model: Model, shapes: Shapes) -> list[StrawberryField]:
     ]
 
 
-def _changes(
+def _changes_field(
     model: Model,
     shapes: Shapes,
     kind: ProposalKind,
@@ -228,20 +231,20 @@ def _changes(
             documents = ids_shown_as(shape.entity, stored_id(shape, document_id))
         request = ProposalRequest(
             kind=kind,
-            entities=_readable(info, shapes, check=_DOCUMENT in arguments),
+            entities=_readable_entities(info, shapes, check=_DOCUMENT_ID in arguments),
             documents=documents,
-            where=draft_condition(model, _WHERE[kind], where) if where else None,
+            where=draft_condition(model, _FILTER_TYPES[kind], where) if where else None,
             after=None if after is None else context.token_in(after),
             caller=context.owner,
         )
         context.subscription_filters.check(context.owner, where)
         # Not a generator itself: what cannot be asked is refused before there is a stream.
-        return _changes_of(shapes, info, request, where)
+        return _stream_changes(shapes, info, request, where)
 
     return Resolve(name, type_, description, resolve, (*arguments, _AFTER), stream=True)
 
 
-def _readable(info: ResolveInfo, shapes: Shapes, *, check: bool) -> Sequence[Entity]:
+def _readable_entities(info: ResolveInfo, shapes: Shapes, *, check: bool) -> Sequence[Entity]:
     """Return the entities that are followed: those that the caller may read.
 
     Args:
@@ -254,7 +257,7 @@ def _readable(info: ResolveInfo, shapes: Shapes, *, check: bool) -> Sequence[Ent
     return [each for each in entities if scope.may_read_entity(each)]
 
 
-async def _changes_of(
+async def _stream_changes(
     shapes: Shapes,
     info: ResolveInfo,
     request: ProposalRequest,
@@ -264,9 +267,9 @@ async def _changes_of(
     OPERATION.set(SubscriptionOperation(context.owner))
     resumption = Resumption(context, None)
     filters = context.subscription_filters.hold(context.owner, where)
-    with filters, TrackedSubscription(context, info.field_name) as followed:
+    with filters, TrackedSubscription(context, info.field_name) as tracked:
         changes = context.proposals.changes(
-            request, farewell=followed.farewell, begun=resumption.begin
+            request, farewell=tracked.shutdown, begun=resumption.begin
         )
         try:
             async with aclosing(changes) as opened:
@@ -274,7 +277,7 @@ async def _changes_of(
                     resumption.reach(change.token)
                     shape = None if change.entity is None else shapes[change.entity.name]
                     yield ProposalChangeRecord(shape, change)
-        except ENDS as exc:
+        except RESUMABLE_ERRORS as exc:
             end, last = resumption.end(exc), resumption.token
             if end.resubscribe and last:
                 yield ProposalChangeRecord(None, ProposalChange(kind="CHECKPOINT", token=last))

@@ -12,35 +12,35 @@ from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument, VersionRecord
 from revstream.gql.schema.common.type_builder import Types
-from revstream.gql.schema.entities.compiled_pages import Readings, prepared_page
+from revstream.gql.schema.entities.compiled_pages import PageQueryCache, compile_page
 from revstream.gql.schema.entities.connections import (
     PAGE_ARGUMENTS,
     PageRecord,
-    allowed_order,
     connection_name,
-    current_page,
+    document_page_record,
     edge_name,
     filter_arguments,
+    parse_allowed_order,
 )
 from revstream.gql.schema.entities.history_field import VERSION_WHERE
 from revstream.gql.schema.entities.version_pages import (
-    FoundVersions,
-    VersionReading,
-    prepare_versions,
-    resolve_versions,
+    VersionPage,
+    VersionReadOptions,
+    version_field_compiler,
+    version_field_resolver,
 )
-from revstream.gql.schema.entities.versions import STATE_ARGUMENTS, version_asked_for
+from revstream.gql.schema.entities.versions import STATE_ARGUMENTS, read_version
 from revstream.gql.schema.roots.node import (
-    current_document,
+    compile_document,
     node_field,
-    prepared_document,
+    read_current_document,
     stored_id,
 )
 from revstream.gql.schema.roots.proposal_queries import (
-    all_comments,
-    all_drafts,
-    comment_list,
-    draft_list,
+    all_comments_field,
+    all_drafts_field,
+    comment_list_field,
+    draft_list_field,
 )
 from revstream.model.definition import Model
 from revstream.resolvers.history.version_filter import parse_version_where
@@ -51,28 +51,28 @@ from revstream.streams.core.lru_cache import LruCache
 __all__ = ["define_query"]
 
 # Of one field: about 1 KB each, beside the text of their arguments.
-_READINGS = 1000
-_READINGS_BYTES = 500_000
+_CACHED_QUERIES = 1000
+_CACHED_QUERIES_BYTES = 500_000
 
 _ID = Argument("id", "ID!", "Its id.")
 
 
 def define_query(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> None:
     """Define the type Query."""
-    root = [node_field(shapes, types.naming.node), _resume_token(), _streams()]
-    fields = [*root, _saved_cursors()]
+    root = [node_field(shapes, types.naming.node), _resume_token_field(), _streams_field()]
+    fields = [*root, _saved_cursors_field()]
     for entity in model.entities:
         shape = shapes[entity.name]
         fields += [
-            _one(shape),
-            _many(model, shape),
-            _version(shape),
-            _many_as_of(model, shape),
-            _trail(model, shape),
-            draft_list(model, shape),
-            comment_list(model, shape),
+            _document_field(shape),
+            _list_field(model, shape),
+            _version_field(shape),
+            _as_of_field(model, shape),
+            _audit_trail_field(model, shape),
+            draft_list_field(model, shape),
+            comment_list_field(model, shape),
         ]
-    fields += [all_drafts(model, shapes), all_comments(model, shapes)]
+    fields += [all_drafts_field(model, shapes), all_comments_field(model, shapes)]
     types.add_object(
         "Query",
         fields,
@@ -80,9 +80,9 @@ def define_query(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo
     )
 
 
-def _one(shape: ObjectTypeInfo) -> StrawberryField:
+def _document_field(shape: ObjectTypeInfo) -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo, id: str) -> CurrentDocument | None:
-        return await current_document(info, shape, stored_id(shape, id))
+        return await read_current_document(info, shape, stored_id(shape, id))
 
     return Resolve(
         shape.entity.singular,
@@ -90,12 +90,12 @@ def _one(shape: ObjectTypeInfo) -> StrawberryField:
         f"One {shape.name} as it is now; null where there is none.",
         resolve,
         (_ID,),
-        prepare=lambda executor, details: prepared_document(executor, shape, details),
+        prepare=lambda executor, details: compile_document(executor, shape, details),
     )
 
 
-def _many(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
-    readings: Readings = LruCache(most=_READINGS, most_size=_READINGS_BYTES)
+def _list_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+    readings: PageQueryCache = LruCache(most=_CACHED_QUERIES, most_size=_CACHED_QUERIES_BYTES)
 
     async def resolve(
         _root: None,
@@ -112,7 +112,7 @@ def _many(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         found = await context.current.page(
             shape.entity,
             where=await context.parse_filter(model, shape.entity, where),
-            order=allowed_order(context, shape, order_by),
+            order=parse_allowed_order(context, shape, order_by),
             page=page_request(**page),
             fields=selections.stored(selected.items, shape, shape.name),
             total=selected.total,
@@ -120,7 +120,7 @@ def _many(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             # Nothing is compared with what it was where it is all generated.
             shown=context.trusting,
         )
-        return await current_page(info, shape, found, selected.items)
+        return await document_page_record(info, shape, found, selected.items)
 
     return Resolve(
         shape.entity.plural,
@@ -128,11 +128,11 @@ def _many(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         f"The collection `{shape.entity.collection}` as it is now: filtered, sorted and paged.",
         resolve,
         (*filter_arguments(shape), *PAGE_ARGUMENTS),
-        prepare=lambda executor, details: prepared_page(executor, model, shape, details, readings),
+        prepare=lambda executor, details: compile_page(executor, model, shape, details, readings),
     )
 
 
-def _version(shape: ObjectTypeInfo) -> StrawberryField:
+def _version_field(shape: ObjectTypeInfo) -> StrawberryField:
     async def resolve(
         _root: None,
         info: ResolveInfo,
@@ -141,7 +141,7 @@ def _version(shape: ObjectTypeInfo) -> StrawberryField:
         as_of: Mapping[str, Any] | None = None,
     ) -> VersionRecord | None:
         id_ = stored_id(shape, id)
-        return await version_asked_for(info, shape, id_, info.field_nodes, version, as_of)
+        return await read_version(info, shape, id_, info.field_nodes, version, as_of)
 
     return Resolve(
         f"{shape.entity.singular}Version",
@@ -153,21 +153,21 @@ def _version(shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-def _many_as_of(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+def _as_of_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def read(
         context: RequestContext,
-        reading: VersionReading,
+        reading: VersionReadOptions,
         as_of: Mapping[str, Any],
         where: Mapping[str, Any] | None = None,
         order_by: Any = None,
         **page: Any,
-    ) -> FoundVersions:
+    ) -> VersionPage:
         moment = await context.loads.moment(shape.entity, as_of.get("time"), as_of.get("token"))
         found = await context.history.collection_as_of(
             shape.entity,
             moment,
             where=await context.parse_filter(model, shape.entity, where),
-            order=allowed_order(context, shape, order_by),
+            order=parse_allowed_order(context, shape, order_by),
             page=page_request(**page),
             **reading,
         )
@@ -178,19 +178,19 @@ def _many_as_of(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         f"{connection_name(shape.version)}!",
         "The whole collection as it was at a moment: "
         f"filtered, sorted and paged like `{shape.entity.plural}`.",
-        resolve_versions(shape, read),
+        version_field_resolver(shape, read),
         (Argument("asOf", "TimePoint!", "The moment."), *filter_arguments(shape), *PAGE_ARGUMENTS),
-        prepare=prepare_versions(shape, read),
+        prepare=version_field_compiler(shape, read),
     )
 
 
-def _trail(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+def _audit_trail_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     async def read(
         context: RequestContext,
-        reading: VersionReading,
+        reading: VersionReadOptions,
         where: Mapping[str, Any] | None = None,
         **page: Any,
-    ) -> FoundVersions:
+    ) -> VersionPage:
         found = await context.history.trail(
             shape.entity,
             where=parse_version_where(model, shape.entity, where, context.scope),
@@ -203,13 +203,13 @@ def _trail(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         f"{shape.entity.singular}Versions",
         f"{connection_name(shape.version)}!",
         "The audit trail over all documents, the newest version first.",
-        resolve_versions(shape, read),
+        version_field_resolver(shape, read),
         (VERSION_WHERE, *PAGE_ARGUMENTS),
-        prepare=prepare_versions(shape, read),
+        prepare=version_field_compiler(shape, read),
     )
 
 
-def _resume_token() -> StrawberryField:
+def _resume_token_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo) -> str:
         context = info.context
         moment = await context.moments.now()
@@ -220,7 +220,7 @@ def _resume_token() -> StrawberryField:
     )
 
 
-def _streams() -> StrawberryField:
+def _streams_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo) -> Any:
         return await info.context.status.statuses()
 
@@ -232,7 +232,7 @@ def _streams() -> StrawberryField:
     )
 
 
-def _saved_cursors() -> StrawberryField:
+def _saved_cursors_field() -> StrawberryField:
     async def resolve(_root: None, info: ResolveInfo) -> Any:
         return await info.context.editing.cursors.of(info.context.owner)
 

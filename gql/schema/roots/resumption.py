@@ -8,9 +8,9 @@ from revstream.gql.subscriptions.interruption import PASSING, passes
 from revstream.resolvers.errors import Unauthenticated
 from revstream.streams.core.errors import GatewayError
 
-__all__ = ["ENDS", "Resumption"]
+__all__ = ["RESUMABLE_ERRORS", "Resumption"]
 
-ENDS: tuple[type[GatewayError], ...] = (Unauthenticated, *PASSING)
+RESUMABLE_ERRORS: tuple[type[GatewayError], ...] = (Unauthenticated, *PASSING)
 """Errors that have the token to go on after."""
 
 
@@ -21,12 +21,12 @@ class Resumption:
         token: after which its client goes on; None where it can not.
 
     Args:
-        seat: which others may have written to.
+        target: which others may have written to.
     """
 
-    def __init__(self, context: RequestContext, seat: BroadcastTarget | None) -> None:
+    def __init__(self, context: RequestContext, target: BroadcastTarget | None) -> None:
         self._context = context
-        self._seat = seat
+        self._target = target
         self.token: str | None = None
 
     def begin(self, token: str) -> None:
@@ -49,7 +49,7 @@ class Resumption:
         # Others may be told the same one.
         end = error.again()
         # What a client that kept no token of its own resumes after.
-        last = max(self.token or "", "" if self._seat is None else self._seat.token)
+        last = max(self.token or "", "" if self._target is None else self._target.token)
         end.resubscribe = passes(error, begun=bool(last))
         if last:
             self.token = end.facts["resumeToken"] = last

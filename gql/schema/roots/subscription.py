@@ -10,7 +10,6 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from bson import Timestamp
 from bson.datetime_ms import DatetimeMS
 from strawberry.types.field import StrawberryField
 
@@ -19,15 +18,15 @@ from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.limits.concurrency import SubscriptionOperation
 from revstream.gql.engine.request.context import RequestContext, ResolveInfo
 from revstream.gql.engine.request.selection import Nodes, Selections
-from revstream.gql.engine.request.source import CurrentDocument, SnapshotDocument
 from revstream.gql.schema.common.type_builder import Types
+from revstream.gql.schema.entities.change_record import ChangeRecord
 from revstream.gql.schema.entities.interfaces import change_fields
 from revstream.gql.schema.roots.node import stored_id
 from revstream.gql.schema.roots.proposal_subscription import (
-    all_proposal_changes,
+    all_proposal_change_fields,
     proposal_change_fields,
 )
-from revstream.gql.schema.roots.resumption import ENDS, Resumption
+from revstream.gql.schema.roots.resumption import RESUMABLE_ERRORS, Resumption
 from revstream.gql.schema.roots.subscription_key import group_key, response_cache_key
 from revstream.gql.schema.roots.tracked_subscription import TrackedSubscription
 from revstream.gql.subscriptions.broadcast_group import BroadcastGroup, EventSource
@@ -39,84 +38,17 @@ from revstream.gql.subscriptions.broadcast_message import (
 from revstream.model.definition import Entity, Model
 from revstream.model.naming import with_article
 from revstream.resolvers.current.stored_ids import ids_shown_as
-from revstream.resolvers.errors import BadUserInput, LimitExceeded
+from revstream.resolvers.errors import BadUserInput
 from revstream.resolvers.subscriptions.event_enrichment import Change
 from revstream.resolvers.subscriptions.start import ChangeRequest, without_received_snapshot
 from revstream.resolvers.values.dates import date_text
-from revstream.resolvers.values.field_diff import FieldChange, FieldDiff, changed_fields
-from revstream.resolvers.values.output import ValueLocation, id_to_api
-from revstream.streams.core import resume_tokens
+from revstream.resolvers.values.field_diff import FieldChange, changed_fields
 from revstream.streams.core.operation import OPERATION
 
 __all__ = ["define_subscription"]
 
 # Events whose responses are made before the first of them is told.
-_AT_ONCE = 20
-
-
-_MOST_CHANGES = 100_000
-"""Of one event, under all names that select its diff."""
-
-
-class ChangeRecord:
-    """A change as the API shows it."""
-
-    __slots__ = ("_diff", "_shown", "change", "shape")
-
-    def __init__(self, shape: ObjectTypeInfo, change: Change) -> None:
-        self.shape = shape
-        self.change = change
-        self._diff: tuple[FieldDiff, Sequence[FieldChange]] | None = None
-        self._shown = 0
-
-    def diff(self, comparison: FieldDiff) -> Sequence[FieldChange]:
-        """Compare the states before and after, once for all names under which it is selected.
-
-        Raises:
-            LimitExceeded: under all of them there are too many changes.
-        """
-        if self._diff is None or self._diff[0] is not comparison:
-            changes = comparison.changes(self.change.before, self.change.document)
-            self._diff = comparison, changes
-        found = self._diff[1]
-        self._shown += len(found)
-        if self._shown > _MOST_CHANGES:
-            raise LimitExceeded(
-                f"changes of the event, under all names: {self._shown:,}, "
-                f"maximum is {_MOST_CHANGES:,}; select diff fewer times",
-                limit="max_values",
-                asked=self._shown,
-                bound=_MOST_CHANGES,
-            )
-        return found
-
-    @property
-    def type_name(self) -> str:
-        return f"{self.shape.name}Change"
-
-    @property
-    def document_id(self) -> str | None:
-        id_ = self.change.document_id
-        if id_ is None:
-            return None
-        scalar = self.shape.entity.id.stored_scalar
-        assert scalar is not None
-        return id_to_api(scalar, id_, ValueLocation(self.shape.entity.collection, id_))
-
-    @property
-    def current(self) -> CurrentDocument | None:
-        document = self.change.document
-        return (
-            None if document is None else CurrentDocument(self.shape, document, self.change.version)
-        )
-
-    @property
-    def before(self) -> SnapshotDocument | None:
-        change = self.change
-        if change.before is None:
-            return None
-        moment = _just_before(resume_tokens.cluster_time(change.token))
-        return SnapshotDocument(self.shape, change.before, change.previous_version, moment)
+_EVENTS_PER_BATCH = 20
 
 
 def define_subscription(types: Types, model: Model, shapes: Mapping[str, ObjectTypeInfo]) -> None:
@@ -124,9 +56,9 @@ def define_subscription(types: Types, model: Model, shapes: Mapping[str, ObjectT
     fields = []
     for entity in model.entities:
         _define_change(types, model, shapes[entity.name])
-        fields.append(_changes(model, shapes[entity.name]))
+        fields.append(_changes_field(model, shapes[entity.name]))
         fields += proposal_change_fields(model, shapes[entity.name])
-    fields += all_proposal_changes(model, shapes)
+    fields += all_proposal_change_fields(model, shapes)
     types.add_object(
         "Subscription",
         fields,
@@ -194,7 +126,7 @@ def _define_change(types: Types, model: Model, shape: ObjectTypeInfo) -> None:
     )
 
 
-def _changes(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
+def _changes_field(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     def resolve(
         _root: None,
         info: ResolveInfo,
@@ -216,7 +148,7 @@ def _changes(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
             where=None if where is None else context.condition(model, shape.entity, where),
             operations=None if operations is None else frozenset(operations),
             after=None if after is None else context.token_in(after),
-            since=_within_years(since),
+            since=_check_since(since),
             cursor=cursor,
             owner=context.owner,
             snapshot=bool(snapshot),
@@ -228,7 +160,7 @@ def _changes(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
         context.scope.check_shown(shape.entity)
         context.subscription_filters.check(context.owner, where)
         # Not a generator itself: what cannot be asked is refused before there is a stream.
-        return _changes_of(shape, info, request, where)
+        return _stream_changes(shape, info, request, where)
 
     name = shape.name
     return Resolve(
@@ -269,45 +201,45 @@ def _changes(model: Model, shape: ObjectTypeInfo) -> StrawberryField:
     )
 
 
-async def _changes_of(
+async def _stream_changes(
     shape: ObjectTypeInfo,
     info: ResolveInfo,
     request: ChangeRequest,
     where: Mapping[str, Any] | None,
 ) -> AsyncGenerator[ChangeRecord]:
     """On its own, until it is told the same as others."""
-    context, seat, entity = info.context, CURRENT_TARGET.get(), shape.entity
+    context, target, entity = info.context, CURRENT_TARGET.get(), shape.entity
     OPERATION.set(SubscriptionOperation(context.owner))
-    resumption = Resumption(context, seat)
-    company = None
-    if seat is not None:
-        lead = _Lead(shape, context, request, response_cache_key(info))
+    resumption = Resumption(context, target)
+    membership = None
+    if target is not None:
+        source = _GroupEventSource(shape, context, request, response_cache_key(info))
         selected = context.selections(info).under(info.field_nodes, f"{shape.name}Change")
-        audience = context.audiences.of(group_key(info), context.live.told(entity))
-        company = _Company(audience, seat, lead, alike="replayed" not in selected)
+        group = context.audiences.of(group_key(info), context.live.told(entity))
+        membership = _GroupMembership(group, target, source, alike="replayed" not in selected)
 
     filters = context.subscription_filters.hold(context.owner, where)
     with (
         filters,
-        TrackedSubscription(context, info.field_name) as followed,
-        company or nullcontext(),
+        TrackedSubscription(context, info.field_name) as tracked,
+        membership or nullcontext(),
     ):
         changes = context.live.changes(
-            entity, request, company=company, farewell=followed.farewell, begun=resumption.begin
+            entity, request, company=membership, farewell=tracked.shutdown, begun=resumption.begin
         )
         try:
             async with aclosing(changes) as opened:
                 async for change in opened:
                     resumption.reach(None if change.kind == "SNAPSHOT" else change.token)
                     yield ChangeRecord(shape, change)
-        except ENDS as exc:
+        except RESUMABLE_ERRORS as exc:
             end, last = resumption.end(exc), resumption.token
             if end.resubscribe and last:
                 yield ChangeRecord(shape, Change(entity=entity, kind="CHECKPOINT", token=last))
             raise end from exc
 
 
-class _Company:
+class _GroupMembership:
     """The audience of a subscription, as `resolvers.subscriptions.stream` knows it; held while
     this is open.
 
@@ -316,30 +248,30 @@ class _Company:
     """
 
     def __init__(
-        self, audience: BroadcastGroup, seat: BroadcastTarget, lead: EventSource, *, alike: bool
+        self, group: BroadcastGroup, target: BroadcastTarget, source: EventSource, *, alike: bool
     ) -> None:
-        self._audience = audience
-        self._seat = seat
-        self._lead = lead
+        self._group = group
+        self._target = target
+        self._source = source
         self._alike = alike
 
     def __enter__(self) -> None:
-        self._audience.__enter__()
+        self._group.__enter__()
 
     def __exit__(self, *_: object) -> None:
-        self._audience.__exit__()
+        self._group.__exit__()
 
     @property
     def others(self) -> bool:
-        return self._audience.held > 1
+        return self._group.held > 1
 
     async def join(self, position: str, *, caught_up: bool) -> str | None:
         if not (caught_up or self._alike):
             return None
-        return await self._audience.join(self._seat, position, self._lead, caught_up=caught_up)
+        return await self._group.join(self._target, position, self._source, caught_up=caught_up)
 
 
-class _Lead:
+class _GroupEventSource:
     """The responses that all of an audience are told."""
 
     def __init__(
@@ -364,31 +296,36 @@ class _Lead:
         parts = self._context.live.parts(self._shape.entity, request)
         async with aclosing(parts) as opened:
             async for changes in opened:
-                for first in range(0, len(changes), _AT_ONCE):
-                    yield [await self._told(each) for each in changes[first : first + _AT_ONCE]]
+                for first in range(0, len(changes), _EVENTS_PER_BATCH):
+                    yield [
+                        await self._message(each)
+                        for each in changes[first : first + _EVENTS_PER_BATCH]
+                    ]
 
     async def checkpoint(self, token: str) -> BroadcastMessage:
-        return await self._told(Change(entity=self._shape.entity, kind="CHECKPOINT", token=token))
+        return await self._message(
+            Change(entity=self._shape.entity, kind="CHECKPOINT", token=token)
+        )
 
-    async def _told(self, change: Change) -> BroadcastMessage:
+    async def _message(self, change: Change) -> BroadcastMessage:
         context = self._context
         seen = change.transition, change.replayed, change.cut, change.before is None
         key = self._selection, change.kind, change.token, seen
-        told = context.audiences.responses.get(key)
-        if told is None:
+        message = context.audiences.responses.get(key)
+        if message is None:
             assert self._executor is not None
             response = await self._executor.response_to(ChangeRecord(self._shape, change))
-            told = BroadcastMessage(
+            message = BroadcastMessage(
                 change.token,
                 response,
                 shown=context.token_out(change.token),
                 counts=change.kind != "CHECKPOINT",
             )
-            context.audiences.responses[key] = told
-        return told
+            context.audiences.responses[key] = message
+        return message
 
 
-def _within_years(since: datetime | DatetimeMS | None) -> datetime | None:
+def _check_since(since: datetime | DatetimeMS | None) -> datetime | None:
     if isinstance(since, DatetimeMS):
         raise BadUserInput(f"since: a year from 1 to 9999 expected, got {date_text(since)}")
     return since
@@ -410,8 +347,3 @@ def _needs_before(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -
 def _needs_author(selections: Selections, nodes: Nodes, shape: ObjectTypeInfo) -> bool:
     selected = selections.under(nodes, f"{shape.name}Change")
     return "author" in selected or "comment" in selected
-
-
-def _just_before(at: Timestamp) -> Timestamp:
-    """The cluster time before this one: what stood there is what the change found."""
-    return Timestamp(at.time, at.inc - 1) if at.inc else Timestamp(at.time - 1, 2**32 - 1)

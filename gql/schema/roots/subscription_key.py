@@ -14,9 +14,9 @@ from revstream.gql.engine.request.plan import Plan
 
 __all__ = ["group_key", "response_cache_key"]
 
-_BEGINNING = frozenset({"after", "since", "cursor", "snapshot"})
+_START_ARGUMENTS = frozenset({"after", "since", "cursor", "snapshot"})
 """The arguments of a subscription that say where it begins."""
-_CHOOSING = frozenset({"id", "where", "operations"})
+_FILTER_ARGUMENTS = frozenset({"id", "where", "operations"})
 """Those that say which changes concern it."""
 
 
@@ -26,8 +26,8 @@ def group_key(info: ResolveInfo) -> Hashable:
     plan = info.context.plan
     assert plan is not None
     if plan.starts is None:
-        plan.starts = _only_in(info, _BEGINNING)
-    return _without(info, plan, plan.starts)
+        plan.starts = _variables_only_in(info, _START_ARGUMENTS)
+    return _key_without(info, plan, plan.starts)
 
 
 def response_cache_key(info: ResolveInfo) -> Hashable:
@@ -36,20 +36,20 @@ def response_cache_key(info: ResolveInfo) -> Hashable:
     plan = info.context.plan
     assert plan is not None
     if plan.chooses is None:
-        plan.chooses = _only_in(info, _BEGINNING | _CHOOSING)
-    return _without(info, plan, plan.chooses)
+        plan.chooses = _variables_only_in(info, _START_ARGUMENTS | _FILTER_ARGUMENTS)
+    return _key_without(info, plan, plan.chooses)
 
 
-def _without(info: ResolveInfo, plan: Plan, names: frozenset[str]) -> Hashable:
+def _key_without(info: ResolveInfo, plan: Plan, names: frozenset[str]) -> Hashable:
     variables: Mapping[str, Any] = info.variable_values  # type: ignore[assignment]
     rest = {name: each for name, each in variables.items() if name not in names}
     # The plan itself, so that its identity is nobody else's for as long as this is a key.
     return plan, repr(sorted(rest.items()))
 
 
-def _only_in(info: ResolveInfo, arguments: frozenset[str]) -> frozenset[str]:
+def _variables_only_in(info: ResolveInfo, arguments: frozenset[str]) -> frozenset[str]:
     """The variables that nothing but these arguments names."""
-    named, used = _Used(), _Used()
+    named, used = _VariableCounter(), _VariableCounter()
     for each in info.field_nodes[0].arguments or ():
         if each.name.value in arguments:
             visit(each, named)
@@ -58,7 +58,7 @@ def _only_in(info: ResolveInfo, arguments: frozenset[str]) -> frozenset[str]:
     return frozenset(name for name, count in named.counts.items() if used.counts[name] == count)
 
 
-class _Used(Visitor):
+class _VariableCounter(Visitor):
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()

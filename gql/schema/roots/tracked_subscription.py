@@ -22,16 +22,16 @@ class TrackedSubscription:
         # Where the session is this subscription's own.
         self._opened: Sessions | None = None
         if self._session is None and context.sessions is not None:
-            farewell = SubscriptionShutdown()
+            shutdown = SubscriptionShutdown()
 
             def end(reason: str, again: bool) -> None:
-                farewell.say(reason, SignInEnded if again else Unauthenticated)
+                shutdown.say(reason, SignInEnded if again else Unauthenticated)
 
-            self._session = Session(context.caller, "http", end, farewell)
+            self._session = Session(context.caller, "http", end, shutdown)
             self._opened = context.sessions
 
     @property
-    def farewell(self) -> SubscriptionShutdown | None:
+    def shutdown(self) -> SubscriptionShutdown | None:
         """What ends it once the sign-in has ended, or an administrator has ended it."""
         return None if self._session is None else self._session.farewell
 

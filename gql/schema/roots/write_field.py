@@ -20,7 +20,7 @@ from revstream.resolvers.mutations.result import Author, WriteRefused, Written
 from revstream.streams.core import resume_tokens
 from revstream.streams.mongo.driver.codecs import decode
 
-__all__ = ["COMMENT", "EXPECTED", "ID", "Write", "document_argument", "writing_field"]
+__all__ = ["COMMENT", "EXPECTED", "ID", "Write", "document_argument", "write_field"]
 
 ID = Argument("id", "ID!", "The document's id.")
 COMMENT = Argument("comment", "String", "Why: kept with the version.")
@@ -33,28 +33,30 @@ EXPECTED = Argument(
 Write = Callable[[ResolveInfo, Author, Mapping[str, Any]], Awaitable[Written]]
 
 
-def writing_field(
-    name: str, shape: ObjectTypeInfo, description: str, write: Write, *arguments: Argument
+def write_field(
+    name: str, shape: ObjectTypeInfo, description: str, write: Write, *definitions: Argument
 ) -> StrawberryField:
     async def resolve(
-        _root: None, info: ResolveInfo, **given: Any
+        _root: None, info: ResolveInfo, **arguments: Any
     ) -> WrittenRecord | RefusedRecord:
-        author = info.context.author_of(info, given)
+        author = info.context.author_of(info, arguments)
         try:
-            written = await write(info, author, given)
+            written = await write(info, author, arguments)
         except WriteRefused as exc:
             return RefusedRecord(shape, exc)
         finally:
             # What was read before this write is not so any more.
             info.context.forget()
-        return await _written(info, shape, written)
+        return await _written_record(info, shape, written)
 
-    return Resolve(name, f"{shape.name}Write!", description, resolve, (*arguments, COMMENT))
+    return Resolve(name, f"{shape.name}Write!", description, resolve, (*definitions, COMMENT))
 
 
-async def _written(info: ResolveInfo, shape: ObjectTypeInfo, written: Written) -> WrittenRecord:
+async def _written_record(
+    info: ResolveInfo, shape: ObjectTypeInfo, written: Written
+) -> WrittenRecord:
     number = None
-    if _wants_number(info, shape):
+    if _is_number_selected(info, shape):
         number = await info.context.editing.writes.made.number(shape.entity, written)
     document = None
     if written.document is not None:
@@ -63,7 +65,7 @@ async def _written(info: ResolveInfo, shape: ObjectTypeInfo, written: Written) -
     return WrittenRecord(shape, document, number, resume_tokens.moment(written.at))
 
 
-def _wants_number(info: ResolveInfo, shape: ObjectTypeInfo) -> bool:
+def _is_number_selected(info: ResolveInfo, shape: ObjectTypeInfo) -> bool:
     selections = info.context.selections(info)
     selected = selections.under(info.field_nodes, f"{shape.name}Written")
     document = selections.under(selected.get(shape.entity.singular, ()), shape.name)

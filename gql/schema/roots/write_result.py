@@ -16,9 +16,10 @@ from revstream.gql.engine.definitions.field import Read, Resolve
 from revstream.gql.engine.definitions.object_type import ObjectTypeInfo
 from revstream.gql.engine.request.context import ResolveInfo
 from revstream.gql.engine.request.source import CurrentDocument
-from revstream.gql.schema.common.access_check import shown_to_readers
+from revstream.gql.schema.common.access_check import require_read_access
 from revstream.gql.schema.common.type_builder import Types
-from revstream.gql.schema.roots.node import current_document
+from revstream.gql.schema.entities.interfaces import raise_unresolved
+from revstream.gql.schema.roots.node import read_current_document
 from revstream.model.definition import Scalar
 from revstream.model.naming import with_article
 from revstream.resolvers.mutations.fenced_upsert import AppliedEvent
@@ -75,13 +76,13 @@ def define_refusals(types: Types, shapes: Iterable[ObjectTypeInfo]) -> None:
     """Define WriteError and what implements it: the same for every entity."""
     types.add_interface(
         "WriteError",
-        [_message(_never)],
+        [_message_field(raise_unresolved)],
         "Why nothing was written.",
     )
 
     async def current(source: RefusedRecord, info: ResolveInfo) -> CurrentDocument | None:
         assert isinstance(source.refusal, VersionConflict)
-        return await current_document(info, source.shape, source.refusal.key)
+        return await read_current_document(info, source.shape, source.refusal.key)
 
     _define_refusal(
         types,
@@ -91,7 +92,7 @@ def define_refusals(types: Types, shapes: Iterable[ObjectTypeInfo]) -> None:
             Read("expectedVersion", "Int!", "The one expected.", attrgetter("refusal.expected")),
             Read("actualVersion", "Int!", "The one that is there.", attrgetter("refusal.actual")),
             Resolve("current", "Node", "The document as it is now.", current),
-            *(_typed_current(each) for each in shapes if each.is_entity),
+            *(_typed_current_field(each) for each in shapes if each.is_entity),
         ],
     )
     _define_refusal(types, "DocumentNotFound", "There is nothing to be written to.", [])
@@ -99,37 +100,37 @@ def define_refusals(types: Types, shapes: Iterable[ObjectTypeInfo]) -> None:
         types,
         "AlreadyExists",
         "Another document has that id, or that value of a unique field.",
-        [_path("The field.")],
+        [_path_field("The field.")],
     )
     _define_refusal(
         types,
         "StaleWrite",
         "A write with a fencing token at or below the one already applied; nothing was changed.",
         [
-            Read("fence", "Long!", "That of this write.", _long("refusal.fence")),
-            Read("appliedFence", "Long!", "The one applied.", _long("refusal.applied")),
+            Read("fence", "Long!", "That of this write.", _long_reader("refusal.fence")),
+            Read("appliedFence", "Long!", "The one applied.", _long_reader("refusal.applied")),
         ],
     )
     _define_refusal(
         types,
         "InvalidDocument",
         "What was asked for does not fit the model, or is not possible.",
-        [_path("Where: a dotted path, or the argument; empty for the document as a whole.")],
+        [_path_field("Where: a dotted path, or the argument; empty for the document as a whole.")],
     )
 
 
-def _typed_current(shape: ObjectTypeInfo) -> StrawberryField:
+def _typed_current_field(shape: ObjectTypeInfo) -> StrawberryField:
     """The same as `current`, for clients that name the type."""
 
     async def current(source: RefusedRecord, info: ResolveInfo) -> CurrentDocument | None:
         if source.shape is not shape:
             return None
         assert isinstance(source.refusal, VersionConflict)
-        return await current_document(info, shape, source.refusal.key)
+        return await read_current_document(info, shape, source.refusal.key)
 
-    says = f"The same, where it is {with_article(shape.name)}; else null."
+    description = f"The same, where it is {with_article(shape.name)}; else null."
     name = f"current{shape.name}"
-    return shown_to_readers(shape, Resolve(name, shape.name, says, current))
+    return require_read_access(shape, Resolve(name, shape.name, description, current))
 
 
 def define_written(types: Types, shape: ObjectTypeInfo) -> None:
@@ -137,7 +138,7 @@ def define_written(types: Types, shape: ObjectTypeInfo) -> None:
     types.add_object(
         f"{shape.name}Written",
         [
-            shown_to_readers(
+            require_read_access(
                 shape,
                 Read(
                     shape.entity.singular,
@@ -147,7 +148,7 @@ def define_written(types: Types, shape: ObjectTypeInfo) -> None:
                 ),
             ),
             Read("version", "Int!", "The number of the version it made.", attrgetter("version")),
-            _resume_token("Where this write stands: subscribe after it, or read as of it."),
+            _resume_token_field("Where this write stands: subscribe after it, or read as of it."),
         ],
         "The write was made.",
     )
@@ -187,7 +188,7 @@ def define_applied(types: Types, name: str) -> None:
                 "this batch.",
                 attrgetter("applied.stale"),
             ),
-            _resume_token("A place in the stream behind all of them."),
+            _resume_token_field("A place in the stream behind all of them."),
         ],
         "What became of a batch of events.",
     )
@@ -197,29 +198,25 @@ def _define_refusal(
     types: Types, name: str, description: str, more: Sequence[StrawberryField]
 ) -> None:
     types.add_object(
-        name, [_message(attrgetter("refusal.message")), *more], description, ["WriteError"]
+        name, [_message_field(attrgetter("refusal.message")), *more], description, ["WriteError"]
     )
 
 
-def _message(read: Any) -> Read:
+def _message_field(read: Any) -> Read:
     return Read("message", "String!", "What is wrong, and both values.", read)
 
 
-def _path(description: str) -> Read:
+def _path_field(description: str) -> Read:
     return Read("path", "String!", description, attrgetter("refusal.path"))
 
 
-def _long(attribute: str) -> Any:
+def _long_reader(attribute: str) -> Any:
     read = attrgetter(attribute)
     return lambda source: TO_API[Scalar.LONG](read(source))
 
 
-def _resume_token(description: str) -> Resolve:
+def _resume_token_field(description: str) -> Resolve:
     def resume_token(source: Any, info: ResolveInfo) -> str:
         return info.context.token_out(source.token)
 
     return Resolve("resumeToken", "ResumeToken!", description, resume_token)
-
-
-def _never(_source: object) -> Any:
-    raise AssertionError("an interface's fields are resolved by the types that implement it")

@@ -10,7 +10,7 @@ from graphql import build_schema as from_sdl
 
 from revstream.gql.engine.definitions.object_type import shapes_of
 from revstream.gql.schema import print_sdl
-from revstream.gql.schema.common.filter_inputs import orderable
+from revstream.gql.schema.common.filter_inputs import orderable_fields
 from revstream.model.definition import Entity, EnumType, Model, Scalar
 from revstream.resolvers.access.permissions import OPEN
 from revstream.resolvers.filters.expression import EVERYTHING
@@ -114,7 +114,7 @@ def test_single_values_that_can_be_compared_order(
     ]
     expected = ["id", *(["version"] if entity.version else []), *single[1:]]
     assert list(inputs(types[f"{name}Order"])) == expected
-    assert orderable(shapes_of(model)[name]) == expected
+    assert orderable_fields(shapes_of(model)[name]) == expected
 
 
 async def test_every_operator_of_every_field_is_understood(

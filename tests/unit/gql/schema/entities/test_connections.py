@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from revstream.gql.schema.entities.connections import order_of
+from revstream.gql.schema.entities.connections import parse_order
 from tests.support.reads import Memory
 from tests.unit.gql.conftest import Ask
 
@@ -111,5 +111,5 @@ async def test_a_page_that_cannot_be_is_bad_user_input(
 
 def test_an_order_is_its_fields_in_turn() -> None:
     """Null is no order."""
-    assert order_of([{"price": "ASC"}, {"id": "DESC"}]) == [("price", "ASC"), ("id", "DESC")]
-    assert order_of(None) == []
+    assert parse_order([{"price": "ASC"}, {"id": "DESC"}]) == [("price", "ASC"), ("id", "DESC")]
+    assert parse_order(None) == []
